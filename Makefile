@@ -16,7 +16,7 @@ NEWER_TESTS := random_operations cluster wrong_types journey upgrades power_cut 
 .DEFAULT_GOAL := help
 # Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build build-bench demo run test quick torture test-rights test-newer bench bench-fast bench-keys bench-destinations bench-scripts bench-longest bench-peers lint fmt release-clean
+.PHONY: help setup build build-bench demo run test quick torture test-node test-rights test-newer build-node bench bench-fast bench-keys bench-destinations bench-scripts bench-longest bench-peers lint fmt release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,6 +27,9 @@ setup: ## Install redis-server if it is missing; check cargo and node
 build: ## Build the release: release/reseq in cargo's target directory (target/), line tables in reseq.debug
 	cargo build --release --locked
 	@scripts/split-debug.sh $(RESEQ)
+
+build-node: ## Build the Node.js client; scripts in this folder can then import it as "reseq"
+	@scripts/node-client.sh
 
 build-bench: build ## Build release/reseq-bench, which measures release/reseq
 	cargo build --release --locked --package reseq-bench
@@ -48,6 +51,10 @@ torture: setup ## Run a storm of faults, print a table (SEED=1 MINUTES=3 TOPOLOG
 	TORTURE_SEED=$(SEED) TORTURE_MINUTES=$(or $(MINUTES),3) TORTURE_TOPOLOGY=$(TOPOLOGY) \
 	  TORTURE_DURABILITY=$(DURABILITY) TORTURE_BACKLOG=$(BACKLOG) \
 	  cargo test --locked --no-fail-fast $(TEST_FEATURES) --test torture -- --nocapture
+
+test-node: setup build build-node ## Kill pods, Redis, worker and receiver amid messages of the Node.js client (ROUNDS=10 MESSAGES=5000)
+	RESEQ_BIN=$(RESEQ) STORM_ROUNDS=$(or $(ROUNDS),10) STORM_MESSAGES=$(or $(MESSAGES),5000) PROPERTY_RUNS=500 \
+	  node --test --test-timeout=3600000 clients/node/test/*.test.mjs clients/node/test/long/*.test.mjs
 
 test-rights: setup ## Run tests with a Redis user that has only the documented rights
 	RESEQ_TEST_MINIMAL_RIGHTS=1 cargo test --locked --no-fail-fast $(TEST_FEATURES) \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs redis-server and, for tests, libfaketime and schemathesis if they are missing, and checks that cargo
-# and node are there.
+# Installs redis-server and, for tests, libfaketime and schemathesis if they are missing, builds the Node.js client, and
+# checks that cargo and node are there.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -71,7 +71,10 @@ else
 fi
 
 if ! has node; then
-  say "node is missing; Reseq runs without it, the Node examples do not: https://nodejs.org"
+  say "node is missing; Reseq runs without it, the Node.js client and the recipes do not: https://nodejs.org"
+else
+  "$(dirname "$0")/node-client.sh" ||
+    say "the Node.js client cannot be built; Reseq runs without it, the recipes and their tests do not"
 fi
 if ! has cargo; then
   say "cargo is missing. Install Rust 1.89 or newer (https://rustup.rs) and run this again."

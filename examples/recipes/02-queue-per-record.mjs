@@ -3,7 +3,7 @@
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/02-queue-per-record.mjs
 import { createServer } from "node:net";
 import { createInterface } from "node:readline";
-import { define, done, drained, listed, sendAll, stats } from "./lib.mjs";
+import { done, drained, listed, reseq } from "./lib.mjs";
 
 const records = Number(process.env.RECORDS ?? 100_000);
 const inOneBurst = 1000;
@@ -23,14 +23,16 @@ function take({ record, update }) {
 }
 const server = createServer((socket) => {
   socket.on("error", () => socket.destroy());
-  createInterface({ input: socket }).on("line", (line) => {
+  const lines = createInterface({ input: socket });
+  lines.on("error", () => {}); // the connection broke: Reseq sends again
+  lines.on("line", (line) => {
     take(JSON.parse(line));
     socket.write("OK\n");
   });
 });
 await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
 
-await define("records", {
+await reseq.define("records", {
   url: `tcp://127.0.0.1:${server.address().port}`,
   ordering: "key", // a lane for each key that has pending messages
   delivery: { framing: "lines", ack: "line", lanes_max: 128 },
@@ -51,9 +53,9 @@ for (let from = 0; from < records; from += inOneBurst) {
   const items = [1, 2, 3].flatMap((update) =>
     burst
       .filter((record) => update <= updatesOf(record))
-      .map((record) => ({ destinations: ["records"], key: `record ${record}`, body: { record, update } })),
+      .map((record) => ({ key: `record ${record}`, body: { record, update } })),
   );
-  await sendAll(items);
+  await reseq.sendBatch("records", items);
   sent += items.length;
   if ((from / inOneBurst) % 20 === 0) {
     const now = await lanes();
@@ -64,5 +66,5 @@ for (let from = 0; from < records; from += inOneBurst) {
 await drained("records");
 
 const complete = last.filter((update, record) => update === updatesOf(record)).length;
-const { delivered_total: delivered, ...left } = await stats("records");
+const { delivered_total: delivered, ...left } = await reseq.stats("records");
 done({ records, sent, ...seen, complete, lanesMax, lanesLeft: await lanes(), delivered, left });

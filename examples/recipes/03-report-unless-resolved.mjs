@@ -4,7 +4,8 @@
 //
 // The parts also run as separate processes, as in production: `… notify` receives the notifications,
 // `… report 1 2 3` reports errors, `… resolve 2` resolves some.
-import { define, done, drained, receiver, reseq, send, until } from "./lib.mjs";
+import { Retry } from "reseq";
+import { done, drained, receiver, reseq, until } from "./lib.mjs";
 
 const delay = Number(process.env.DELAY_MS ?? 15 * 60_000);
 const [part = "all", ...named] = process.argv.slice(2);
@@ -17,11 +18,11 @@ async function notify(take) {
     if (isDown) {
       isDown = false;
       said({ refused: body.error });
-      return { status: 503 };
+      throw new Retry("the notifier is down", 0);
     }
     take(body.error, attempt);
-  });
-  await define("reports", {
+  }, { ordering: "none" });
+  await reseq.define("reports", {
     url,
     ordering: "none", // each leaves when it is due and waits for no other
     idempotency_window_ms: 0, // one report of an error at a time; when it is gone, a new one is possible
@@ -31,19 +32,11 @@ async function notify(take) {
 
 // An error appears: send a delayed message with the error's id. While it is pending, the same error
 // again changes nothing.
-const report = (error) => send("reports", { error }, { idempotency_key: error, delay_ms: delay });
+const report = (error) => reseq.send("reports", { error }, { idempotencyKey: error, delayMs: delay });
 
 // The error is resolved: cancel its message. Returns false if this is not certain: people were notified,
 // are being notified now, or the error was never reported.
-async function resolve(error) {
-  const path = `/v1/destinations/reports/messages?idempotency_key=${encodeURIComponent(error)}`;
-  try {
-    return (await reseq("DELETE", path)).state === "cancelled";
-  } catch (problem) {
-    if (problem.status === 404 || problem.status === 409) return false;
-    throw problem;
-  }
-}
+const resolve = (error) => reseq.cancel("reports", { idempotencyKey: error });
 
 const each = (errors, act) => Promise.all(errors.map(act));
 

@@ -1,26 +1,26 @@
 // E-mail with attachments: large mails do not delay small ones, and urgent mails go first.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/04-mail-by-size-and-priority.mjs
-import { define, done, drained, firstTimes, pause, receiver, send, sendAll, stats, until, worker } from "./lib.mjs";
+import { Worker } from "reseq";
+import { done, drained, pause, receiver, reseq, until } from "./lib.mjs";
 
 const bigFrom = 1_000_000; // bytes of attachments
 const bytesPerMs = Number(process.env.BYTES_PER_MS ?? 5_000); // how fast attachments are read and encoded
 
-// The mail server: records the mails that it gets, in order. It ignores repeats.
+// The mail server: records the mails that it gets, in order.
 const posted = [];
-const isFirst = firstTimes();
-const { url } = await receiver((mail) => void (isFirst(mail) && posted.push(mail.body)));
+const { url } = await receiver(({ body }) => void posted.push(body), { ordering: "none" });
 
 // Two queues with one rule: no order within them, the highest priority first.
 const mails = { url, ordering: "none", transform: { kind: "worker" } };
-await define("mail", mails);
-await define("mail-big", mails);
+await reseq.define("mail", mails);
+await reseq.define("mail-big", mails);
 
 // A program that has a mail to send queues it here and continues. Attachments stay where they are: the
 // message holds only their size and location.
 const post = (mail, priority) => {
   const bytes = mail.attachments.reduce((sum, { size }) => sum + size, 0);
-  return { destinations: [bytes < bigFrom ? "mail" : "mail-big"], body: { ...mail, priority }, priority };
+  return reseq.send(bytes < bigFrom ? "mail" : "mail-big", { ...mail, priority }, { priority });
 };
 const small = (subject) => ({ subject, attachments: [{ file: "logo.png", size: 20_000 }] });
 const big = (subject) => ({ subject, attachments: [{ file: "plans.pdf", size: 10_000_000 }] });
@@ -34,25 +34,20 @@ async function build({ body: mail }) {
 }
 
 // Mails of all priorities wait when the first two workers start.
-const waiting = Array.from({ length: 100 }, (_, at) => post(small(`newsletter ${at}`), (at * 7) % 10));
-await sendAll(waiting);
-await until("all wait", async () => (await stats("mail")).waiting === waiting.length);
-// This worker takes any mail, two at a time …
-worker(["mail", "mail-big"], build, { max: 2 });
+const waiting = await Promise.all(Array.from({ length: 100 }, (_, at) => post(small(`newsletter ${at}`), (at * 7) % 10)));
+// This worker takes any mail, two at a time. Large mails take much longer than small ones, so it leases none ahead.
+new Worker(["mail", "mail-big"], build, { reseq, concurrency: 2, prefetchMax: 0 });
 await drained("mail");
 const priorities = claimed.map(({ priority }) => priority);
 const inOrder = priorities.every((priority, at) => at === 0 || priority <= priorities[at - 1]);
-// … and this worker takes only small mails, so one worker is always free for them.
-worker(["mail"], build, { max: 2 });
+// This worker takes only small mails, so one worker is always free for them.
+new Worker("mail", build, { reseq, concurrency: 2 });
 
 // More large mails than workers; while they are built, small ones arrive.
 const from = posted.length;
-for (let at = 0; at < 5; at += 1) {
-  const { destinations, body, priority } = post(big(`big ${at}`), 9);
-  await send(destinations[0], body, { priority });
-}
-await until("two big ones are being built", async () => (await stats("mail-big")).processing === 2);
-await sendAll(Array.from({ length: 40 }, (_, at) => post(small(`small ${at}`), 4)));
+for (let at = 0; at < 5; at += 1) await post(big(`big ${at}`), 9);
+await until("two big ones are being built", async () => (await reseq.stats("mail-big")).processing === 2);
+await Promise.all(Array.from({ length: 40 }, (_, at) => post(small(`small ${at}`), 4)));
 await drained("mail");
 await drained("mail-big");
 

@@ -2,7 +2,8 @@
 // different accounts in parallel, with a fixed number of workers. Accounts come and go.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/07-bank-accounts.mjs
-import { define, done, drained, isBehind, pause, placeOf, receiver, reseq, sendAll, start, worker } from "./lib.mjs";
+import { Worker, comparePositions } from "reseq";
+import { done, drained, pause, receiver, reseq } from "./lib.mjs";
 
 const accounts = Number(process.env.ACCOUNTS ?? 200);
 const withdrawals = Number(process.env.WITHDRAWALS ?? 3000);
@@ -12,12 +13,7 @@ const today = new Date().toISOString();
 
 // The decisions, as the bank's journal receives them: each entry once.
 const journal = [];
-const journalled = new Map();
-const { url } = await receiver((entry) => {
-  if (!isBehind(entry, journalled.get(entry.key) ?? start)) return;
-  journalled.set(entry.key, placeOf(entry));
-  journal.push(entry.body);
-});
+const { url } = await receiver(({ body }) => void journal.push(body));
 const accountsQueue = {
   url,
   ordering: "key", // a lane for each account that has pending messages
@@ -38,22 +34,22 @@ async function book(message) {
   if (busy.has(key)) seen.overlaps += 1;
   busy.add(key);
   seen.atOnce = Math.max(seen.atOnce, busy.size);
-  const row = rows.get(key) ?? { balance: 0, last: start, answer: undefined };
+  const row = rows.get(key) ?? { balance: 0, last: { epoch: 0, sequence: 0 } };
   await pause(1 + Math.random() * 4); // reading, calling other services, writing
-  if (isBehind(message, row.last)) {
+  if (comparePositions(message, row.last) > 0) {
     const isCovered = kind === "open" || amount <= row.balance;
     const balance = row.balance + (kind === "open" ? amount : isCovered ? -amount : 0);
     if (balance < 0) seen.negative += 1;
     const answer = { account: key, kind, amount, isCovered, balance };
-    rows.set(key, { balance, last: placeOf(message), answer, isOpen: kind !== "close" });
+    rows.set(key, { balance, last: { epoch: message.epoch, sequence: message.sequence }, answer, isOpen: kind !== "close" });
     busy.delete(key);
     return answer;
   }
   busy.delete(key);
   return row.answer;
 }
-await define("accounts", accountsQueue);
-for (let number = 0; number < workers; number += 1) worker(["accounts"], book);
+await reseq.define("accounts", accountsQueue);
+new Worker("accounts", book, { reseq, concurrency: workers });
 
 // Each account is opened, gets more withdrawals than its balance covers, and is closed. Reseq needs no
 // list of accounts; they start one after the other, so that some come while others go. Five messages of
@@ -66,8 +62,7 @@ const life = (account) => [
 ];
 const orders = Array.from({ length: accounts }, (_, account) =>
   life(account).map((body, step) => {
-    const idempotency_key = `${today} ${account} ${step}`;
-    const item = { destinations: ["accounts"], key: `account ${account}`, idempotency_key, body };
+    const item = { key: `account ${account}`, idempotencyKey: `${today} ${account} ${step}`, body };
     const part = Math.floor((step * parts) / (each + 2));
     return { at: Math.floor(step / 5) + (account % 20), part, item };
   }),
@@ -75,10 +70,10 @@ const orders = Array.from({ length: accounts }, (_, account) =>
 const sorted = orders.flat().sort((one, other) => one.at - other.at);
 for (let part = 0; part < parts; part += 1) {
   if (part > 0) {
-    await reseq("DELETE", "/v1/destinations/accounts");
-    await define("accounts", accountsQueue);
+    await reseq.call("DELETE", "/v1/destinations/accounts");
+    await reseq.define("accounts", accountsQueue);
   }
-  await sendAll(sorted.filter((one) => one.part === part).map(({ item }) => item));
+  await reseq.sendBatch("accounts", sorted.filter((one) => one.part === part).map(({ item }) => item));
   await drained("accounts");
 }
 

@@ -4,7 +4,8 @@
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/08-provider-and-processor.mjs
 import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { define, done, drained, pause, receiver, reseq, send, until, worker } from "./lib.mjs";
+import { Worker } from "reseq";
+import { done, drained, listed, pause, receiver, reseq, until } from "./lib.mjs";
 
 const count = Number(process.env.ENTRIES ?? 600);
 const processors = Number(process.env.PROCESSORS ?? 3);
@@ -14,27 +15,24 @@ const path = "/v1/destinations/entries/messages";
 // A processor, in its own process, prepares entries. Its output takes effect when it is delivered.
 if (process.argv[2] === "processor") {
   process.on("disconnect", () => process.exit());
-  await worker(["entries"], async ({ sequence, body }) => {
+  new Worker("entries", async ({ sequence, body }) => {
     const began = Date.now();
     await pause(3);
     process.send({ sequence, began });
     return { entry: body.entry, result: body.entry * 2 };
-  }, { max: 2 });
+  }, { concurrency: 2 });
+  await new Promise(() => {}); // until the provider ends
 }
 
-// Here results take effect, each once: the receiver records the positions that it has seen.
+// Here results take effect, each once.
 const effects = new Map();
 let effectsTwice = 0;
-const seen = new Set();
-const { url } = await receiver(({ epoch, sequence, body }) => {
-  const place = `${epoch}/${sequence}`;
-  if (seen.has(place)) return;
-  seen.add(place);
+const { url } = await receiver(({ sequence, body }) => {
   if (effects.has(sequence)) effectsTwice += 1;
   effects.set(sequence, body);
-});
+}, { ordering: "none" });
 // Entries do not depend on each other, so there is no order.
-await define("entries", { url, ordering: "none", transform: { kind: "worker" } });
+await reseq.define("entries", { url, ordering: "none", transform: { kind: "worker" } });
 
 const began = [];
 const children = Array.from({ length: processors }, () => fork(fileURLToPath(import.meta.url), ["processor"]));
@@ -45,7 +43,7 @@ const keyOf = (entry) => `${today} ${entry}`;
 const added = new Map();
 async function add() {
   for (let entry = 1; entry <= count; entry += 1) {
-    const { sequence } = await send("entries", { entry }, { idempotency_key: keyOf(entry) });
+    const { sequence } = await reseq.send("entries", { entry }, { idempotencyKey: keyOf(entry) });
     added.set(sequence, entry);
   }
 }
@@ -67,7 +65,7 @@ async function listAndDelete() {
     await pause(5);
   }
 }
-const list = async () => (await reseq("GET", `${path}?limit=500`)).items;
+const list = () => listed(path);
 
 /** Deletes an entry. The deletion is certain only when Reseq confirms it. */
 async function remove(sequence) {
@@ -76,7 +74,7 @@ async function remove(sequence) {
   const key = sequence % 2 && added.has(sequence) && keyOf(added.get(sequence));
   const which = key ? `?idempotency_key=${encodeURIComponent(key)}` : `/${sequence}`;
   try {
-    const { state } = await reseq("DELETE", path + which);
+    const { state } = await reseq.call("DELETE", path + which);
     // "withdrawing": a processor works on the entry, which leaves when that attempt ends.
     if (state === "cancelled") deleted.set(sequence, Date.now());
   } catch (error) {
@@ -91,12 +89,12 @@ await drained("entries");
 
 // The outcome of each entry, as Reseq reports it.
 const fate = new Map();
-for (const sequence of added.keys()) fate.set(sequence, (await reseq("GET", `${path}/${sequence}`)).state);
+for (const sequence of added.keys()) fate.set(sequence, (await reseq.message("entries", sequence)).state);
 const having = (state) => [...fate].filter(([, its]) => its === state).map(([sequence]) => sequence);
 // An entry that took effect cannot be deleted.
 const late = await Promise.all(
   having("delivered").slice(0, 50).map((sequence) =>
-    reseq("DELETE", `${path}/${sequence}`).then(() => "deleted", ({ status, code }) => `${status} ${code}`)),
+    reseq.call("DELETE", `${path}/${sequence}`).then(() => "deleted", ({ status, code }) => `${status} ${code}`)),
 );
 await until("the processors have told everything", () => new Set(began.map(({ sequence }) => sequence)).size >= effects.size);
 for (const child of children) child.kill();

@@ -4,24 +4,27 @@
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/09-two-resources-or-none.mjs
 import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { define, done, pause, reseq, send, stats, until } from "./lib.mjs";
+import { done, pause, reseq, until } from "./lib.mjs";
 
 const resources = Number(process.env.RESOURCES ?? 10);
 const takers = Number(process.env.TAKERS ?? 20);
 const takes = Number(process.env.TAKES ?? 20);
 const leaseMs = Number(process.env.LEASE_MS ?? 3000);
 
-/** Takes two, or none, for as long as `leaseMs`. */
+/**
+ * Takes two, or none, for as long as `leaseMs`. A `Worker` would extend the leases and complete the messages; here they
+ * are held and returned, so this calls the API itself.
+ */
 async function takeTwo() {
   const asked = { destinations: ["resources"], min: 2, max: 2, wait_ms: 20_000, lease_ms: leaseMs };
   for (;;) {
-    const { leases } = await reseq("POST", "/v1/leases", asked);
+    const { leases } = await reseq.call("POST", "/v1/leases", asked);
     if (leases.length > 0) return leases;
   }
 }
 
 /** Returns them unchanged. A taker that kept them for longer than its lease gets `stale_lease`. */
-const giveBack = (leases) => reseq("POST", "/v1/leases/requeue", { items: leases.map(({ token }) => ({ token })) });
+const giveBack = (leases) => reseq.call("POST", "/v1/leases/requeue", { items: leases.map(({ token }) => ({ token })) });
 
 // A taker that dies while it holds two.
 if (process.argv[2] === "dying") {
@@ -32,14 +35,14 @@ if (process.argv[2] === "dying") {
 // A resource is a message that takers lease and return again and again. It is never delivered. Takers that
 // die must not use it up: stalls_max 0. Each exists once, and can be added again after it was used up:
 // idempotency_window_ms 0.
-await define("resources", {
+await reseq.define("resources", {
   url: "http://127.0.0.1:9/never",
   ordering: "none",
   transform: { kind: "worker", stalls_max: 0 },
   idempotency_window_ms: 0,
 });
 for (let at = 0; at < resources; at += 1) {
-  await send("resources", { name: `resource ${at}` }, { idempotency_key: `resource ${at}` });
+  await reseq.send("resources", { name: `resource ${at}` }, { idempotencyKey: `resource ${at}` });
 }
 
 const held = new Map();
@@ -79,13 +82,13 @@ const taken = await new Promise((resolve) => child.on("message", resolve));
 child.kill("SIGKILL");
 taken.forEach((lease) => note(lease, { diesAt: Date.parse(lease.expires_at) }));
 const through = await Promise.all(Array.from({ length: takers }, (_, number) => taker(number)));
-const all = async (free) => (await stats("resources")).waiting === free;
+const all = async (free) => (await reseq.stats("resources")).waiting === free;
 await until("the dead one's two are there again", () => all(resources));
 held.clear();
 
 // One is used up for good: it is completed instead of returned. An odd number is left.
 const [used, other] = await takeTwo();
-await reseq("POST", "/v1/leases/complete", { items: [{ token: used.token, drop: true }] });
+await reseq.call("POST", "/v1/leases/complete", { items: [{ token: used.token, drop: true }] });
 await giveBack([other]);
 const start = Date.now();
 await Promise.all(Array.from({ length: takers }, (_, number) => taker(number)));

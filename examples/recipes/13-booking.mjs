@@ -2,7 +2,8 @@
 // progress. Publishing again, to any pod, duplicates nothing.
 //
 //   RESEQ_URL=http://127.0.0.1:8080,http://127.0.0.1:8081 node examples/recipes/13-booking.mjs
-import { define, done, receiver, reseq, until } from "./lib.mjs";
+import { Retry } from "reseq";
+import { done, receiver, reseq, until } from "./lib.mjs";
 
 const count = Number(process.env.BOOKINGS ?? 200);
 const today = new Date().toISOString();
@@ -13,24 +14,23 @@ const did = Object.fromEntries(services.map((name) => [name, new Map()]));
 let isInvoicing = false;
 for (const name of services) {
   const { url } = await receiver(({ id, body }) => {
-    if (name === "invoice" && !isInvoicing) return { status: 503 };
+    if (name === "invoice" && !isInvoicing) throw new Retry("no invoices yet", 0);
     const times = did[name].get(body.booking) ?? new Set();
     did[name].set(body.booking, times.add(id));
-  });
+  }, { ordering: "none", onError: () => {} });
   // Bookings do not depend on each other.
   const delivery = { backoff_ms: 50, backoff_max_ms: 500 };
-  await define(name, { url, ordering: "none", delivery, log_max: 10 * count });
+  await reseq.define(name, { url, ordering: "none", delivery, log_max: 10 * count });
 }
-await reseq("PUT", "/v1/topics/booking", { destinations: services });
+await reseq.defineTopic("booking", services);
 
 /** Publishes until it succeeds. The booking's number is the idempotency key. */
-const publish = (booking) =>
-  reseq("POST", "/v1/messages", { topic: "booking", body: { booking }, idempotency_key: `${today} ${booking}` });
+const publish = (booking) => reseq.publish("booking", { booking }, { idempotencyKey: `${today} ${booking}` });
 
 /** The progress of the four tasks. */
 async function statusOf({ deliveries }) {
   const look = async ({ destination, sequence }) => {
-    const { state, attempts, last_error: error } = await reseq("GET", `/v1/destinations/${destination}/messages/${sequence}`);
+    const { state, attempts, last_error: error } = await reseq.message(destination, sequence);
     return [destination, { state, attempts, error: error?.detail }];
   };
   return Object.fromEntries(await Promise.all(deliveries.map(look)));

@@ -7,6 +7,7 @@ mod counting;
 mod failing;
 mod keys;
 mod long_work;
+mod node_client;
 mod orders;
 mod queues;
 mod reports;

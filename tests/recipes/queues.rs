@@ -39,7 +39,11 @@ fn fairly_shared(shares: &Value, of: u64, part: u64) {
 #[tokio::test]
 async fn what_runs_and_waits_is_shown_and_nothing_is_queued_twice() {
     let sandbox = Sandbox::open(2).await;
-    let found = sandbox.cook("06-running-and-waiting.mjs", &[]).await;
+    let found = {
+        // Each job takes longer than three leases.
+        let settings = [("LEASE_MS", "1000"), ("JOB_MS", "3300")];
+        sandbox.cook("06-running-and-waiting.mjs", &settings).await
+    };
     // 20 jobs for 4 runners; nobody's answer had to wait for a job: none could end before all had it.
     assert_eq!((&found["jobs"], &found["asked"]), (&json!(20), &json!(20)), "{found}");
     let shown = &found["shown"];

@@ -34,9 +34,15 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
+    /// Keeps sandboxes from running while this is held.
+    pub async fn alone() -> MutexGuard<'static, ()> {
+        ONE_AT_A_TIME.lock().await
+    }
+
     /// So many pods, each with all roles.
     pub async fn open(count: usize) -> Sandbox {
-        let alone = ONE_AT_A_TIME.lock().await;
+        let alone = Sandbox::alone().await;
+        node_client();
         let redis = TestRedis::start().await;
         let settings = Settings::new(redis.url());
         let mut sandbox =
@@ -72,22 +78,24 @@ impl Sandbox {
         Cook { recipe: recipe.to_owned(), child, dir }
     }
 
-    /// From here on recipes compare only sequences, not epochs.
+    /// From here on the receivers of recipes compare only sequences, not epochs.
     pub fn forget_epochs(&mut self) {
-        const RIGHT: &str = "one.epoch > other.epoch || \
-                             (one.epoch === other.epoch && one.sequence > other.sequence);";
+        const RIGHT: &str = "listener(request, response);";
+        const WRONG: &str =
+            "request.headers[\"reseq-epoch\"] = \"1\"; listener(request, response);";
         let dir = tempfile::tempdir().unwrap();
         for file in std::fs::read_dir(recipes()).unwrap() {
             let (path, name) = file.map(|file| (file.path(), file.file_name())).unwrap();
             if name == "lib.mjs" {
                 let text = std::fs::read_to_string(&path).unwrap();
                 assert_eq!(text.matches(RIGHT).count(), 1);
-                let wrong = text.replace(RIGHT, "one.sequence > other.sequence;");
-                std::fs::write(dir.path().join(name), wrong).unwrap();
+                std::fs::write(dir.path().join(name), text.replace(RIGHT, WRONG)).unwrap();
             } else if path.is_file() {
                 std::fs::copy(&path, dir.path().join(name)).unwrap();
             }
         }
+        let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("node_modules");
+        std::os::unix::fs::symlink(modules, dir.path().join("node_modules")).unwrap();
         self.without_epochs = Some(dir);
     }
 
@@ -110,6 +118,13 @@ impl Sandbox {
     pub async fn forgotten(&self) {
         forgotten(&mut self.redis.connection().await).await;
     }
+}
+
+/// Builds the Node.js client, if that has not been done.
+pub fn node_client() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/node-client.sh");
+    let status = Command::new(script).status().unwrap();
+    assert!(status.success(), "the Node.js client cannot be built: {status}");
 }
 
 fn recipes() -> PathBuf {

@@ -49,6 +49,11 @@ impl Worker {
         let dir = tempfile::tempdir().unwrap();
         let script = dir.path().join("worker.mjs");
         std::fs::write(&script, code).unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let status = Command::new(root.join("scripts/node-client.sh")).status().unwrap();
+        assert!(status.success(), "the Node.js client cannot be built: {status}");
+        let modules = root.join("node_modules");
+        std::os::unix::fs::symlink(modules, dir.path().join("node_modules")).unwrap();
         Worker::run(dir, &script, "", 0)
     }
 
@@ -280,9 +285,9 @@ async fn a_worker_asks_again_until_it_knows_what_became_of_its_output() {
 /// One destination, for the README's worker, which creates `invoices` itself.
 async fn readme(change: (&str, &str), count: u64) -> (Service, Worker) {
     let service = Service::start().await;
-    let (pod, receiver) = (service.pod.url("/v1"), service._receiver.url());
+    let (pod, receiver) = (service.pod.url(""), service._receiver.url());
     let changes = [
-        ("http://127.0.0.1:8080/v1", pod.as_str()),
+        ("http://127.0.0.1:8080", pod.as_str()),
         ("http://127.0.0.1:9001/in", receiver.as_str()),
         ("500 + 500 * Math.random()", "1"),
         change,
@@ -302,7 +307,7 @@ async fn readme(change: (&str, &str), count: u64) -> (Service, Worker) {
 
 #[tokio::test]
 async fn the_worker_of_the_readme_works_as_it_stands_there() {
-    let (service, _worker) = readme(("const ms = ", "const ms = "), 8).await;
+    let (service, _worker) = readme(("sleep(", "sleep("), 8).await;
     service.desk.journal.reaches(8).await;
     let orders: Vec<_> = service.delivered().iter().map(|order| order["order"].clone()).collect();
     assert_eq!(orders, (1..=8).map(Value::from).collect::<Vec<_>>());
@@ -319,15 +324,13 @@ async fn the_worker_of_the_readme_fails_at_once_when_it_returns_nothing() {
 /// The work takes longer than the lease.
 #[tokio::test]
 async fn the_worker_of_the_readme_keeps_its_lease_for_as_long_as_it_works() {
-    let slow = "const ms = 1000; // what takes long\n  //";
     let service = Service::start().await;
-    let (pod, receiver) = (service.pod.url("/v1"), service._receiver.url());
+    let (pod, receiver) = (service.pod.url(""), service._receiver.url());
     let _worker = Worker::of_readme(&[
-        ("http://127.0.0.1:8080/v1", pod.as_str()),
+        ("http://127.0.0.1:8080", pod.as_str()),
         ("http://127.0.0.1:9001/in", receiver.as_str()),
-        ("const ms = ", slow),
-        ("30000", "300"),
-        ("10000", "100"),
+        ("500 + 500 * Math.random()", "1000"),
+        ("concurrency: 8", "concurrency: 8, leaseMs: 300"),
     ]);
     let item = json!({"destinations": ["invoices"], "body": {"order": 1, "net": 100}});
     eventually("it is sent", async || {

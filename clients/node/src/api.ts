@@ -1,0 +1,6737 @@
+// Generated from /openapi.json by scripts/generate.mjs. Do not edit.
+
+export interface paths {
+    "/v1/destinations/{destination}/messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/messages` */
+        get: operations["list_messages"];
+        put?: never;
+        /** `POST /v1/destinations/{d}/messages` */
+        post: operations["send_message"];
+        /** `DELETE /v1/destinations/{d}/messages?idempotency_key=…` */
+        delete: operations["cancel_message_by_idempotency_key"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/messages/{sequence}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/messages/{sequence}` */
+        get: operations["show_message"];
+        put?: never;
+        post?: never;
+        /** `DELETE /v1/destinations/{d}/messages/{sequence}` */
+        delete: operations["cancel_message"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations` */
+        get: operations["list_destinations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}` */
+        get: operations["show_destination"];
+        /** `PUT /v1/destinations/{d}` */
+        put: operations["define_destination"];
+        post?: never;
+        /** `DELETE /v1/destinations/{d}` */
+        delete: operations["remove_destination"];
+        options?: never;
+        head?: never;
+        /** `PATCH /v1/destinations/{d}` */
+        patch: operations["change_destination"];
+        trace?: never;
+    };
+    "/v1/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/stats` */
+        get: operations["list_stats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/stats` */
+        get: operations["show_stats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/topics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/topics` */
+        get: operations["list_topics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/topics/{topic}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/topics/{t}` */
+        get: operations["show_topic"];
+        /** `PUT /v1/topics/{t}` */
+        put: operations["define_topic"];
+        post?: never;
+        /** `DELETE /v1/topics/{t}` */
+        delete: operations["remove_topic"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/pause` */
+        post: operations["pause"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/resume` */
+        post: operations["resume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/retry-head": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/retry-head` */
+        post: operations["retry_head"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/skip-head": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/skip-head` */
+        post: operations["skip_head"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/purge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/purge` */
+        post: operations["purge"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/repair": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/repair` */
+        post: operations["repair"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/dead-letters": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/dead-letters` */
+        get: operations["list_dead_letters"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/dead-letters/{sequence}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/dead-letters/{sequence}` */
+        get: operations["show_dead_letter"];
+        put?: never;
+        post?: never;
+        /** `DELETE /v1/destinations/{d}/dead-letters/{sequence}` */
+        delete: operations["discard_dead_letter"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/dead-letters/redrive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/dead-letters/redrive` */
+        post: operations["redrive"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/dead-letters/discard": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/dead-letters/discard` */
+        post: operations["discard"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/log` */
+        get: operations["list_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/replay` */
+        post: operations["replay"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/operations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/operations` */
+        get: operations["list_operations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/operations/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/operations/{id}` */
+        get: operations["show_operation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/operations/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/operations/{id}/cancel` */
+        post: operations["cancel_operation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/leases": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/leases` */
+        post: operations["claim"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/leases/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/leases/complete` */
+        post: operations["complete_leases"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/leases/fail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/leases/fail` */
+        post: operations["fail_leases"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/leases/extend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/leases/extend` */
+        post: operations["extend_leases"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/leases/requeue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/leases/requeue` */
+        post: operations["requeue_leases"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/healthz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The process is alive. */
+        get: operations["healthz"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The process is ready: Redis answers, this version knows its schema, and the process is not
+         *     stopping.
+         */
+        get: operations["readyz"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The metrics of this process in Prometheus's format. */
+        get: operations["metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/problems": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /problems` */
+        get: operations["list_problems"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/problems/{code}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /problems/{code}` */
+        get: operations["show_problem"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/openapi.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /openapi.json` */
+        get: operations["openapi"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /docs` */
+        get: operations["docs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs/swagger-ui-bundle.js": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["docs_script"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs/swagger-ui.css": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["docs_style"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs/start.js": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["docs_start"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/topics/{topic}/messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/topics/{t}/messages` */
+        post: operations["publish_message"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/messages` */
+        post: operations["send_messages"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        /** @description The answer to a message that all its destinations have. */
+        Accepted: {
+            /** @description The id of the message. If all copies are duplicates: of the first message. */
+            id: string;
+            deliveries: components["schemas"]["StoredCopy"][];
+        };
+        /**
+         * @description Whether a TCP receiver answers each frame.
+         * @enum {string}
+         */
+        Ack: "line" | "none";
+        /** @description The numbers of a page of destinations, and the sums over all. */
+        AllStats: {
+            items: components["schemas"]["DestinationStats"][];
+            /** @description The `cursor` of the next page; null on the last. */
+            next_cursor?: string | null;
+            totals: components["schemas"]["Totals"];
+        };
+        /** @description A failed attempt. */
+        AttemptError: {
+            /** @description The stage. */
+            stage: components["schemas"]["Stage"];
+            /** @description The kind of error. */
+            kind: components["schemas"]["ErrorKind"];
+            /**
+             * Format: int32
+             * @description The HTTP status, if there was one.
+             */
+            status?: number | null;
+            /** @description A text, with the answer of the other side; at most 2 kB. Must not contain secrets. */
+            detail: string;
+        };
+        BTreeMap: {
+            [key: string]: string;
+        };
+        /**
+         * @description The format of a batch.
+         * @enum {string}
+         */
+        BatchFormat: "json" | "ndjson";
+        /** @description The output of one message: `body`, or `body_base64`, or `drop`. */
+        CompleteItem: {
+            token: string;
+            /** @description The output, as JSON. */
+            body?: unknown;
+            /** @description The output, in base64. */
+            body_base64?: string | null;
+            /** @description The content type of `body_base64`. */
+            content_type?: string | null;
+            /** @description True: the message is not delivered. */
+            drop?: boolean;
+        };
+        /** @description A dead letter. */
+        DeadLetter: components["schemas"]["MessageFields"] & components["schemas"]["MessageContent"] & {
+            state: components["schemas"]["State"];
+            /** Format: date-time */
+            dead_lettered_at: string;
+            stage: components["schemas"]["Stage"];
+            reason: string;
+        };
+        /** @description How messages are delivered. */
+        Delivery: {
+            /**
+             * Format: int64
+             * @description Time limit of one attempt, in milliseconds.
+             * @default 15000
+             */
+            timeout_ms: number;
+            /**
+             * Format: int32
+             * @description Lanes in flight at once.
+             * @default 64
+             */
+            lanes_max: number;
+            /**
+             * Format: int32
+             * @description The most deliveries started per second; 0: no limit.
+             * @default 0
+             */
+            rate_per_second_max: number;
+            /**
+             * Format: int32
+             * @description The message is given up (`on_exhausted`) after this many failed attempts; 0: never.
+             * @default 0
+             */
+            attempts_max: number;
+            /**
+             * Format: int64
+             * @description The upper limit of the first wait between attempts, in milliseconds.
+             * @default 200
+             */
+            backoff_ms: number;
+            /**
+             * Format: int64
+             * @description The longest wait between attempts, in milliseconds.
+             * @default 30000
+             */
+            backoff_max_ms: number;
+            /**
+             * Format: int64
+             * @description The longest `Retry-After` that is honoured, in milliseconds.
+             * @default 3600000
+             */
+            retry_after_max_ms: number;
+            /**
+             * Format: int32
+             * @description HTTP: the most messages per request; 1: no batches.
+             * @default 1
+             */
+            batch_max: number;
+            /**
+             * Format: int64
+             * @description The most bytes of bodies in one batch or window (at least one message is sent).
+             * @default 1048576
+             */
+            batch_bytes_max: number;
+            /**
+             * Format: int64
+             * @description HTTP: how long a batch that is not full waits for more, in milliseconds.
+             * @default 0
+             */
+            batch_linger_ms: number;
+            /** @default json */
+            batch_format: components["schemas"]["BatchFormat"];
+            /**
+             * Format: int32
+             * @description TCP: the most unanswered frames of one lane.
+             * @default 1
+             */
+            window_max: number;
+            /** @default lines */
+            framing: components["schemas"]["Framing"];
+            /** @default none */
+            envelope: components["schemas"]["Envelope"];
+            /** @default line */
+            ack: components["schemas"]["Ack"];
+        };
+        /** @description A destination: its definition, and what Reseq adds. */
+        Destination: {
+            /** @description Its name: `[a-z0-9._-]{1,64}`. */
+            name: components["schemas"]["DestinationName"];
+            /** @description The receiver: `http://`, `https://` or `tcp://host:port`. */
+            url: string;
+            /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
+            headers?: components["schemas"]["BTreeMap"];
+            /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
+            forward_headers?: string[];
+            key_from?: null | components["schemas"]["KeySource"];
+            idempotency_key_from?: null | components["schemas"]["KeySource"];
+            /** @description How messages are processed before they are delivered. */
+            transform?: components["schemas"]["Transform"];
+            /** @description How they are delivered. */
+            delivery?: components["schemas"]["Delivery"];
+            /** @description What stays in order. */
+            ordering?: components["schemas"]["Ordering"];
+            /** @description How many messages of a lane are processed at a time. */
+            processing?: components["schemas"]["Processing"];
+            /** @description What happens to a message when its attempts are used up. */
+            on_exhausted?: components["schemas"]["OnExhausted"];
+            /** @description Where a message must be before its producer gets an acknowledgement. */
+            durability?: components["schemas"]["Durability"];
+            /**
+             * Format: int32
+             * @description Its share of the processors' claims, relative to other destinations.
+             */
+            weight?: number;
+            /**
+             * Format: int64
+             * @description Ingest refuses messages beyond this number of pending ones.
+             */
+            backlog_max?: number;
+            /**
+             * Format: int64
+             * @description Ingest refuses messages beyond this number of pending bytes of bodies; 0: no limit.
+             */
+            backlog_bytes_max?: number;
+            /**
+             * Format: int64
+             * @description How long an idempotency key is remembered, in milliseconds; 0: while the message that used
+             *     it is pending.
+             */
+            idempotency_window_ms?: number;
+            /**
+             * Format: int64
+             * @description How many of the last settled messages the log keeps; 0: no log.
+             */
+            log_max?: number;
+            /** @description True if the log also keeps bodies as they arrived, which a replay needs. */
+            log_bodies?: boolean;
+            /**
+             * Format: int64
+             * @description The most dead letters. At the limit, a message that would become one halts its lane instead.
+             *     0: no limit.
+             */
+            dead_letters_max?: number;
+            /**
+             * Format: int64
+             * @description How long a dead letter is kept, in milliseconds; 0: until it is redriven or discarded.
+             */
+            dead_letters_age_max_ms?: number;
+            /**
+             * Format: int64
+             * @description With ordering by key: for how many keys without pending messages the last sequence is
+             *     remembered (the most recent ones); 0: for none.
+             */
+            previous_keys_max?: number;
+            /** Format: int64 */
+            version: number;
+            /** Format: int32 */
+            partition: number;
+            defined_in_file: boolean;
+            paused: components["schemas"]["Paused"];
+        };
+        DestinationCounts: {
+            /** Format: int64 */
+            pending?: number | null;
+            /** Format: int64 */
+            waiting?: number | null;
+            /** Format: int64 */
+            processing?: number | null;
+            /** Format: int64 */
+            ready?: number | null;
+            /** Format: int64 */
+            delayed?: number | null;
+            /** Format: int64 */
+            halted?: number | null;
+            /** Format: int64 */
+            dead_letters?: number | null;
+            /** Format: int64 */
+            delivered_total?: number | null;
+            paused?: null | components["schemas"]["Paused"];
+        };
+        /** @description The definition of a destination, as in `[[destination]]` and in `PUT /v1/destinations/{d}`. */
+        DestinationDefinition: {
+            /** @description Its name: `[a-z0-9._-]{1,64}`. */
+            name?: components["schemas"]["DestinationName"];
+            /** @description The receiver: `http://`, `https://` or `tcp://host:port`. */
+            url: string;
+            /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
+            headers?: components["schemas"]["BTreeMap"];
+            /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
+            forward_headers?: string[];
+            key_from?: null | components["schemas"]["KeySource"];
+            idempotency_key_from?: null | components["schemas"]["KeySource"];
+            /** @description How messages are processed before they are delivered. */
+            transform?: components["schemas"]["Transform"];
+            /** @description How they are delivered. */
+            delivery?: components["schemas"]["Delivery"];
+            /** @description What stays in order. */
+            ordering?: components["schemas"]["Ordering"];
+            /** @description How many messages of a lane are processed at a time. */
+            processing?: components["schemas"]["Processing"];
+            /** @description What happens to a message when its attempts are used up. */
+            on_exhausted?: components["schemas"]["OnExhausted"];
+            /** @description Where a message must be before its producer gets an acknowledgement. */
+            durability?: components["schemas"]["Durability"];
+            /**
+             * Format: int32
+             * @description Its share of the processors' claims, relative to other destinations.
+             */
+            weight?: number;
+            /**
+             * Format: int64
+             * @description Ingest refuses messages beyond this number of pending ones.
+             */
+            backlog_max?: number;
+            /**
+             * Format: int64
+             * @description Ingest refuses messages beyond this number of pending bytes of bodies; 0: no limit.
+             */
+            backlog_bytes_max?: number;
+            /**
+             * Format: int64
+             * @description How long an idempotency key is remembered, in milliseconds; 0: while the message that used
+             *     it is pending.
+             */
+            idempotency_window_ms?: number;
+            /**
+             * Format: int64
+             * @description How many of the last settled messages the log keeps; 0: no log.
+             */
+            log_max?: number;
+            /** @description True if the log also keeps bodies as they arrived, which a replay needs. */
+            log_bodies?: boolean;
+            /**
+             * Format: int64
+             * @description The most dead letters. At the limit, a message that would become one halts its lane instead.
+             *     0: no limit.
+             */
+            dead_letters_max?: number;
+            /**
+             * Format: int64
+             * @description How long a dead letter is kept, in milliseconds; 0: until it is redriven or discarded.
+             */
+            dead_letters_age_max_ms?: number;
+            /**
+             * Format: int64
+             * @description With ordering by key: for how many keys without pending messages the last sequence is
+             *     remembered (the most recent ones); 0: for none.
+             */
+            previous_keys_max?: number;
+        };
+        /** @description A destination's name: `[a-z0-9._-]{1,64}`. Cheap to clone. */
+        DestinationName: string;
+        /** @description Any field of the definition; null stands for the default. */
+        DestinationPatch: {
+            name?: null | components["schemas"]["DestinationName"];
+            url?: null | string;
+            headers?: null | {
+                [key: string]: string | null;
+            };
+            forward_headers?: null | string[];
+            key_from?: null | (null | components["schemas"]["KeySource"]);
+            idempotency_key_from?: null | (null | components["schemas"]["KeySource"]);
+            transform?: null | {
+                kind?: null | components["schemas"]["TransformKind"];
+                url?: null | (string | null);
+                name?: null | (string | null);
+                expression?: null | (string | null);
+                headers?: null | {
+                    [key: string]: string | null;
+                };
+                timeout_ms?: null | number;
+                concurrency?: null | number;
+                attempts_max?: null | number;
+                stalls_max?: null | number;
+                backoff_ms?: null | number;
+                backoff_max_ms?: null | number;
+                retry_after_max_ms?: null | number;
+            };
+            delivery?: null | {
+                timeout_ms?: null | number;
+                lanes_max?: null | number;
+                rate_per_second_max?: null | number;
+                attempts_max?: null | number;
+                backoff_ms?: null | number;
+                backoff_max_ms?: null | number;
+                retry_after_max_ms?: null | number;
+                batch_max?: null | number;
+                batch_bytes_max?: null | number;
+                batch_linger_ms?: null | number;
+                batch_format?: null | components["schemas"]["BatchFormat"];
+                window_max?: null | number;
+                framing?: null | components["schemas"]["Framing"];
+                envelope?: null | components["schemas"]["Envelope"];
+                ack?: null | components["schemas"]["Ack"];
+            };
+            ordering?: null | components["schemas"]["Ordering"];
+            processing?: null | components["schemas"]["Processing"];
+            on_exhausted?: null | components["schemas"]["OnExhausted"];
+            durability?: null | components["schemas"]["Durability"];
+            weight?: null | number;
+            backlog_max?: null | number;
+            backlog_bytes_max?: null | number;
+            idempotency_window_ms?: null | number;
+            log_max?: null | number;
+            log_bodies?: null | boolean;
+            dead_letters_max?: null | number;
+            dead_letters_age_max_ms?: null | number;
+            previous_keys_max?: null | number;
+        };
+        /** @description The numbers of one destination. Only `name` and `damaged`, if they cannot be read. */
+        DestinationStats: components["schemas"]["DestinationCounts"] & {
+            name: components["schemas"]["DestinationName"];
+            /** @description Unreadable fields of the destination's hash, and unreadable keys. */
+            damaged?: string[];
+        };
+        /** @enum {string} */
+        DiscardState: "discarded";
+        /** @description The discarded dead letter. */
+        Discarded: {
+            sequence: components["schemas"]["u64"];
+            state: components["schemas"]["DiscardState"];
+        };
+        /**
+         * @description Where a message must be before its producer gets an acknowledgement.
+         * @enum {string}
+         */
+        Durability: "memory" | "replicated" | "quorum" | "fsynced";
+        /**
+         * @description The content of a frame on a TCP connection.
+         * @enum {string}
+         */
+        Envelope: "none" | "json";
+        /**
+         * @description The kind of error.
+         * @enum {string}
+         */
+        ErrorKind: "status" | "timeout" | "connection" | "rejected" | "failed" | "stalled" | "unsendable" | "damaged";
+        /** @description A lease to extend. */
+        ExtendItem: {
+            token: string;
+            /**
+             * Format: int64
+             * @description How long the lease lasts from now.
+             * @default 30000
+             */
+            lease_ms: number;
+            /** @description The checkpoint for the next attempt; if omitted, the earlier one stays. */
+            checkpoint?: unknown;
+        };
+        /** @description A failed attempt. */
+        FailItem: {
+            token: string;
+            /** @description What went wrong; the first 2 kB are kept. */
+            error?: string;
+            /** @description True: no further attempt can succeed. */
+            final?: boolean;
+            /**
+             * Format: int64
+             * @description How long to wait before the next attempt; the backoff of the definition if absent.
+             */
+            retry_ms?: number | null;
+        };
+        /** @description A failed attempt. */
+        Failure: {
+            /** Format: date-time */
+            occurred_at: string;
+            stage: components["schemas"]["Stage"];
+            kind: components["schemas"]["ErrorKind"];
+            /** Format: int32 */
+            status?: number | null;
+            detail: string;
+        };
+        /** @description A filter for dead letters. Omitted fields match everything. */
+        Filter: {
+            /** @description With this ordering key; `""`: without one. */
+            key?: string | null;
+            stage?: null | components["schemas"]["Stage"];
+            from_sequence?: null | components["schemas"]["u64"];
+            to_sequence?: null | components["schemas"]["u64"];
+            /** @description Dead letters since this time (RFC 3339). */
+            from_time?: string | null;
+            /** @description Dead letters until this time (RFC 3339). */
+            to_time?: string | null;
+            /** @description With this text in the reason, or in the detail of one of the errors. */
+            error?: string | null;
+        };
+        /** @description The problems of one kind. */
+        Found: {
+            /** @description The kind. */
+            kind: string;
+            /** @description What it means, and what the repair does. */
+            detail: string;
+            /**
+             * Format: int64
+             * @description How many were found.
+             */
+            found: number;
+            /**
+             * Format: int64
+             * @description How many of them were repaired.
+             */
+            repaired: number;
+            /** @description Sequences, keys of Redis or names of counters. */
+            examples: string[];
+        };
+        /**
+         * @description How frames on a TCP connection are separated.
+         * @enum {string}
+         */
+        Framing: "lines" | "length";
+        /** @description A message that is gone. */
+        GoneMessage: {
+            sequence: components["schemas"]["u64"];
+            /** Format: int64 */
+            epoch: number;
+            id: string;
+            key?: string | null;
+            state: components["schemas"]["State"];
+            /** Format: date-time */
+            received_at: string;
+            /** Format: date-time */
+            settled_at: string;
+            /** Format: int32 */
+            attempts: number;
+            latency: components["schemas"]["Latency"];
+            dead_letter: boolean;
+        };
+        /** @description A lane's head, and what it waits for. */
+        Head: {
+            /** @description Its sequence. */
+            sequence: components["schemas"]["u64"];
+            /** @description Its ordering key, with ordering by key. */
+            key?: string | null;
+            /** @description Its state. */
+            state: components["schemas"]["State"];
+            /**
+             * Format: int64
+             * @description How long ago it arrived, in milliseconds.
+             */
+            age_ms: number;
+            /** @description What it waits for: `transform`, `delivery`, its `delay`, or a `person`. */
+            blocked_by: string;
+            /**
+             * Format: int32
+             * @description Failed attempts in the stage that it waits for.
+             */
+            attempts: number;
+            /**
+             * Format: int32
+             * @description Leases on it that expired.
+             */
+            stalls: number;
+            last_error?: null | components["schemas"]["AttemptError"];
+        };
+        /** @description A message and its state now. */
+        HeadState: {
+            sequence: components["schemas"]["u64"];
+            state: components["schemas"]["State"];
+        };
+        /**
+         * @description One invalid part of a request, and what is wrong with it. Has one of `pointer`, `parameter` and
+         *     `header`; none of them if no single parameter or header is to blame.
+         */
+        InvalidPart: {
+            /** @description The part of the body, as a JSON Pointer in a URI fragment (RFC 6901, section 6). */
+            pointer?: string | null;
+            /** @description The parameter of the query or of the path. */
+            parameter?: string | null;
+            /** @description The header of the request. */
+            header?: string | null;
+            /** @description What is wrong. */
+            detail: string;
+        };
+        /** @description A page of a list. */
+        Items_DeadLetter: {
+            items: (components["schemas"]["MessageFields"] & components["schemas"]["MessageContent"] & {
+                state: components["schemas"]["State"];
+                /** Format: date-time */
+                dead_lettered_at: string;
+                stage: components["schemas"]["Stage"];
+                reason: string;
+            })[];
+            /** @description The `cursor` of the next page; null on the last. */
+            next_cursor?: string | null;
+        };
+        /** @description A page of a list. */
+        Items_Destination: {
+            items: {
+                /** @description Its name: `[a-z0-9._-]{1,64}`. */
+                name: components["schemas"]["DestinationName"];
+                /** @description The receiver: `http://`, `https://` or `tcp://host:port`. */
+                url: string;
+                /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
+                headers?: components["schemas"]["BTreeMap"];
+                /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
+                forward_headers?: string[];
+                key_from?: null | components["schemas"]["KeySource"];
+                idempotency_key_from?: null | components["schemas"]["KeySource"];
+                /** @description How messages are processed before they are delivered. */
+                transform?: components["schemas"]["Transform"];
+                /** @description How they are delivered. */
+                delivery?: components["schemas"]["Delivery"];
+                /** @description What stays in order. */
+                ordering?: components["schemas"]["Ordering"];
+                /** @description How many messages of a lane are processed at a time. */
+                processing?: components["schemas"]["Processing"];
+                /** @description What happens to a message when its attempts are used up. */
+                on_exhausted?: components["schemas"]["OnExhausted"];
+                /** @description Where a message must be before its producer gets an acknowledgement. */
+                durability?: components["schemas"]["Durability"];
+                /**
+                 * Format: int32
+                 * @description Its share of the processors' claims, relative to other destinations.
+                 */
+                weight?: number;
+                /**
+                 * Format: int64
+                 * @description Ingest refuses messages beyond this number of pending ones.
+                 */
+                backlog_max?: number;
+                /**
+                 * Format: int64
+                 * @description Ingest refuses messages beyond this number of pending bytes of bodies; 0: no limit.
+                 */
+                backlog_bytes_max?: number;
+                /**
+                 * Format: int64
+                 * @description How long an idempotency key is remembered, in milliseconds; 0: while the message that used
+                 *     it is pending.
+                 */
+                idempotency_window_ms?: number;
+                /**
+                 * Format: int64
+                 * @description How many of the last settled messages the log keeps; 0: no log.
+                 */
+                log_max?: number;
+                /** @description True if the log also keeps bodies as they arrived, which a replay needs. */
+                log_bodies?: boolean;
+                /**
+                 * Format: int64
+                 * @description The most dead letters. At the limit, a message that would become one halts its lane instead.
+                 *     0: no limit.
+                 */
+                dead_letters_max?: number;
+                /**
+                 * Format: int64
+                 * @description How long a dead letter is kept, in milliseconds; 0: until it is redriven or discarded.
+                 */
+                dead_letters_age_max_ms?: number;
+                /**
+                 * Format: int64
+                 * @description With ordering by key: for how many keys without pending messages the last sequence is
+                 *     remembered (the most recent ones); 0: for none.
+                 */
+                previous_keys_max?: number;
+                /** Format: int64 */
+                version: number;
+                /** Format: int32 */
+                partition: number;
+                defined_in_file: boolean;
+                paused: components["schemas"]["Paused"];
+            }[];
+            /** @description The `cursor` of the next page; null on the last. */
+            next_cursor?: string | null;
+        };
+        /** @description A page of a list. */
+        Items_LogEntry: {
+            items: (components["schemas"]["GoneMessage"] | components["schemas"]["Unreadable"])[];
+            /** @description The `cursor` of the next page; null on the last. */
+            next_cursor?: string | null;
+        };
+        /** @description A page of a list. */
+        Items_Operation: {
+            items: (components["schemas"]["OperationDetails"] & {
+                id: string;
+                kind: components["schemas"]["OperationKind"];
+                destination: components["schemas"]["DestinationName"];
+                state: components["schemas"]["OperationState"];
+                /** @description True if it only counts. */
+                dry_run: boolean;
+                /** Format: date-time */
+                started_at: string;
+                /** Format: date-time */
+                updated_at: string;
+                /**
+                 * Format: int64
+                 * @description Messages that the request selects, as far as it has got.
+                 */
+                matched: number;
+                /**
+                 * Format: int64
+                 * @description Messages that it has purged, redriven, discarded, replayed or retried.
+                 */
+                affected: number;
+                /**
+                 * Format: int64
+                 * @description Messages with which that was not possible.
+                 */
+                failed: number;
+                problem?: null | components["schemas"]["Problem"];
+            })[];
+            /** @description The `cursor` of the next page; null on the last. */
+            next_cursor?: string | null;
+        };
+        /** @description A page of a list. */
+        Items_PendingMessage: {
+            items: (components["schemas"]["MessageFields"] & components["schemas"]["MessageContent"] & {
+                state: components["schemas"]["State"];
+                /** Format: int64 */
+                age_ms?: number | null;
+                /** Format: date-time */
+                due_at?: string | null;
+                /** Format: date-time */
+                halted_at?: string | null;
+                /** Format: int32 */
+                priority?: number | null;
+                withdrawing: boolean;
+            })[];
+            /** @description The `cursor` of the next page; null on the last. */
+            next_cursor?: string | null;
+        };
+        /** @description A page of a list. */
+        Items_Topic: {
+            items: {
+                name: components["schemas"]["TopicName"];
+                destinations: components["schemas"]["DestinationName"][];
+                defined_in_file: boolean;
+            }[];
+            /** @description The `cursor` of the next page; null on the last. */
+            next_cursor?: string | null;
+        };
+        /** @description The part of a message that holds its ordering key or its idempotency key. */
+        KeySource: {
+            /** @description The value of this header. */
+            header: string;
+        } | {
+            /** @description The output of this `jq` expression for the body. */
+            jq: string;
+        };
+        LastError: components["schemas"]["AttemptError"] & {
+            occurred_at: string;
+        };
+        Latency: {
+            /** Format: int64 */
+            waited_ms?: number | null;
+            /** Format: int64 */
+            processing_ms?: number | null;
+            /** Format: int64 */
+            delivery_ms: number;
+            /** Format: int64 */
+            total_ms: number;
+        };
+        /** @description A message under a worker's lease. */
+        Lease: {
+            /** @description Names the lease in later calls. */
+            token: string;
+            destination: components["schemas"]["DestinationName"];
+            /** Format: int64 */
+            sequence: number;
+            /** Format: int64 */
+            epoch: number;
+            id: string;
+            key?: string | null;
+            /** Format: int32 */
+            attempt: number;
+            /** @description The checkpoint of the last attempt. */
+            checkpoint?: unknown;
+            /** @description The checkpoint in base64, if some JSON parsers would refuse it. */
+            checkpoint_base64?: string | null;
+            last_error?: null | components["schemas"]["LastError"];
+            /** Format: date-time */
+            expires_at: string;
+            content_type: string;
+            headers: {
+                [key: string]: string;
+            };
+            body?: unknown;
+            body_base64?: string | null;
+        };
+        /** @description What to do with claimed messages. */
+        LeaseItems_CompleteItem: {
+            items: {
+                token: string;
+                /** @description The output, as JSON. */
+                body?: unknown;
+                /** @description The output, in base64. */
+                body_base64?: string | null;
+                /** @description The content type of `body_base64`. */
+                content_type?: string | null;
+                /** @description True: the message is not delivered. */
+                drop?: boolean;
+            }[];
+        };
+        /** @description What to do with claimed messages. */
+        LeaseItems_ExtendItem: {
+            items: {
+                token: string;
+                /**
+                 * Format: int64
+                 * @description How long the lease lasts from now.
+                 * @default 30000
+                 */
+                lease_ms: number;
+                /** @description The checkpoint for the next attempt; if omitted, the earlier one stays. */
+                checkpoint?: unknown;
+            }[];
+        };
+        /** @description What to do with claimed messages. */
+        LeaseItems_FailItem: {
+            items: {
+                token: string;
+                /** @description What went wrong; the first 2 kB are kept. */
+                error?: string;
+                /** @description True: no further attempt can succeed. */
+                final?: boolean;
+                /**
+                 * Format: int64
+                 * @description How long to wait before the next attempt; the backoff of the definition if absent.
+                 */
+                retry_ms?: number | null;
+            }[];
+        };
+        /** @description What to do with claimed messages. */
+        LeaseItems_RequeueItem: {
+            items: {
+                token: string;
+            }[];
+        };
+        /** @description What to claim. */
+        LeaseRequest: {
+            /** @description Destinations whose transform is `worker`. */
+            destinations: components["schemas"]["DestinationName"][];
+            /**
+             * @description At most this many messages.
+             * @default 1
+             */
+            max: number;
+            /**
+             * @description At least this many, or none. Above 1 only with one destination.
+             * @default 1
+             */
+            min: number;
+            /**
+             * Format: int64
+             * @description Wait up to this long if there is nothing to claim.
+             */
+            wait_ms?: number;
+            /**
+             * Format: int64
+             * @description How long the lease lasts.
+             * @default 30000
+             */
+            lease_ms: number;
+        };
+        LeaseResult: {
+            token: string;
+            status: components["schemas"]["LeaseStatus"];
+            /** @description When the extended lease expires. */
+            expires_at?: string | null;
+            /** @description What happens to the message if its attempts are used up. */
+            exhausted?: string | null;
+        };
+        /** @description One result for each item, in order. */
+        LeaseResults: {
+            results: components["schemas"]["LeaseResult"][];
+        };
+        /**
+         * @description The result of a script for one lease.
+         * @enum {string}
+         */
+        LeaseStatus: "ok" | "halted" | "stale_lease" | "settled" | "damaged";
+        /** @description Claimed messages. */
+        Leases: {
+            leases: components["schemas"]["Lease"][];
+            /** @description Destinations that allow no claim because their data in Redis is damaged. */
+            damaged?: components["schemas"]["DestinationName"][];
+        };
+        /** @description An entry of the log. */
+        LogEntry: components["schemas"]["GoneMessage"] | components["schemas"]["Unreadable"];
+        /** @description A message: pending, gone, or a dead letter whose log entry is gone. */
+        Message: components["schemas"]["PendingMessage"] | components["schemas"]["GoneMessage"] | components["schemas"]["DeadLetter"];
+        /** @description Fields that only the view of one message has. */
+        MessageContent: {
+            previous?: null | components["schemas"]["u64"];
+            headers?: {
+                [key: string]: string;
+            } | null;
+            /** @description The body, if it is JSON. */
+            body?: unknown;
+            /** @description Any other body. */
+            body_base64?: string | null;
+            /** @description The last errors. */
+            errors?: components["schemas"]["Failure"][] | null;
+            /** @description True if a worker saved a checkpoint. */
+            checkpoint?: boolean | null;
+        };
+        /** @description The fields of every message. */
+        MessageFields: {
+            sequence: components["schemas"]["u64"];
+            /** Format: int64 */
+            epoch: number;
+            id: string;
+            key?: string | null;
+            /**
+             * Format: date-time
+             * @description Absent if Redis has too little of the message to tell.
+             */
+            received_at?: string | null;
+            /** Format: int32 */
+            attempts: number;
+            /** Format: int32 */
+            stalls: number;
+            /** Format: int64 */
+            bytes: number;
+            content_type: string;
+            origin?: null | components["schemas"]["Origin"];
+            last_error?: null | components["schemas"]["Failure"];
+            /** @description Why the message cannot be read; absent if it can. */
+            damaged?: string | null;
+        };
+        /** @description The object as sent: with `destinations` or a `topic`, and with a `body` or a `body_base64`. */
+        NewMessage: {
+            /** @description Where the message goes. */
+            destinations?: string[] | null;
+            /** @description Publish to the destinations of this topic. */
+            topic?: string | null;
+            /** @description The body, as JSON. */
+            body?: unknown;
+            /** @description The body, in base64. */
+            body_base64?: string | null;
+            /** @description The content type of `body_base64`. */
+            content_type?: string | null;
+            /** @description An id of your own; a UUID if absent. */
+            id?: string | null;
+            /** @description The ordering key. */
+            key?: string | null;
+            /** @description A repeat with this key stores nothing. */
+            idempotency_key?: string | null;
+            /** @description Headers that travel with the message. Each destination says which may (`forward_headers`). */
+            headers?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description Process the message only after this time has passed.
+             */
+            delay_ms?: number | null;
+            /**
+             * Format: date-time
+             * @description Process the message only after this instant.
+             */
+            due_at?: string | null;
+            /**
+             * Format: int64
+             * @description 9 goes first. Only without ordering.
+             */
+            priority?: number | null;
+        };
+        /** @description A message's old and new position. */
+        NewPosition: {
+            sequence: components["schemas"]["u64"];
+            new_sequence: components["schemas"]["u64"];
+            epoch: components["schemas"]["u64"];
+        };
+        /**
+         * @description What happens to a message when its attempts are used up, or when it can never succeed.
+         * @enum {string}
+         */
+        OnExhausted: "halt" | "dead_letter" | "drop";
+        /** @description A bulk operation. */
+        Operation: components["schemas"]["OperationDetails"] & {
+            id: string;
+            kind: components["schemas"]["OperationKind"];
+            destination: components["schemas"]["DestinationName"];
+            state: components["schemas"]["OperationState"];
+            /** @description True if it only counts. */
+            dry_run: boolean;
+            /** Format: date-time */
+            started_at: string;
+            /** Format: date-time */
+            updated_at: string;
+            /**
+             * Format: int64
+             * @description Messages that the request selects, as far as it has got.
+             */
+            matched: number;
+            /**
+             * Format: int64
+             * @description Messages that it has purged, redriven, discarded, replayed or retried.
+             */
+            affected: number;
+            /**
+             * Format: int64
+             * @description Messages with which that was not possible.
+             */
+            failed: number;
+            problem?: null | components["schemas"]["Problem"];
+        };
+        /** @description What only some kinds have. */
+        OperationDetails: {
+            /**
+             * @description `purge` with `dry_run`: the selected messages by state.
+             * @default {}
+             */
+            by_state: {
+                [key: string]: number;
+            };
+            /**
+             * Format: int64
+             * @description `purge`: those of `affected` that leave when their attempt has ended.
+             * @default null
+             */
+            withdrawing: number | null;
+            /**
+             * Format: int64
+             * @description `redrive`, `discard`: named dead letters that do not exist (any more).
+             * @default null
+             */
+            gone: number | null;
+            /**
+             * Format: int64
+             * @description `replay`: stored before under the same idempotency key.
+             * @default null
+             */
+            duplicates: number | null;
+            /**
+             * Format: int64
+             * @description `replay`: entries of the log without a body.
+             * @default null
+             */
+            without_body: number | null;
+            /** @default null */
+            first_sequence: null | components["schemas"]["u64"];
+            /** @default null */
+            last_sequence: null | components["schemas"]["u64"];
+            /** @default null */
+            new_first_sequence: null | components["schemas"]["u64"];
+            /** @default null */
+            new_last_sequence: null | components["schemas"]["u64"];
+            /**
+             * @description `redrive`: the new positions of the first 1,000.
+             * @default []
+             */
+            deliveries: components["schemas"]["NewPosition"][];
+        };
+        /**
+         * @description What an operation does.
+         * @enum {string}
+         */
+        OperationKind: "purge" | "redrive" | "discard" | "replay" | "retry_heads";
+        /**
+         * @description How far an operation is.
+         * @enum {string}
+         */
+        OperationState: "running" | "succeeded" | "failed" | "cancelled" | "interrupted";
+        /**
+         * @description What must stay in order.
+         * @enum {string}
+         */
+        Ordering: "destination" | "key" | "none";
+        /** @description The original of a redriven or replayed message. */
+        Origin: {
+            destination: components["schemas"]["DestinationName"];
+            /** Format: int64 */
+            epoch: number;
+            sequence: components["schemas"]["u64"];
+        };
+        /** @description What to pause. */
+        Pause: {
+            what: components["schemas"]["What"];
+        };
+        /** @description What is paused now. */
+        PauseState: {
+            paused: components["schemas"]["Paused"];
+        };
+        /** @description Which parts of a destination are paused. */
+        Paused: {
+            /** @description Ingest refuses messages. */
+            ingest: boolean;
+            /** @description The sender sends nothing. */
+            delivery: boolean;
+        };
+        /** @description A pending message. */
+        PendingMessage: components["schemas"]["MessageFields"] & components["schemas"]["MessageContent"] & {
+            state: components["schemas"]["State"];
+            /** Format: int64 */
+            age_ms?: number | null;
+            /** Format: date-time */
+            due_at?: string | null;
+            /** Format: date-time */
+            halted_at?: string | null;
+            /** Format: int32 */
+            priority?: number | null;
+            withdrawing: boolean;
+        };
+        /** @description A problem as its JSON (RFC 9457). */
+        Problem: {
+            /** @description The path of a page that explains the code. */
+            type: string;
+            /** @description What the code means, in a few words. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The HTTP status.
+             */
+            status: number;
+            /** @description The stable code that clients may rely on. */
+            code: string;
+            /** @description What happened and what to do, for people. */
+            detail: string;
+            /** @description The invalid parts of the request. */
+            errors?: components["schemas"]["InvalidPart"][];
+            /** @description The `x-request-id` of the request. Absent in a line of a batch. */
+            request_id?: string | null;
+            /**
+             * Format: int64
+             * @description Seconds until the same request may succeed.
+             */
+            retry_after?: number | null;
+            id?: string;
+            /** @description The copies of the message that were stored. */
+            deliveries?: components["schemas"]["StoredCopy"][];
+            operation?: components["schemas"]["Operation"];
+        };
+        /**
+         * @description How many messages of a lane are processed at a time.
+         * @enum {string}
+         */
+        Processing: "parallel" | "serial";
+        /** @description What to purge. */
+        PurgeRequest: {
+            /** @description Only count. */
+            dry_run?: boolean;
+            /** @description Only with this ordering key; `""`: without one. */
+            key?: string | null;
+        };
+        /** @description A destination that was removed. */
+        Removed: {
+            removed: components["schemas"]["DestinationName"];
+            /**
+             * Format: int64
+             * @description Pending messages that were removed with it.
+             */
+            removed_messages: number;
+        };
+        /** @description A topic that was removed. */
+        RemovedTopic: {
+            removed: components["schemas"]["TopicName"];
+        };
+        /** @description The result of a repair. */
+        Repair: {
+            /** @description True if it changed nothing. */
+            dry_run: boolean;
+            /**
+             * Format: int64
+             * @description How many problems it found.
+             */
+            found: number;
+            /**
+             * Format: int64
+             * @description How many of them were repaired.
+             */
+            repaired: number;
+            /** @description False if the counters changed on every pass, so that they could not be compared. */
+            counters_verified: boolean;
+            /** @description What it found, by kind. */
+            items: components["schemas"]["Found"][];
+        };
+        /** @description How to repair. */
+        RepairRequest: {
+            /** @description Find, but change nothing. */
+            dry_run?: boolean;
+        };
+        /** @description What to replay, and where to. */
+        ReplayRequest: {
+            from_sequence?: null | components["schemas"]["u64"];
+            to_sequence?: null | components["schemas"]["u64"];
+            /** @description Delivered since this time (RFC 3339). */
+            from_time?: string | null;
+            /** @description Delivered until this time (RFC 3339). */
+            to_time?: string | null;
+            to_destination?: null | components["schemas"]["DestinationName"];
+            /** @description Only count. */
+            dry_run?: boolean;
+            /** @description A repeat with this key enqueues nothing twice; also as the header `Idempotency-Key`. */
+            idempotency_key?: string | null;
+        };
+        /** @description A message to return unprocessed. */
+        RequeueItem: {
+            token: string;
+        };
+        /** @description What to resume; both if `what` is absent. */
+        Resume: {
+            what?: null | components["schemas"]["What"];
+        };
+        /** @description The head that was retried; with `all`, the operation. */
+        Retried: components["schemas"]["HeadState"] | components["schemas"]["Operation"];
+        /** @description Which head to retry, and with which body. */
+        RetryHead: {
+            /** @description With ordering by key: the lane. */
+            key?: string | null;
+            sequence?: null | components["schemas"]["u64"];
+            /** @description A repaired body, as JSON. */
+            body?: unknown;
+            /** @description A repaired body, in base64. */
+            body_base64?: string | null;
+            /** @description The content type of `body_base64`. */
+            content_type?: string | null;
+            /** @description True: all halted heads, in place of one. */
+            all?: boolean;
+        };
+        /**
+         * @description The body of a redrive or a discard.
+         *     Has exactly one of `sequences`, `all` and `filter`.
+         */
+        Selection: {
+            /** @description The dead letters with these sequences. */
+            sequences?: components["schemas"]["u64"][] | null;
+            /** @description True: all of the destination. */
+            all?: boolean;
+            filter?: null | components["schemas"]["Filter"];
+            /** @description Only count. */
+            dry_run?: boolean;
+        };
+        /** @description Which head to skip. */
+        SkipHead: {
+            /** @description With ordering by key: the lane. */
+            key?: string | null;
+            /** @description The head; refused if another message is it, so that a repeat skips no other. */
+            sequence: components["schemas"]["u64"];
+        };
+        /**
+         * @description The stage of an attempt.
+         * @enum {string}
+         */
+        Stage: "transform" | "delivery";
+        /**
+         * @description The state of a message.
+         * @enum {string}
+         */
+        State: "waiting" | "processing" | "delayed" | "ready" | "delivering" | "halted" | "damaged" | "delivered" | "dropped" | "dead_lettered" | "cancelled";
+        /** @description A destination's numbers, read at one instant. */
+        Stats: {
+            /** @description The last sequence stamped. */
+            last_sequence: components["schemas"]["u64"];
+            /**
+             * Format: int64
+             * @description Messages that are not gone: the sum of the next six. Together with the totals of gone
+             *     messages it equals `last_sequence`.
+             */
+            pending: number;
+            /**
+             * Format: int64
+             * @description Messages that wait for processing.
+             */
+            waiting: number;
+            /**
+             * Format: int64
+             * @description Messages under a lease.
+             */
+            processing: number;
+            /**
+             * Format: int64
+             * @description Messages that are processed, or need not be, and wait for their turn to be delivered.
+             */
+            ready: number;
+            /**
+             * Format: int64
+             * @description Messages in delivery.
+             */
+            delivering: number;
+            /**
+             * Format: int64
+             * @description Messages whose attempts are used up: their lanes wait for an operator.
+             */
+            halted: number;
+            /**
+             * Format: int64
+             * @description Messages that may not be processed yet, or wait for their backoff.
+             */
+            delayed: number;
+            /**
+             * Format: int64
+             * @description The bytes of the pending messages' bodies, as they arrived.
+             */
+            pending_bytes: number;
+            /**
+             * Format: int64
+             * @description Dead letters. They are not pending.
+             */
+            dead_letters: number;
+            /**
+             * Format: int64
+             * @description Messages that receivers have accepted.
+             */
+            delivered_total: number;
+            /**
+             * Format: int64
+             * @description Messages that their transform or a policy dropped.
+             */
+            dropped_total: number;
+            /**
+             * Format: int64
+             * @description Messages that became dead letters.
+             */
+            dead_lettered_total: number;
+            /**
+             * Format: int64
+             * @description Messages that were cancelled.
+             */
+            cancelled_total: number;
+            /** @description Which parts are paused. */
+            paused: components["schemas"]["Paused"];
+            /**
+             * @description Unreadable fields of the destination's hash, and unreadable keys. Their numbers are 0, and
+             *     numbers derived from them are wrong.
+             */
+            damaged?: string[];
+            head?: null | components["schemas"]["Head"];
+            /** @description If there are many lanes, the oldest heads. */
+            heads?: components["schemas"]["Head"][];
+        };
+        /** @description The copy of a message in one destination. */
+        StoredCopy: {
+            destination: components["schemas"]["DestinationName"];
+            sequence: components["schemas"]["u64"];
+            epoch: components["schemas"]["u64"];
+            /** @description True if the message had been stored before under the same idempotency key. */
+            duplicate: boolean;
+            /** @description The level that the message has reached. */
+            durability: components["schemas"]["Durability"];
+            /** @description For a duplicate: the id of the first message. */
+            id?: string | null;
+        };
+        /** @description A topic, as the API shows it. */
+        Topic: {
+            name: components["schemas"]["TopicName"];
+            destinations: components["schemas"]["DestinationName"][];
+            defined_in_file: boolean;
+        };
+        /** @description The definition of a topic, as PUT takes it. */
+        TopicDefinition: {
+            name?: null | components["schemas"]["TopicName"];
+            /** @description Each gets a copy of what is published. */
+            destinations: components["schemas"]["DestinationName"][];
+        };
+        /** @description A topic's name: `[a-z0-9._-]{1,64}`, like a destination's. Cheap to clone. */
+        TopicName: string;
+        /** @description Sums over all destinations. */
+        Totals: {
+            /** Format: int64 */
+            pending: number;
+            /** Format: int64 */
+            waiting: number;
+            /** Format: int64 */
+            processing: number;
+            /** Format: int64 */
+            ready: number;
+            /** Format: int64 */
+            delivering: number;
+            /** Format: int64 */
+            halted: number;
+            /** Format: int64 */
+            delayed: number;
+            /** Format: int64 */
+            pending_bytes: number;
+            /** Format: int64 */
+            dead_letters: number;
+            /** Format: int64 */
+            delivered_total: number;
+            /** Format: int64 */
+            dropped_total: number;
+            /** Format: int64 */
+            dead_lettered_total: number;
+            /** Format: int64 */
+            cancelled_total: number;
+        };
+        /** @description How messages are processed. */
+        Transform: {
+            /** @default none */
+            kind: components["schemas"]["TransformKind"];
+            /**
+             * @description `http`: the URL that gets the body by POST.
+             * @default null
+             */
+            url: string | null;
+            /**
+             * @description `native`: the name that the Rust transform was registered under.
+             * @default null
+             */
+            name: string | null;
+            /**
+             * @description `jq`: the expression.
+             * @default null
+             */
+            expression: string | null;
+            /** @default {} */
+            headers: components["schemas"]["BTreeMap"];
+            /**
+             * Format: int64
+             * @description Time limit of one attempt, in milliseconds.
+             * @default 30000
+             */
+            timeout_ms: number;
+            /**
+             * Format: int32
+             * @description Attempts at once in one processor pod.
+             * @default 64
+             */
+            concurrency: number;
+            /**
+             * Format: int32
+             * @description The message is given up (`on_exhausted`) after this many failed attempts; 0: never.
+             * @default 10
+             */
+            attempts_max: number;
+            /**
+             * Format: int32
+             * @description The message is given up after this many expired leases (its processors died); 0: never.
+             * @default 5
+             */
+            stalls_max: number;
+            /**
+             * Format: int64
+             * @description The upper limit of the first wait between attempts, in milliseconds.
+             * @default 200
+             */
+            backoff_ms: number;
+            /**
+             * Format: int64
+             * @description The longest wait between attempts, in milliseconds.
+             * @default 30000
+             */
+            backoff_max_ms: number;
+            /**
+             * Format: int64
+             * @description The longest `Retry-After` that is honoured, in milliseconds.
+             * @default 3600000
+             */
+            retry_after_max_ms: number;
+        };
+        /**
+         * @description Who processes a destination's messages.
+         * @enum {string}
+         */
+        TransformKind: "none" | "http" | "worker" | "jq" | "native";
+        /** @description A log entry that cannot be read. */
+        Unreadable: {
+            sequence: components["schemas"]["u64"];
+            /** @description Why. */
+            damaged: string;
+        };
+        /**
+         * @description A part of a destination.
+         * @enum {string}
+         */
+        What: "delivery" | "ingest";
+        /** @description The result of a withdrawal. */
+        Withdrawal: {
+            sequence: components["schemas"]["u64"];
+            state: components["schemas"]["WithdrawalState"];
+            /** @description What a message that is still withdrawing waits for. */
+            detail?: string | null;
+        };
+        /**
+         * @description The state of a message that is withdrawn.
+         * @enum {string}
+         */
+        WithdrawalState: "cancelled" | "dead_lettered" | "dropped" | "withdrawing";
+        /** Format: int64 */
+        u64: number;
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export interface operations {
+    list_messages: {
+        parameters: {
+            query?: {
+                /** @description Only in this state. */
+                state?: components["schemas"]["State"];
+                /** @description Only with this ordering key; `""`: without one. */
+                key?: string;
+                /** @description From this sequence on. */
+                from_sequence?: components["schemas"]["u64"];
+                /** @description Up to this sequence. */
+                to_sequence?: components["schemas"]["u64"];
+                /** @description Received since this time (RFC 3339). */
+                from_time?: string;
+                /** @description Received until this time (RFC 3339). */
+                to_time?: string;
+                /** @description Only with this text in the detail of one of the errors. */
+                error?: string;
+                /** @description The approximate size of a page. */
+                limit?: number;
+                /** @description The `next_cursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of pending messages */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_PendingMessage"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    send_message: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat with this key stores nothing. With or without quotes. */
+                "Idempotency-Key"?: string | null;
+                /** @description The ordering key, percent-encoded. */
+                "Reseq-Key"?: string | null;
+                /** @description An id of your own, percent-encoded. */
+                "Reseq-Id"?: string | null;
+                /** @description Process the message only after this time, such as `15s`. */
+                "Reseq-Delay"?: string | null;
+                /** @description Process the message only after this instant (RFC 3339). */
+                "Reseq-Due-At"?: string | null;
+                /** @description 0 to 9; 9 goes first. */
+                "Reseq-Priority"?: number | null;
+            };
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        /** @description The message, of any content type */
+        requestBody: {
+            content: {
+                "application/octet-stream": number[];
+            };
+        };
+        responses: {
+            /** @description Redis has the message */
+            202: {
+                headers: {
+                    /** @description `true`, if nothing was stored, because all of it had been stored before */
+                    "Idempotent-Replayed"?: boolean;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Accepted"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_topic`: Unknown topic
+             *     - `not_found`: Unknown path
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unsupported_media_type`: Unsupported media type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `idempotency_conflict`: Idempotency key used before
+             *     - `no_key`: No key in the message
+             */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `backlog_full`: Backlog full
+             *     - `paused`: Ingest paused
+             */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `cannot_confirm`: Durability not available
+             *     - `aborted`: Earlier message failed
+             *     - `key_unavailable`: Key not found in time
+             *     - `no_room`: Too many bytes in flight
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_message_by_idempotency_key: {
+        parameters: {
+            query: {
+                /**
+                 * @description The idempotency key of the message.
+                 * @example order-7
+                 */
+                idempotency_key: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is cancelled */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Withdrawal"];
+                };
+            };
+            /** @description It leaves when its attempt has ended */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Withdrawal"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_message: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+                /**
+                 * @description The sequence of the message
+                 * @example 1
+                 */
+                sequence: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The message, or what became of it */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Message"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_message: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+                /**
+                 * @description The sequence of the message
+                 * @example 1
+                 */
+                sequence: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is cancelled */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Withdrawal"];
+                };
+            };
+            /** @description It leaves when its attempt has ended */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Withdrawal"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_destinations: {
+        parameters: {
+            query?: {
+                /** @description The size of a page. */
+                limit?: number;
+                /** @description The `next_cursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page, by name */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_Destination"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_destination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The definition */
+            200: {
+                headers: {
+                    /** @description For `If-Match` */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Destination"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    define_destination: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Change only this version: an ETag, or `*` */
+                "If-Match"?: string | null;
+                /** @description `*`: create, but never change */
+                "If-None-Match"?: string | null;
+            };
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "delivery": {
+                 *         "timeout_ms": 5000
+                 *       },
+                 *       "transform": {
+                 *         "kind": "worker"
+                 *       },
+                 *       "url": "http://127.0.0.1:9001/in"
+                 *     }
+                 */
+                "application/json": components["schemas"]["DestinationDefinition"];
+            };
+        };
+        responses: {
+            /** @description It is changed, or was the same */
+            200: {
+                headers: {
+                    /** @description For `If-Match` */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Destination"];
+                };
+            };
+            /** @description It is created */
+            201: {
+                headers: {
+                    /** @description For `If-Match` */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Destination"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `wrong_state`: Not possible in this state
+             *     - `defined_in_file`: Defined in the configuration file
+             */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_version`: Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_destination: {
+        parameters: {
+            query?: {
+                /** @description True: with its pending messages and dead letters. */
+                force?: boolean;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is removed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Removed"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `wrong_state`: Not possible in this state
+             *     - `defined_in_file`: Defined in the configuration file
+             */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_destination: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Change only this version: an ETag, or `*` */
+                "If-Match"?: string | null;
+            };
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        /** @description A merge patch (RFC 7396): what is absent stays, null stands for the default */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "delivery": {
+                 *         "timeout_ms": 3000
+                 *       }
+                 *     }
+                 */
+                "application/merge-patch+json": components["schemas"]["DestinationPatch"];
+            };
+        };
+        responses: {
+            /** @description It is changed */
+            200: {
+                headers: {
+                    /** @description For `If-Match` */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Destination"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `wrong_state`: Not possible in this state
+             *     - `defined_in_file`: Defined in the configuration file
+             */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_version`: Changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_stats: {
+        parameters: {
+            query?: {
+                /** @description The size of a page. */
+                limit?: number;
+                /** @description The `next_cursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page by name, and totals */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AllStats"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_stats: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its numbers, and its oldest heads */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stats"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_topics: {
+        parameters: {
+            query?: {
+                /** @description The size of a page. */
+                limit?: number;
+                /** @description The `next_cursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page, by name */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_Topic"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_topic: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the topic
+                 * @example all-orders
+                 */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The topic */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Topic"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_topic`: Unknown topic */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    define_topic: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the topic
+                 * @example all-orders
+                 */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "destinations": [
+                 *         "orders"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["TopicDefinition"];
+            };
+        };
+        responses: {
+            /** @description It is changed, or was the same */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Topic"];
+                };
+            };
+            /** @description It is created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Topic"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_topic`: Unknown topic
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `wrong_state`: Not possible in this state
+             *     - `defined_in_file`: Defined in the configuration file
+             */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_topic: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the topic
+                 * @example all-orders
+                 */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is removed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedTopic"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_topic`: Unknown topic
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `wrong_state`: Not possible in this state
+             *     - `defined_in_file`: Defined in the configuration file
+             */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pause: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "what": "delivery"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Pause"];
+            };
+        };
+        responses: {
+            /** @description What is paused now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PauseState"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `backlog_full`: Backlog full */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /** @example {} */
+                "application/json": null | components["schemas"]["Resume"];
+            };
+        };
+        responses: {
+            /** @description What is paused now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PauseState"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `backlog_full`: Backlog full */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    retry_head: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description `respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent */
+                Prefer?: string | null;
+            };
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "all": true
+                 *     }
+                 */
+                "application/json": null | components["schemas"]["RetryHead"];
+            };
+        };
+        responses: {
+            /** @description Its state now; with `all`: it is done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Retried"];
+                };
+            };
+            /** @description With `all`: it goes on */
+            202: {
+                headers: {
+                    /** @description Where the operation can be read */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `backlog_full`: Backlog full */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    skip_head: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "sequence": 1
+                 *     }
+                 */
+                "application/json": components["schemas"]["SkipHead"];
+            };
+        };
+        responses: {
+            /** @description It is a dead letter */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Withdrawal"];
+                };
+            };
+            /** @description It leaves when its attempt has ended */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Withdrawal"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `backlog_full`: Backlog full */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    purge: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description `respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent */
+                Prefer?: string | null;
+            };
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "dry_run": true
+                 *     }
+                 */
+                "application/json": null | components["schemas"]["PurgeRequest"];
+            };
+        };
+        responses: {
+            /** @description It is done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            /** @description It goes on */
+            202: {
+                headers: {
+                    /** @description Where the operation can be read */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `backlog_full`: Backlog full */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    repair: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "dry_run": true
+                 *     }
+                 */
+                "application/json": null | components["schemas"]["RepairRequest"];
+            };
+        };
+        responses: {
+            /** @description What it found, and repaired */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Repair"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `backlog_full`: Backlog full */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_dead_letters: {
+        parameters: {
+            query?: {
+                /** @description Only with this ordering key; `""`: without one. */
+                key?: string;
+                /** @description Only those that were given up in this stage. */
+                stage?: components["schemas"]["Stage"];
+                /** @description From this sequence on. */
+                from_sequence?: components["schemas"]["u64"];
+                /** @description Up to this sequence. */
+                to_sequence?: components["schemas"]["u64"];
+                /** @description Dead letters since this time (RFC 3339). */
+                from_time?: string;
+                /** @description Dead letters until this time (RFC 3339). */
+                to_time?: string;
+                /** @description Only with this text in the reason, or in the detail of one of the errors. */
+                error?: string;
+                /** @description The size of a page. */
+                limit?: number;
+                /** @description The `next_cursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page, by sequence */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_DeadLetter"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_dead_letter: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+                /**
+                 * @description The sequence of the dead letter
+                 * @example 1
+                 */
+                sequence: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The dead letter, with its body */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeadLetter"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    discard_dead_letter: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+                /**
+                 * @description The sequence of the dead letter
+                 * @example 1
+                 */
+                sequence: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is discarded */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Discarded"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    redrive: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description `respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent */
+                Prefer?: string | null;
+            };
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "all": true,
+                 *       "dry_run": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["Selection"];
+            };
+        };
+        responses: {
+            /** @description It is done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            /** @description It goes on */
+            202: {
+                headers: {
+                    /** @description Where the operation can be read */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `backlog_full`: Backlog full */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    discard: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description `respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent */
+                Prefer?: string | null;
+            };
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "all": true,
+                 *       "dry_run": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["Selection"];
+            };
+        };
+        responses: {
+            /** @description It is done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            /** @description It goes on */
+            202: {
+                headers: {
+                    /** @description Where the operation can be read */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `backlog_full`: Backlog full */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_log: {
+        parameters: {
+            query?: {
+                /** @description Only with this ordering key; `""`: without one. */
+                key?: string;
+                /** @description Only those that left in this state. */
+                state?: components["schemas"]["State"];
+                /** @description From this sequence on. */
+                from_sequence?: components["schemas"]["u64"];
+                /** @description Up to this sequence. */
+                to_sequence?: components["schemas"]["u64"];
+                /** @description Gone since this time (RFC 3339). */
+                from_time?: string;
+                /** @description Gone until this time (RFC 3339). */
+                to_time?: string;
+                /** @description The size of a page. */
+                limit?: number;
+                /** @description The `next_cursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_LogEntry"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replay: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description `respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent */
+                Prefer?: string | null;
+                /** @description The same as the field */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "dry_run": true,
+                 *       "from_sequence": 1
+                 *     }
+                 */
+                "application/json": components["schemas"]["ReplayRequest"];
+            };
+        };
+        responses: {
+            /** @description It is done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            /** @description It goes on */
+            202: {
+                headers: {
+                    /** @description Where the operation can be read */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `backlog_full`: Backlog full */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_operations: {
+        parameters: {
+            query?: {
+                /** @description The size of a page. */
+                limit?: number;
+                /** @description The `next_cursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_Operation"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_operation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+                /**
+                 * @description The id of the operation
+                 * @example 01a20b3e-5f0c-7cc1-9d5f-3b1f8a1f6d10
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The operation */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_operation`: Unknown operation
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `not_confirmed`: Not confirmed
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_operation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+                /**
+                 * @description The id of the operation
+                 * @example 01a20b3e-5f0c-7cc1-9d5f-3b1f8a1f6d10
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It stops within a second, if it still runs */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_operation`: Unknown operation
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `not_confirmed`: Not confirmed
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    claim: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "destinations": [
+                 *         "orders"
+                 *       ],
+                 *       "lease_ms": 30000,
+                 *       "max": 16
+                 *     }
+                 */
+                "application/json": components["schemas"]["LeaseRequest"];
+            };
+        };
+        responses: {
+            /** @description Messages, or none */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Leases"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    complete_leases: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "items": [
+                 *         {
+                 *           "body": {
+                 *             "order": 7
+                 *           },
+                 *           "token": "the token of a lease"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["LeaseItems_CompleteItem"];
+            };
+        };
+        responses: {
+            /** @description One result for each item */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LeaseResults"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    fail_leases: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "items": [
+                 *         {
+                 *           "error": "no such account",
+                 *           "token": "the token of a lease"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["LeaseItems_FailItem"];
+            };
+        };
+        responses: {
+            /** @description One result for each item */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LeaseResults"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    extend_leases: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "items": [
+                 *         {
+                 *           "lease_ms": 30000,
+                 *           "token": "the token of a lease"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["LeaseItems_ExtendItem"];
+            };
+        };
+        responses: {
+            /** @description One result for each item */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LeaseResults"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    requeue_leases: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "items": [
+                 *         {
+                 *           "token": "the token of a lease"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["LeaseItems_RequeueItem"];
+            };
+        };
+        responses: {
+            /** @description One result for each item */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LeaseResults"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    healthz: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The process is alive */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+        };
+    };
+    readyz: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description `ready`, and a line for each warning */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /**
+             * @description - `draining`: Process stopping
+             *     - `newer_schema`: Newer schema
+             *     - `no_rights`: Missing Redis right
+             *     - `redis_unavailable`: Redis unavailable
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    metrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The text format of Prometheus */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description - `not_found`: Unknown path */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_problems: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All codes of errors, as a page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+        };
+    };
+    show_problem: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The code of a problem
+                 * @example invalid_field
+                 */
+                code: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What the code means, and what to do */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            /** @description - `not_found`: Unknown path */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    openapi: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description This document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+        };
+    };
+    docs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description This document, for people */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+        };
+    };
+    docs_script: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The script of the page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/javascript": string;
+                };
+            };
+        };
+    };
+    docs_style: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The style of the page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/css": string;
+                };
+            };
+        };
+    };
+    docs_start: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Starts the page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/javascript": string;
+                };
+            };
+        };
+    };
+    publish_message: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat with this key stores nothing. With or without quotes. */
+                "Idempotency-Key"?: string | null;
+                /** @description The ordering key, percent-encoded. */
+                "Reseq-Key"?: string | null;
+                /** @description An id of your own, percent-encoded. */
+                "Reseq-Id"?: string | null;
+                /** @description Process the message only after this time, such as `15s`. */
+                "Reseq-Delay"?: string | null;
+                /** @description Process the message only after this instant (RFC 3339). */
+                "Reseq-Due-At"?: string | null;
+                /** @description 0 to 9; 9 goes first. */
+                "Reseq-Priority"?: number | null;
+            };
+            path: {
+                /**
+                 * @description The name of the topic
+                 * @example all-orders
+                 */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        /** @description The message, of any content type */
+        requestBody: {
+            content: {
+                "application/octet-stream": number[];
+            };
+        };
+        responses: {
+            /** @description Redis has all copies */
+            202: {
+                headers: {
+                    /** @description `true`, if nothing was stored, because all of it had been stored before */
+                    "Idempotent-Replayed"?: boolean;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Accepted"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_topic`: Unknown topic
+             *     - `not_found`: Unknown path
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unsupported_media_type`: Unsupported media type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `idempotency_conflict`: Idempotency key used before
+             *     - `no_key`: No key in the message
+             */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `backlog_full`: Backlog full
+             *     - `paused`: Ingest paused
+             */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `cannot_confirm`: Durability not available
+             *     - `aborted`: Earlier message failed
+             *     - `key_unavailable`: Key not found in time
+             *     - `no_room`: Too many bytes in flight
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    send_messages: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat with this key stores nothing. With or without quotes. */
+                "Idempotency-Key"?: string | null;
+                /** @description The ordering key, percent-encoded. */
+                "Reseq-Key"?: string | null;
+                /** @description An id of your own, percent-encoded. */
+                "Reseq-Id"?: string | null;
+                /** @description Process the message only after this time, such as `15s`. */
+                "Reseq-Delay"?: string | null;
+                /** @description Process the message only after this instant (RFC 3339). */
+                "Reseq-Due-At"?: string | null;
+                /** @description 0 to 9; 9 goes first. */
+                "Reseq-Priority"?: number | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One message, or a batch with one on each line */
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "body": {
+                 *         "order": 7
+                 *       },
+                 *       "destinations": [
+                 *         "orders"
+                 *       ],
+                 *       "headers": {
+                 *         "x-tenant": "7"
+                 *       },
+                 *       "idempotency_key": "order-7",
+                 *       "key": "acct-7"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewMessage"];
+                /** @example {"body":{"order":7},"destinations":["orders"],"headers":{"x-tenant":"7"},"idempotency_key":"order-7","key":"acct-7"} */
+                "application/x-ndjson": string;
+            };
+        };
+        responses: {
+            /** @description Redis has the message; or a line for each of a batch */
+            202: {
+                headers: {
+                    /** @description `true`, if nothing was stored, because all of it had been stored before */
+                    "Idempotent-Replayed"?: boolean;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Accepted"];
+                    "application/x-ndjson": string;
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/x-ndjson": string;
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_topic`: Unknown topic
+             *     - `not_found`: Unknown path
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description - `unsupported_media_type`: Unsupported media type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/x-ndjson": string;
+                };
+            };
+            /**
+             * @description - `idempotency_conflict`: Idempotency key used before
+             *     - `no_key`: No key in the message
+             */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/x-ndjson": string;
+                };
+            };
+            /**
+             * @description - `backlog_full`: Backlog full
+             *     - `paused`: Ingest paused
+             */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/x-ndjson": string;
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/x-ndjson": string;
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `cannot_confirm`: Durability not available
+             *     - `aborted`: Earlier message failed
+             *     - `key_unavailable`: Key not found in time
+             *     - `no_room`: Too many bytes in flight
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/x-ndjson": string;
+                };
+            };
+        };
+    };
+}

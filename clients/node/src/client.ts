@@ -1,0 +1,217 @@
+import { randomUUID } from "node:crypto";
+import type { components } from "./api.js";
+import { ReseqError } from "./errors.js";
+import { Batcher, type Accepted } from "./producer/batcher.js";
+import { lineOf, type SendOptions, type Target } from "./producer/lines.js";
+import { Outcomes, type Outcome } from "./producer/outcomes.js";
+import { Transport, type Call, type TransportOptions } from "./transport.js";
+
+type Schemas = components["schemas"];
+
+export type StoredCopy = Schemas["StoredCopy"];
+export type Destination = Schemas["Destination"];
+type DefinitionFields = Schemas["DestinationDefinition"];
+/** Only `url` is required. The other fields have defaults, also those of `transform` and `delivery`. */
+export type DestinationDefinition = { url: string } & {
+  [Name in keyof DefinitionFields]?: Name extends "transform" | "delivery" ? Partial<DefinitionFields[Name]> : DefinitionFields[Name];
+};
+export type DestinationStats = Schemas["Stats"];
+export type PendingMessage = Schemas["PendingMessage"];
+
+export interface ReseqOptions extends TransportOptions {
+  /** How long a message is tried again while Reseq is busy or does not answer (60 s). */
+  retryMs?: number;
+  /** The most messages that wait in this process to be sent (100,000); more are refused with `queue_full`. */
+  waitingMax?: number;
+}
+
+/** Reseq has the message. */
+export interface Receipt {
+  id: string;
+  destination: string;
+  sequence: number;
+  epoch: number;
+  /** True if a message with this idempotency key had been sent before. */
+  duplicate: boolean;
+  durability: string;
+  /** Resolves when the message has left Reseq: delivered, dropped, set aside as a dead letter, or cancelled. */
+  delivered(options?: { signal?: AbortSignal }): Promise<Outcome>;
+}
+
+/** Reseq has all copies of the message. */
+export interface Receipts {
+  id: string;
+  deliveries: Receipt[];
+  delivered(options?: { signal?: AbortSignal }): Promise<Outcome[]>;
+}
+
+/** A promise of a receipt, with its `delivered()` for a chain without an `await` in between. */
+export type Sending<T extends { delivered(options?: { signal?: AbortSignal }): unknown }> = Promise<T> & Pick<T, "delivered">;
+
+export interface BatchItem extends Omit<SendOptions, "signal"> {
+  body: unknown;
+}
+
+/** Some messages of a `sendBatch` were refused. */
+export class BatchError extends Error {
+  /** The receipt or the error of each message, in order. */
+  readonly results: (Receipt | Error)[];
+
+  constructor(results: (Receipt | Error)[]) {
+    const errors = results.filter((result): result is Error => result instanceof Error);
+    super(`${errors.length} of ${results.length} messages were not sent: ${errors[0]?.message}`, { cause: errors[0] });
+    this.name = "BatchError";
+    this.results = results;
+  }
+}
+
+/** A client of Reseq. One for each process is enough; all parts of a program can share it. */
+export class Reseq {
+  /** @internal */
+  readonly transport: Transport;
+  readonly #batcher: Batcher;
+  readonly #outcomes: Outcomes;
+  readonly #retryMs: number;
+  readonly #keyPrefix = randomUUID();
+  #sent = 0;
+
+  constructor(options: ReseqOptions = {}) {
+    this.transport = new Transport(options);
+    this.#batcher = new Batcher(this.transport, options.waitingMax ?? 100_000);
+    this.#outcomes = new Outcomes(this.transport);
+    this.#retryMs = options.retryMs ?? 60_000;
+  }
+
+  /**
+   * Sends a message to a destination. What is sent in one tick goes as one batch. Messages to one destination are
+   * stored in the order of the calls, also if some have to be tried again.
+   */
+  send(destination: string, body: unknown, options?: SendOptions): Sending<Receipt>;
+  /** Sends a message to several destinations. */
+  send(destinations: string[], body: unknown, options?: SendOptions): Sending<Receipts>;
+  send(to: string | string[], body: unknown, options: SendOptions = {}): Sending<Receipt> | Sending<Receipts> {
+    const several = this.#send({ destinations: typeof to === "string" ? [to] : to }, body, options);
+    if (typeof to !== "string") return several;
+    return withDelivered<Receipt, Outcome>(several.then(({ deliveries }) => deliveries[0]!));
+  }
+
+  /** Sends a message to all destinations of a topic. */
+  publish(topic: string, body: unknown, options: SendOptions = {}): Sending<Receipts> {
+    return this.#send({ topic }, body, options);
+  }
+
+  /** Sends many messages to a destination, in order. Throws a `BatchError` if some were refused. */
+  async sendBatch(destination: string, items: BatchItem[], options: { signal?: AbortSignal } = {}): Promise<Receipt[]> {
+    const sendings = items.map(({ body, ...fields }) => this.send(destination, body, { ...fields, ...options }));
+    const results = await Promise.allSettled(sendings);
+    if (results.every((result) => result.status === "fulfilled")) return results.map((result) => result.value);
+    throw new BatchError(results.map((result) => (result.status === "fulfilled" ? result.value : (result.reason as Error))));
+  }
+
+  #send(target: Target, body: unknown, options: SendOptions): Sending<Receipts> {
+    return withDelivered<Receipts, Outcome[]>(this.#stored(target, body, options));
+  }
+
+  async #stored(target: Target, body: unknown, options: SendOptions): Promise<Receipts> {
+    const isOwn = options.idempotencyKey === undefined;
+    const key = isOwn ? `${this.#keyPrefix}/${(this.#sent++).toString(36)}` : options.idempotencyKey || undefined;
+    const line = lineOf(target, body, options, key);
+    const names = "topic" in target ? [`topic ${target.topic}`] : target.destinations;
+    const retryMs = options.retryMs ?? this.#retryMs;
+    const { accepted, isRetried } = await this.#batcher.add({ names, line, retryMs, signal: options.signal });
+    // With a key of its own, a duplicate is the message of an earlier attempt of this very call.
+    return this.#receipts(accepted, isOwn && isRetried);
+  }
+
+  #receipts(accepted: Accepted, isSameCall: boolean): Receipts {
+    const deliveries = accepted.deliveries.map((copy): Receipt => ({
+      id: copy.id ?? accepted.id,
+      destination: copy.destination,
+      sequence: copy.sequence,
+      epoch: copy.epoch,
+      duplicate: copy.duplicate && !isSameCall,
+      durability: copy.durability,
+      delivered: ({ signal } = {}) => this.#outcomes.of(copy.destination, copy, signal),
+    }));
+    return {
+      id: accepted.id,
+      deliveries,
+      delivered: (options) => Promise.all(deliveries.map((copy) => copy.delivered(options))),
+    };
+  }
+
+  /** Creates a destination, or replaces its definition. */
+  define(name: string, definition: DestinationDefinition, options?: { signal?: AbortSignal }): Promise<Destination> {
+    return this.call("PUT", `/v1/destinations/${encodeURIComponent(name)}`, definition, options);
+  }
+
+  /** Creates a topic, or replaces it. */
+  defineTopic(name: string, destinations: string[], options?: { signal?: AbortSignal }): Promise<Schemas["Topic"]> {
+    return this.call("PUT", `/v1/topics/${encodeURIComponent(name)}`, { destinations }, options);
+  }
+
+  /** The numbers and the head of a destination. */
+  stats(destination: string, options?: { signal?: AbortSignal }): Promise<DestinationStats> {
+    return this.call("GET", `/v1/destinations/${encodeURIComponent(destination)}/stats`, undefined, options);
+  }
+
+  /** A message, or what became of it; undefined if Reseq no longer knows. */
+  async message(destination: string, sequence: number, options?: { signal?: AbortSignal }) {
+    const path = `/v1/destinations/${encodeURIComponent(destination)}/messages/${sequence}`;
+    try {
+      return await this.call<Partial<Schemas["MessageContent"]> & Partial<Schemas["GoneMessage"]> & { state: string }>("GET", path, undefined, options);
+    } catch (error) {
+      if (error instanceof ReseqError && error.status === 404) return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Cancels a pending message, by its sequence or its idempotency key. False if it is not certain: the message
+   * has left, or is being processed or delivered now.
+   */
+  async cancel(destination: string, which: number | { idempotencyKey: string }, options?: { signal?: AbortSignal }): Promise<boolean> {
+    const path = `/v1/destinations/${encodeURIComponent(destination)}/messages`;
+    const rest = typeof which === "number" ? `/${which}` : `?idempotency_key=${encodeURIComponent(which.idempotencyKey)}`;
+    try {
+      return (await this.call<{ state: string }>("DELETE", path + rest, undefined, options)).state === "cancelled";
+    } catch (error) {
+      if (!(error instanceof ReseqError) || (error.status !== 404 && error.code !== "wrong_state")) throw error;
+      // The answer to an earlier attempt of this call may have been lost.
+      return typeof which === "number" && (await this.message(destination, which, options))?.state === "cancelled";
+    }
+  }
+
+  /** All items of a list, page by page: `reseq.list("/v1/destinations/erp/dead-letters", { key: "acct-7" })`. */
+  async *list<T = Record<string, unknown>>(path: string, filters: Record<string, string | number> = {}, options?: { signal?: AbortSignal }): AsyncGenerator<T> {
+    const query = new URLSearchParams({ limit: "1000" });
+    for (const [name, value] of Object.entries(filters)) query.set(name, String(value));
+    for (;;) {
+      const page = await this.call<{ items: T[]; next_cursor?: string | null }>("GET", `${path}?${query}`, undefined, options);
+      yield* page.items;
+      if (!page.next_cursor) return;
+      query.set("cursor", page.next_cursor);
+    }
+  }
+
+  /**
+   * Any other call of the HTTP API. Repeats it while Reseq is busy or does not answer, for up to `retryMs`; so Reseq
+   * may get it twice.
+   */
+  call<T = unknown>(method: string, path: string, body?: unknown, options: { signal?: AbortSignal; headers?: Record<string, string>; retryMs?: number } = {}): Promise<T> {
+    const call: Call = { method, path, headers: options.headers, signal: options.signal };
+    if (body !== undefined) call.body = JSON.stringify(body);
+    return this.transport.untilAnswered<T>(call, options.retryMs ?? this.#retryMs);
+  }
+
+  /** Closes idle connections. Calls under way fail. */
+  close(): void {
+    this.transport.close();
+  }
+}
+
+function withDelivered<T extends { delivered(options?: { signal?: AbortSignal }): Promise<U> }, U>(promise: Promise<T>): Promise<T> & { delivered(options?: { signal?: AbortSignal }): Promise<U> } {
+  return Object.assign(promise, {
+    delivered: async (options?: { signal?: AbortSignal }) => (await promise).delivered(options),
+  });
+}

@@ -1,0 +1,61 @@
+import type { components } from "../api.js";
+
+export interface SendOptions {
+  /** The ordering key: messages with the same key stay in order, if the destination orders by key. */
+  key?: string;
+  /** An id of your own; a UUID if left out. */
+  id?: string;
+  /**
+   * A name for the fact that the message tells, such as `order-7`. Sending it again stores nothing. If left out,
+   * the client makes one, so that its own retries store nothing twice. `false` sends none: for destinations
+   * that take it from the message (`idempotency_key_from`).
+   */
+  idempotencyKey?: string | false;
+  /** Headers that travel with the message, as far as the destination allows (`forward_headers`). */
+  headers?: Record<string, string>;
+  /** Process the message only after this time. */
+  delayMs?: number;
+  /** Process the message only after this instant. */
+  dueAt?: Date | string;
+  /** 0 to 9, for destinations without an order. */
+  priority?: number;
+  /** Sends a string or bytes as they are, with this content type, instead of as JSON. */
+  contentType?: string;
+  /** Stops waiting. A message that is on its way may be stored all the same. */
+  signal?: AbortSignal;
+  /** How long to try again while Reseq is busy or does not answer. `Infinity` never gives up. */
+  retryMs?: number;
+}
+
+export type Target = { destinations: string[] } | { topic: string };
+
+type NewMessage = components["schemas"]["NewMessage"];
+
+/** One line of a batch. Throws a `TypeError` at once if the body cannot be sent. */
+export function lineOf(target: Target, body: unknown, options: SendOptions, idempotencyKey: string | undefined): string {
+  const fields: NewMessage = {
+    ...target,
+    key: options.key,
+    id: options.id,
+    idempotency_key: idempotencyKey,
+    headers: options.headers,
+    delay_ms: options.delayMs,
+    due_at: options.dueAt instanceof Date ? options.dueAt.toISOString() : options.dueAt,
+    priority: options.priority,
+  };
+  if (body instanceof Uint8Array || (typeof body === "string" && options.contentType !== undefined)) {
+    const bytes = typeof body === "string" ? Buffer.from(body) : Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+    return JSON.stringify({ ...fields, body_base64: bytes.toString("base64"), content_type: options.contentType });
+  }
+  if (options.contentType !== undefined) {
+    throw new TypeError("contentType is for a body of type string, Buffer or Uint8Array");
+  }
+  return `${JSON.stringify(fields).slice(0, -1)},"body":${jsonOf(body, "the body")}}`;
+}
+
+/** JSON as one line. `undefined`, functions and symbols have no JSON. */
+export function jsonOf(value: unknown, what: string): string {
+  const text = JSON.stringify(value) as string | undefined;
+  if (text === undefined) throw new TypeError(`${what} is ${value === undefined ? "undefined" : `a ${typeof value}`}, which JSON does not have`);
+  return text;
+}

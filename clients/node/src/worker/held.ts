@@ -1,0 +1,84 @@
+import type { Leased } from "./message.js";
+import type { Reported, Reports } from "./reports.js";
+
+/** A message that this worker holds: leased ahead, being handled, or being reported. */
+export class Held {
+  state: "buffered" | "active" | "reporting" = "buffered";
+  isLost = false;
+  /** When the lease last certainly began to last `leaseMs`. */
+  extendedAt: number;
+  isExtending = false;
+  readonly since = performance.now();
+  #abort: AbortController | undefined;
+
+  constructor(readonly leased: Leased) {
+    this.extendedAt = this.since;
+  }
+
+  get message() {
+    return this.leased.message;
+  }
+
+  get token() {
+    return this.leased.token;
+  }
+
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController();
+    if (this.isLost) this.#abort.abort(lost());
+    return this.#abort.signal;
+  }
+
+  lose(): void {
+    this.isLost = true;
+    this.#abort?.abort(lost());
+  }
+}
+
+const lost = () => new Error("the lease is lost: another worker has the message, or it has left");
+
+/** Extends the leases of what a worker holds, all with one call. */
+export class Keeper {
+  readonly held = new Set<Held>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(
+    private readonly leaseMs: number,
+    private readonly reports: Reports,
+    private readonly onLost: (held: Held) => void,
+    onTick: () => void,
+  ) {
+    this.#timer = setInterval(() => {
+      this.#extendDue();
+      onTick();
+    }, Math.max(10, leaseMs / 9));
+  }
+
+  /** Extends a lease now, and saves a checkpoint with it. */
+  async extend(held: Held, checkpoint?: string): Promise<Reported> {
+    const at = performance.now();
+    held.isExtending = true;
+    const fields = `"lease_ms":${this.leaseMs}` + (checkpoint === undefined ? "" : `,"checkpoint":${checkpoint}`);
+    const reported = await this.reports.report(held.token, fields);
+    held.isExtending = false;
+    if (reported.status === "ok") held.extendedAt = at;
+    // `settled`: it was cancelled, for example. Nobody needs the work any more.
+    const isLost = reported.status === "stale_lease" || reported.status === "settled";
+    if (isLost && !held.isLost && this.held.has(held)) {
+      held.lose();
+      this.onLost(held);
+    }
+    return reported;
+  }
+
+  #extendDue(): void {
+    const due = performance.now() - this.leaseMs / 3;
+    for (const held of this.held) {
+      if (!held.isExtending && !held.isLost && held.extendedAt <= due) void this.extend(held);
+    }
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+}

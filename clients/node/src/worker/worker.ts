@@ -1,0 +1,348 @@
+import { Reseq, type ReseqOptions } from "../client.js";
+import { ReseqError, asError, isPermanent, isRetry, sentenceOf } from "../errors.js";
+import { jsonOf } from "../producer/lines.js";
+import { pause } from "../timing.js";
+import { refusal } from "../transport.js";
+import { SafeEvents, type WorkerEvents } from "./events.js";
+import { Held, Keeper } from "./held.js";
+import { leasesIn, type Leased, type Message } from "./message.js";
+import { REQUEUE, completionOf } from "./outputs.js";
+import { Prefetch } from "./prefetch.js";
+import { Reports, type Reported } from "./reports.js";
+import { closeOnSignals } from "./signals.js";
+import { ThreadPool } from "./threads.js";
+
+export interface Context {
+  /** Aborted when the lease is lost: stop, nobody needs the output. */
+  signal: AbortSignal;
+  /** Aborted when the worker is closing: finish soon, or save a checkpoint and return `REQUEUE`. */
+  stopping: AbortSignal;
+  /** Saves any JSON up to 64 KiB for the next attempt. Resolves when Reseq has it; rejects if the lease is lost. */
+  checkpoint(value: unknown): Promise<void>;
+  /** Tells the listeners of `progress` in this process. */
+  progress(value: unknown): void;
+  /** Tells the listeners of `log` in this process. */
+  log(text: string): void;
+}
+
+/** Returns the output, `KEEP`, `DROP` or `REQUEUE`. What it throws is a failed attempt. */
+export type Handler<Body = any> = (message: Message<Body>, context: Context) => unknown;
+
+export interface WorkerOptions extends ReseqOptions {
+  /** A client to share; in place of `url` and `token`. */
+  reseq?: Reseq;
+  /** Messages that are handled at once (8). With `threads`, the number of threads. */
+  concurrency?: number;
+  /** After a worker dies, its messages wait this long at most (30 s). Leases of living workers are extended. */
+  leaseMs?: number;
+  /** The most messages leased ahead; 0 leases none. The worker chooses the number by how long handlers take. */
+  prefetchMax?: number;
+  /** Closes the worker on these signals, then ends the process if nothing else listens to them. */
+  closeOn?: NodeJS.Signals[];
+}
+
+const POLL_MS = 20_000;
+/** With a listener for `drained`, an idle worker asks this long before it says so. */
+const DRAINED_POLL_MS = 200;
+const LEASES_MAX = 1000;
+const REPORTING_MAX = 2000;
+const REPORTING_BYTES_MAX = 64 << 20;
+/** What was leased ahead and waits for longer goes back: the handlers have become slow. */
+const BUFFERED_MS_MAX = 1000;
+
+/** Leases messages of some destinations, hands them to a handler, and reports what becomes of them. */
+export class Worker {
+  readonly #reseq: Reseq;
+  readonly #isOwnClient: boolean;
+  readonly #destinations: string[];
+  readonly #handler: Handler;
+  readonly #threads: ThreadPool | undefined;
+  readonly #concurrency: number;
+  readonly #leaseMs: number;
+  readonly #prefetch: Prefetch;
+  readonly #events = new SafeEvents();
+  readonly #closing = new AbortController();
+  readonly #killed = new AbortController();
+  readonly #reports: Record<"complete" | "fail" | "extend" | "requeue", Reports>;
+  readonly #keeper: Keeper;
+  readonly #buffer: Held[] = [];
+  readonly #finishing = new Set<Promise<void>>();
+  readonly #claiming: Promise<void>;
+  readonly #offSignals: () => void;
+  #active = 0;
+  #reporting = 0;
+  #hasWorked = false;
+  #wake: (() => void) | undefined;
+  #closed: Promise<void> | undefined;
+
+  /** `handler` is a function, or the URL or path of a module whose default export is one: it then runs in threads. */
+  constructor(destinations: string | string[], handler: Handler | URL | string, options: WorkerOptions = {}) {
+    this.#destinations = typeof destinations === "string" ? [destinations] : [...destinations];
+    this.#concurrency = whole(options.concurrency ?? 8, "concurrency", 1, 1000);
+    this.#leaseMs = whole(options.leaseMs ?? 30_000, "leaseMs", 100, 86_400_000);
+    this.#isOwnClient = options.reseq === undefined;
+    this.#reseq = options.reseq ?? new Reseq(options);
+    this.#threads = typeof handler === "function" ? undefined : new ThreadPool(handler, this.#concurrency);
+    this.#handler = typeof handler === "function" ? handler : (message, context) => this.#threads!.run(message, context);
+    this.#prefetch = new Prefetch(this.#concurrency, options.prefetchMax);
+    // A pod that hangs must not cost a lease: another pod is asked in time.
+    const reportMs = Math.min(10_000, Math.max(500, this.#leaseMs / 3));
+    const reports = (kind: "complete" | "fail" | "extend" | "requeue") =>
+      new Reports(this.#reseq.transport, kind, (error) => this.#trouble(error), this.#killed.signal, reportMs);
+    this.#reports = { complete: reports("complete"), fail: reports("fail"), extend: reports("extend"), requeue: reports("requeue") };
+    this.#keeper = new Keeper(this.#leaseMs, this.#reports.extend, (held) => this.#lost(held), () => this.#returnOld());
+    this.#offSignals = options.closeOn ? closeOnSignals(options.closeOn, () => this.close()) : () => {};
+    this.#claiming = this.#claim();
+  }
+
+  on<Name extends keyof WorkerEvents>(name: Name, listener: (...args: WorkerEvents[Name]) => unknown): this {
+    this.#events.on(name, listener);
+    return this;
+  }
+
+  once<Name extends keyof WorkerEvents>(name: Name, listener: (...args: WorkerEvents[Name]) => unknown): this {
+    this.#events.once(name, listener);
+    return this;
+  }
+
+  off<Name extends keyof WorkerEvents>(name: Name, listener: (...args: WorkerEvents[Name]) => unknown): this {
+    this.#events.off(name, listener);
+    return this;
+  }
+
+  /**
+   * Leases no more, returns at once what has not begun, finishes the rest, and reports it. With `timeoutMs`, what has
+   * not finished by then is aborted; its messages wait until their leases expire.
+   */
+  close(options: { timeoutMs?: number } = {}): Promise<void> {
+    this.#closed ??= this.#close();
+    const { timeoutMs } = options;
+    if (timeoutMs !== undefined) setTimeout(() => this.#kill(), timeoutMs).unref();
+    return this.#closed;
+  }
+
+  async #close(): Promise<void> {
+    this.#closing.abort();
+    this.#wake?.();
+    this.#returnAll();
+    const done = (async () => {
+      await this.#claiming;
+      while (this.#finishing.size > 0) await Promise.all(this.#finishing);
+    })();
+    const killed = new Promise<void>((resolve) => this.#killed.signal.addEventListener("abort", () => resolve(), { once: true }));
+    await Promise.race([done, killed]);
+    this.#keeper.stop();
+    this.#offSignals();
+    await this.#threads?.close();
+    if (this.#isOwnClient) this.#reseq.close();
+  }
+
+  #kill(): void {
+    for (const held of this.#keeper.held) held.lose();
+    this.#killed.abort(new Error("the worker was closed"));
+  }
+
+  /** Leases messages as long as the worker is open. */
+  async #claim(): Promise<void> {
+    const backoff = this.#reseq.transport.newBackoff();
+    while (!this.#closing.signal.aborted) {
+      const max = this.#room();
+      if (max === 0) {
+        await new Promise<void>((resolve) => (this.#wake = resolve));
+        this.#wake = undefined;
+        continue;
+      }
+      try {
+        const leases = await this.#lease(max);
+        backoff.reset();
+        if (leases.length === 0) this.#idle();
+        this.#take(leases);
+      } catch (error) {
+        if (this.#closing.signal.aborted) break;
+        this.#trouble(error);
+        const retryAfterMs = error instanceof ReseqError ? error.retryAfterMs : 0;
+        const waitMs = Math.max(backoff.nextMs(retryAfterMs), isLasting(error) ? 500 : 0);
+        await pause(waitMs, this.#closing.signal).catch(() => {});
+      }
+    }
+    this.#returnAll();
+  }
+
+  /** How many messages to lease now. Waits for room for several where messages are leased ahead. */
+  #room(): number {
+    if (this.#reporting >= REPORTING_MAX || this.#reports.complete.bytes >= REPORTING_BYTES_MAX) return 0;
+    const ahead = this.#prefetch.count;
+    const buffered = this.#buffer.length;
+    const free = this.#concurrency - this.#active - buffered;
+    if (free <= 0 && buffered > ahead / 2) return 0;
+    return Math.min(LEASES_MAX, Math.max(0, free + ahead));
+  }
+
+  async #lease(max: number): Promise<Leased[]> {
+    const mayTellDrained = this.#hasWorked && this.#keeper.held.size === 0 && this.#events.has("drained");
+    const wait_ms = mayTellDrained ? DRAINED_POLL_MS : POLL_MS;
+    const answer = await this.#reseq.transport.once({
+      method: "POST",
+      path: "/v1/leases",
+      body: JSON.stringify({ destinations: this.#destinations, max, wait_ms, lease_ms: this.#leaseMs }),
+      timeoutMs: wait_ms + 15_000,
+      // An aborted call could have leased messages that nobody would get. Ended like this, it says which.
+      endOfWait: this.#closing.signal,
+      signal: this.#killed.signal,
+    });
+    if (answer.status !== 200) throw refusal(answer);
+    const { leases, damaged } = leasesIn(answer.text);
+    if (damaged.length > 0) {
+      this.#trouble(new ReseqError({ code: "damaged", detail: `data of ${damaged.join(", ")} cannot be read`, status: 500 }));
+    }
+    return leases;
+  }
+
+  #take(leases: Leased[]): void {
+    for (const leased of leases) {
+      const held = new Held(leased);
+      this.#keeper.held.add(held);
+      this.#buffer.push(held);
+    }
+    this.#startSome();
+  }
+
+  #startSome(): void {
+    while (this.#active < this.#concurrency && this.#buffer.length > 0 && !this.#closing.signal.aborted) {
+      const held = this.#buffer.shift()!;
+      if (held.isLost) continue;
+      this.#active += 1;
+      this.#hasWorked = true;
+      held.state = "active";
+      const done: Promise<void> = this.#handle(held).then(() => void this.#finishing.delete(done));
+      this.#finishing.add(done);
+    }
+    if (this.#room() > 0) this.#wake?.();
+  }
+
+  /** From the handler to the answer to the report. Never rejects. */
+  async #handle(held: Held): Promise<void> {
+    const { message, leased } = held;
+    this.#events.tell("active", message);
+    const began = performance.now();
+    let output: unknown;
+    let fields: string | undefined;
+    let failure: { thrown: unknown; isFinal: boolean } | undefined;
+    try {
+      output = await this.#handler(message, this.#context(held));
+      try {
+        if (output !== REQUEUE) fields = completionOf(output, leased);
+      } catch (thrown) {
+        // The handler is wrong: another attempt would only repeat its effects.
+        failure = { thrown, isFinal: true };
+      }
+    } catch (thrown) {
+      failure = { thrown, isFinal: isPermanent(thrown) };
+    }
+    this.#prefetch.handled(performance.now() - began, leased.bytes);
+    this.#active -= 1;
+    this.#reporting += 1;
+    held.state = "reporting";
+    this.#startSome();
+    if (!held.isLost) {
+      if (failure) await this.#fail(held, failure.thrown, failure.isFinal);
+      else if (fields === undefined) await this.#reports.requeue.report(held.token);
+      else await this.#complete(held, fields, output);
+    }
+    this.#reporting -= 1;
+    this.#keeper.held.delete(held);
+    if (this.#room() > 0) this.#wake?.();
+  }
+
+  #context(held: Held): Context {
+    const { message } = held;
+    return {
+      // Most handlers never look at it, so it is made when asked for.
+      get signal() {
+        return held.signal;
+      },
+      stopping: this.#closing.signal,
+      checkpoint: async (value) => {
+        const reported = await this.#keeper.extend(held, jsonOf(value, "the checkpoint"));
+        if (reported.status === "refused") throw reported.error;
+        if (reported.status !== "ok") throw new Error(`the checkpoint is not saved: ${reported.status}`);
+      },
+      progress: (value) => this.#events.tell("progress", message, value),
+      log: (text) => this.#events.tell("log", message, text),
+    };
+  }
+
+  async #complete(held: Held, fields: string, output: unknown): Promise<void> {
+    const reported = await this.#whileLeased(held, () => this.#reports.complete.report(held.token, fields));
+    // `settled`: an earlier call, whose answer was lost, has completed it.
+    if (reported.status === "ok" || reported.status === "settled") this.#events.tell("completed", held.message, output);
+    else if (reported.status === "refused") await this.#fail(held, reported.error, true);
+    else if (!held.isLost) this.#events.tell("stalled", held.message);
+  }
+
+  async #fail(held: Held, thrown: unknown, isFinal: boolean): Promise<void> {
+    const error = JSON.stringify(sentenceOf(thrown).slice(0, 2000));
+    const retryMs = isRetry(thrown) ? `,"retry_ms":${Math.max(0, Math.round(thrown.afterMs))}` : "";
+    const fields = `"error":${error}${isFinal ? `,"final":true` : retryMs}`;
+    const reported = await this.#whileLeased(held, () => this.#reports.fail.report(held.token, fields));
+    if (reported.status === "refused") this.#trouble(reported.error);
+    else if (reported.status === "stale_lease") return void (!held.isLost && this.#events.tell("stalled", held.message));
+    this.#events.tell("failed", held.message, asError(thrown), ("exhausted" in reported && reported.exhausted) || null);
+  }
+
+  /** Reports again while Reseq cannot read the lane and the lease lasts. */
+  async #whileLeased(held: Held, report: () => Promise<Reported>): Promise<Reported> {
+    for (;;) {
+      const reported = await report();
+      const isOver = held.isLost || performance.now() > held.extendedAt + this.#leaseMs;
+      if (reported.status !== "damaged" || isOver) return reported;
+      const { destination, sequence } = held.message;
+      this.#trouble(new ReseqError({ code: "damaged", detail: `${destination}/${sequence} cannot be read`, status: 500 }));
+      await pause(1000, this.#killed.signal).catch(() => {});
+      if (this.#killed.signal.aborted) return reported;
+    }
+  }
+
+  #lost(held: Held): void {
+    if (held.state === "active") this.#events.tell("stalled", held.message);
+    if (held.state === "buffered") this.#keeper.held.delete(held);
+  }
+
+  #idle(): void {
+    if (!this.#hasWorked || this.#keeper.held.size > 0) return;
+    this.#hasWorked = false;
+    this.#events.tell("drained");
+  }
+
+  #returnOld(): void {
+    const oldest = this.#buffer[0];
+    if (!oldest || performance.now() - oldest.since < Math.min(BUFFERED_MS_MAX, this.#leaseMs / 3)) return;
+    if (this.#active < this.#concurrency) return;
+    this.#prefetch.reset();
+    this.#returnAll();
+  }
+
+  /** Gives back what no handler has begun. */
+  #returnAll(): void {
+    for (const held of this.#buffer.splice(0)) {
+      if (held.isLost) continue;
+      const done: Promise<void> = this.#reports.requeue.report(held.token).then(() => {
+        this.#keeper.held.delete(held);
+        this.#finishing.delete(done);
+      });
+      this.#finishing.add(done);
+    }
+  }
+
+  #trouble(error: unknown): void {
+    if (!this.#killed.signal.aborted) this.#events.tell("error", asError(error));
+  }
+}
+
+/** What a quick repeat does not change: a destination that does not exist (yet), a wrong token. */
+const isLasting = (error: unknown) => error instanceof ReseqError && !error.isTemporary;
+
+function whole(value: number, name: string, min: number, max: number): number {
+  if (!Number.isInteger(value) || value < min || value > max) throw new RangeError(`${name} must be a whole number from ${min} to ${max}`);
+  return value;
+}

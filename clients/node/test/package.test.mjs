@@ -1,0 +1,119 @@
+// The package as users get it: packed, installed into an empty project, and the examples of the README as pasted.
+import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { CODES } from "reseq";
+import { Deployment, freePort } from "./support/processes.mjs";
+
+const folder = fileURLToPath(new URL("..", import.meta.url));
+const root = join(folder, "../..");
+const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
+const modules = dirname(dirname(dirname(tsc)));
+
+/** The examples of a page: the code that follows `<!-- file: NAME -->`. */
+function examplesOf(page) {
+  const found = readFileSync(page, "utf8").matchAll(/<!-- file: (\S+) -->\n\n```\w+\n(.*?)\n```/gs);
+  return Object.fromEntries([...found].map(([, name, code]) => [name, code]));
+}
+
+const examples = examplesOf(join(folder, "README.md"));
+let deployment;
+let project;
+
+before(async () => {
+  deployment = await Deployment.start();
+  project = mkdtempSync(join(tmpdir(), "reseq-user-"));
+  const packed = execFileSync("npm", ["pack", "--ignore-scripts", "--silent", "--pack-destination", project], { cwd: folder, encoding: "utf8" }).trim();
+  const bytes = statSync(join(project, packed)).size;
+  console.log(`${packed}: ${bytes} bytes`);
+  assert.ok(bytes < 200_000, `the package has ${bytes} bytes`);
+  writeFileSync(join(project, "package.json"), '{"name": "user", "private": true}');
+  // There is nothing to fetch: the package has no dependencies.
+  execFileSync("npm", ["install", "--offline", "--no-audit", "--no-fund", "--silent", join(project, packed)], { cwd: project });
+});
+after(async () => {
+  await deployment?.stop();
+  rmSync(project, { recursive: true, force: true });
+});
+
+/** Runs code of the README in the project, with this Reseq and a free port. Returns what it printed. */
+async function run(name, code) {
+  const changed = code.replaceAll("http://127.0.0.1:8080", deployment.urls[0]).replaceAll("9001", String(await freePort()));
+  writeFileSync(join(project, name), changed);
+  return name;
+}
+
+function printedBy(name) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [name], { cwd: project, encoding: "utf8", timeout: 120_000 });
+  assert.equal(status, 0, `${name}: ${stdout}\n${stderr}`);
+  return stdout.trim().split("\n");
+}
+
+/** The invoices of each customer are complete and in order. */
+function areInOrder(lines) {
+  const numbers = lines.map((line) => /^(customer-\d) .*number: (\d+), net: 100, gross: 120/.exec(line)).map((match, at) => (assert.ok(match, lines[at]), [match[1], Number(match[2])]));
+  for (let customer = 0; customer < 3; customer += 1) {
+    const its = numbers.filter(([name]) => name === `customer-${customer}`).map(([, number]) => number);
+    assert.deepEqual(its, [customer, customer + 3, customer + 6, customer + 9]);
+  }
+}
+
+test("the example runs as an ES module", async () => areInOrder(printedBy(await run("example.mjs", examples["example.mjs"]))));
+
+test("the example runs as CommonJS", async () => {
+  await fetch(`${deployment.urls[0]}/v1/destinations/invoices?force=true`, { method: "DELETE" });
+  areInOrder(printedBy(await run("example.cjs", examples["example.cjs"])));
+});
+
+test("the example compiles as TypeScript with --strict and runs", async () => {
+  await fetch(`${deployment.urls[0]}/v1/destinations/invoices?force=true`, { method: "DELETE" });
+  await run("example.mts", examples["example.mjs"]);
+  compile("example.mts");
+  areInOrder(printedBy("example.mjs"));
+});
+
+/** Compiles files as a user does, also the declarations of the package. */
+function compile(...files) {
+  mkdirSync(join(project, "node_modules/@types"), { recursive: true });
+  for (const name of ["@types/node", "undici-types"]) {
+    const types = join(project, "node_modules", name);
+    rmSync(types, { force: true });
+    symlinkSync(join(modules, name), types);
+  }
+  const args = [tsc, "--strict", "--module", "nodenext", "--target", "es2022", "--types", "node", "--preserveSymlinks", ...files];
+  const { status, stdout } = spawnSync(process.execPath, args, { cwd: project, encoding: "utf8" });
+  assert.equal(status, 0, stdout);
+}
+
+test("all other examples of the README compile with --strict, as ES modules and as CommonJS", () => {
+  const others = Object.entries(examples).filter(([name]) => name.endsWith(".ts"));
+  assert.ok(others.length >= 3, Object.keys(examples).join());
+  for (const [name, code] of others) {
+    writeFileSync(join(project, name.replace(/ts$/, "mts")), code);
+    compile(name.replace(/ts$/, "mts"));
+  }
+  writeFileSync(join(project, "common.cts"), 'import { Reseq, KEEP } from "reseq";\nconst reseq: Reseq = new Reseq();\nexport const both = [reseq, KEEP];\n');
+  compile("common.cts");
+});
+
+test("the producer, the worker and the receiver of the README need at most 30 lines", () => {
+  const lines = examples["example.mjs"].split("\n").filter((line) => line.trim() !== "" && !line.trim().startsWith("//"));
+  assert.ok(lines.length <= 30, `${lines.length} lines`);
+});
+
+test("the types are those of the document that Reseq serves", () => {
+  const env = { ...process.env, RESEQ_URL: deployment.urls[0] };
+  const { status, stderr } = spawnSync(process.execPath, [join(folder, "scripts/generate.mjs"), "--check"], { env, encoding: "utf8" });
+  assert.equal(status, 0, stderr);
+});
+
+test("the codes are those of the reference", () => {
+  const page = readFileSync(join(root, "docs/reference/errors.md"), "utf8").split("<!-- generated: codes")[1].split("<!-- end: codes")[0];
+  const listed = [...page.matchAll(/^\| `(\w+)` \| (?!TCP only)/gm)].map(([, code]) => code);
+  assert.deepEqual([...CODES].sort(), listed.sort());
+});

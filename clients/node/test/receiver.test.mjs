@@ -1,0 +1,274 @@
+// The guard: with each framework and each store, and with what Reseq may send.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
+import { PGlite } from "@electric-sql/pglite";
+import { serve } from "@hono/node-server";
+import express from "express";
+import fastify from "fastify";
+import { Hono } from "hono";
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { Permanent, Retry, createTable, memoryStore, orderGuard, redisStore, sign, sqlStore, sqliteStore } from "reseq";
+import { Restartable, freePort, until } from "./support/processes.mjs";
+import { openSqlite } from "./support/sqlite.mjs";
+
+/** A request as Reseq sends it. */
+function delivery(sequence, { epoch = 1, key = null, previous = sequence - 1, body = { sequence }, headers = {} } = {}) {
+  const all = {
+    "content-type": "application/json",
+    "reseq-destination": "erp",
+    "reseq-id": "id",
+    "reseq-attempt": "1",
+    "reseq-epoch": String(epoch),
+    "reseq-sequence": String(sequence),
+    ...(previous === null ? {} : { "reseq-previous": String(previous) }),
+    ...(key === null ? {} : { "reseq-key": encodeURIComponent(key) }),
+    ...headers,
+  };
+  return { method: "POST", headers: all, body: typeof body === "string" ? body : JSON.stringify(body) };
+}
+
+/** Sends to a guard without a server. */
+const through = (guard, handler) => {
+  const answer = guard.fetch(handler);
+  return async (...args) => (await answer(new Request("http://receiver/in", delivery(...args)))).status;
+};
+const quiet = { onError: () => {} };
+
+test("repeats and stale messages are accepted without a call, also in a new epoch", async () => {
+  const got = [];
+  const send = through(orderGuard({ store: memoryStore() }), ({ epoch, sequence, key, body }) => void got.push([epoch, sequence, key, body.sequence]));
+  const statuses = [];
+  for (const [sequence, fields] of [[1], [2], [2], [1], [1, { epoch: 2 }], [3], [1, { epoch: 2 }], [2, { epoch: 2 }], [7, { key: "ö%/", previous: 0 }], [7, { key: "ö%/", previous: 0 }]]) {
+    statuses.push(await send(sequence, fields));
+  }
+  assert.deepEqual([...new Set(statuses)], [204]);
+  assert.deepEqual(got, [[1, 1, null, 1], [1, 2, null, 2], [2, 1, null, 1], [2, 2, null, 2], [1, 7, "ö%/", 7]]);
+});
+
+test("a repeat that comes while the first is handled waits for its outcome", async () => {
+  let calls = 0;
+  let end;
+  const send = through(orderGuard({ store: memoryStore(), ...quiet }), async () => {
+    calls += 1;
+    if (calls === 1) await new Promise((_, reject) => (end = () => reject(new Error("it failed"))));
+  });
+  const both = [send(1), send(1)];
+  await until("it is called", () => calls === 1);
+  end();
+  assert.deepEqual(await Promise.all(both), [500, 500]);
+  assert.equal(await send(1), 204);
+  assert.equal(calls, 2);
+});
+
+test("errors become the answers that Reseq understands", async () => {
+  const thrown = { 1: new Error("again"), 2: new Permanent("never"), 3: new Retry("later", 1500) };
+  const guard = orderGuard({ store: memoryStore(), ...quiet });
+  const answer = guard.fetch(({ sequence }) => {
+    throw thrown[sequence];
+  });
+  const answers = await Promise.all([1, 2, 3].map((sequence) => answer(new Request("http://r/", delivery(sequence, { key: `k${sequence}`, previous: 0 })))));
+  assert.deepEqual(answers.map(({ status }) => status), [500, 422, 503]);
+  assert.equal(answers[2].headers.get("retry-after"), "2");
+  assert.equal(await answers[1].text(), "never");
+});
+
+test("a guard with the wrong ordering refuses before it could skip anything", async () => {
+  const none = through(orderGuard({ store: memoryStore(), ...quiet }), () => {});
+  assert.deepEqual([await none(5, { previous: 0 }), await none(3, { previous: 0 }), await none(6, { previous: 0 })], [204, 500, 500]);
+  const key = through(orderGuard({ store: memoryStore(), ordering: "destination", ...quiet }), () => {});
+  assert.deepEqual([await key(1, { key: "a", previous: 0 }), await key(2, { key: "b", previous: 0 })], [204, 500]);
+  const got = [];
+  const right = through(orderGuard({ store: memoryStore(), ordering: "none" }), ({ sequence }) => void got.push(sequence));
+  for (const sequence of [5, 3, 5, 4, 3]) assert.equal(await right(sequence, { previous: 0 }), 204);
+  assert.deepEqual(got, [5, 3, 4]);
+});
+
+test("a batch is applied up to the message that fails", async () => {
+  const got = [];
+  let isFailing = true;
+  const guard = orderGuard({ store: memoryStore(), ...quiet });
+  const answer = guard.fetch(({ sequence, raw }) => {
+    if (sequence === 3 && isFailing) throw new Error("not now");
+    got.push([sequence, raw.toString()]);
+  });
+  const envelope = (sequence) => `{"id":"i","sequence":${sequence},"previous":${sequence - 1},"epoch":1,"key":null,"attempt":1,"headers":{},"content_type":"application/json","body":{"n": 1234567890123456789${sequence}}}`;
+  const batch = (first, last, isLines) => {
+    const envelopes = [];
+    for (let sequence = first; sequence <= last; sequence += 1) envelopes.push(envelope(sequence));
+    const body = isLines ? envelopes.join("\n") + "\n" : `[${envelopes.join(",\n ")}]`;
+    const headers = { "reseq-batch": String(envelopes.length), "content-type": isLines ? "application/x-ndjson" : "application/json" };
+    return answer(new Request("http://r/", delivery(first, { body, headers })));
+  };
+  const partly = await batch(1, 4);
+  assert.deepEqual([partly.status, await partly.json()], [200, { accepted: 2 }]);
+  assert.equal((await batch(3, 4)).status, 500);
+  isFailing = false;
+  // A repeat of a batch that overlaps.
+  assert.equal((await batch(2, 5, true)).status, 204);
+  assert.deepEqual(got, [1, 2, 3, 4, 5].map((sequence) => [sequence, `{"n": 1234567890123456789${sequence}}`]));
+});
+
+test("signatures of Standard Webhooks are checked", async () => {
+  const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+  // The example of the specification's libraries.
+  assert.equal(sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, '{"test": 2432232314}'), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+  const send = through(orderGuard({ store: memoryStore(), secrets: ["whsec_b3RoZXI=", secret] }), () => {});
+  const body = '{"a":1}';
+  const now = Math.floor(Date.now() / 1000);
+  const signed = (changes = {}) => ({ body, headers: { "webhook-id": "m", "webhook-timestamp": String(now), "webhook-signature": `v1,AAAA ${sign(secret, "m", now, body)}`, ...changes } });
+  assert.equal(await send(1, signed()), 204);
+  const old = String(now - 3600);
+  for (const wrong of [{ body }, signed({ "webhook-id": "n" }), { ...signed(), body: '{"a":2}' }, signed({ "webhook-timestamp": old, "webhook-signature": sign(secret, "m", Number(old), body) })]) {
+    assert.equal(await send(2, wrong), 401);
+  }
+});
+
+test("what is not from Reseq is refused, and so is what is too long", async () => {
+  const guard = orderGuard({ store: memoryStore(), bodyBytesMax: 20 });
+  const answer = guard.fetch(() => {});
+  const status = async (request) => (await answer(new Request("http://r/", request))).status;
+  assert.equal(await status({ method: "POST", body: "{}" }), 400);
+  assert.equal(await status(delivery(1, { headers: { "reseq-sequence": "1e400" } })), 400);
+  assert.equal(await status(delivery(1, { headers: { "reseq-key": "%E0%A4%A" } })), 400);
+  assert.equal(await status(delivery(1, { body: "x".repeat(21) })), 413);
+});
+
+describe("frameworks", () => {
+  const run = async (t, listen) => {
+    const got = [];
+    const guard = orderGuard({ store: memoryStore() });
+    const { port, close } = await listen(guard, ({ sequence, body, key }) => void got.push([sequence, body, key]));
+    t.after(close);
+    for (const sequence of [1, 1, 2]) {
+      const answer = await fetch(`http://127.0.0.1:${port}/in`, delivery(sequence, { key: "ä b" , previous: sequence - 1 }));
+      assert.equal(answer.status, 204, await answer.text());
+    }
+    assert.deepEqual(got, [[1, { sequence: 1 }, "ä b"], [2, { sequence: 2 }, "ä b"]]);
+  };
+  const listened = (server) => new Promise((resolve) => server.once("listening", () => resolve({ port: server.address().port, close: () => (server.close(), server.closeAllConnections()) })));
+
+  test("node:http", (t) => run(t, (guard, handler) => listened(createServer(guard.node(handler)).listen(0, "127.0.0.1"))));
+  test("Express", (t) => run(t, (guard, handler) => {
+    const app = express();
+    app.post("/in", guard.express(handler));
+    app.use(express.json());
+    return listened(app.listen(0, "127.0.0.1"));
+  }));
+  test("Express, behind a parser of JSON", (t) => run(t, (guard, handler) => {
+    const app = express();
+    app.use(express.json());
+    app.post("/in", guard.express(handler));
+    return listened(app.listen(0, "127.0.0.1"));
+  }));
+  test("Fastify", (t) => run(t, async (guard, handler) => {
+    const app = fastify();
+    app.register(guard.fastify("/in", handler));
+    app.post("/other", async (request) => request.body);
+    await app.listen({ port: 0, host: "127.0.0.1" });
+    const { port } = app.server.address();
+    const other = await fetch(`http://127.0.0.1:${port}/other`, { method: "POST", body: '{"x":1}', headers: { "content-type": "application/json" } });
+    assert.deepEqual(await other.json(), { x: 1 });
+    return { port, close: () => app.close() };
+  }));
+  test("Hono", (t) => run(t, (guard, handler) => {
+    const app = new Hono();
+    app.post("/in", guard.hono(handler));
+    return new Promise((resolve) => {
+      const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }, ({ port }) => resolve({ port, close: () => server.close() }));
+    });
+  }));
+});
+
+describe("stores", () => {
+  const dir = mkdtempSync(join(tmpdir(), "reseq-guard-"));
+  let redis, ioredis, nodeRedis, postgres;
+  before(async () => {
+    const port = await freePort();
+    redis = new Restartable("redis-server", ["--port", String(port), "--bind", "127.0.0.1", "--dir", dir, "--save", ""], join(dir, "redis.log"));
+    redis.spawn();
+    ioredis = new Redis(port, "127.0.0.1").on("error", () => {}); // it does not answer yet
+    await until("Redis answers", () => ioredis.ping().catch(() => undefined));
+    nodeRedis = await createClient({ url: `redis://127.0.0.1:${port}` }).connect();
+    postgres = await PGlite.create();
+    await postgres.exec(createTable());
+  });
+  after(async () => {
+    ioredis.disconnect();
+    nodeRedis.destroy();
+    await redis.kill();
+    await postgres.close();
+    rmSync(dir, { recursive: true });
+  });
+  const stores = {
+    "memory": () => memoryStore(),
+    "Redis with ioredis": () => redisStore(ioredis, { prefix: "a" }),
+    "Redis with redis": () => redisStore(nodeRedis, { prefix: "b" }),
+    "SQLite": () => sqliteStore(openSqlite(join(dir, "lanes.db"))),
+    "Postgres": () => sqlStore({
+      dialect: "postgres",
+      transaction: (work) => postgres.transaction(work),
+      query: async (tx, sql, parameters) => (await tx.query(sql, parameters)).rows,
+    }),
+  };
+  for (const [name, open] of Object.entries(stores)) {
+    test(name, async () => {
+      const store = open();
+      const got = [];
+      let fails = 0;
+      const guard = orderGuard({ store, forgetAfterMs: 0, ...quiet });
+      const send = through(guard, async ({ sequence, key }) => {
+        await pause(2);
+        if (sequence === 2 && fails++ === 0) throw new Error("once");
+        got.push(`${key}${sequence}`);
+      });
+      const of = (key) => async (sequence) => send(sequence, { key, previous: sequence - 1 });
+      const [a, b] = [of("a"), of("b")];
+      // Lanes do not wait for each other, and a repeat waits for the first.
+      await Promise.all([a(1), a(1), b(1)]);
+      assert.deepEqual([await a(2), await a(2), await a(1), await b(2)], [500, 204, 204, 204]);
+      assert.deepEqual(got.filter((one) => one.startsWith("a")), ["a1", "a2"]);
+      assert.deepEqual(got.filter((one) => one.startsWith("b")), ["b1", "b2"]);
+      assert.equal(await send(1, { key: "a", epoch: 1795265064376, previous: 0 }), 204);
+      assert.equal(await send(9, { key: "a", previous: 8 }), 204);
+      assert.equal(got.length, 5);
+      const idle = await store.idleSince(Date.now() + 1000, 10);
+      assert.deepEqual(idle.find(({ lane }) => lane === "erp/a").state.epoch, 1795265064376);
+      // A lane that has gone on since is not forgotten.
+      await store.forget("erp/b", { epoch: 1, sequence: 1, isFirst: true });
+      assert.equal((await store.idleSince(Date.now() + 1000, 10)).length, 2);
+      await pause(2);
+      assert.equal(await guard.forgetIdle(), 2);
+      assert.equal((await store.idleSince(Date.now() + 1000, 10)).length, 0);
+    });
+  }
+
+  test("two processes with one Redis: a repeat waits for the other's outcome", async () => {
+    const got = [];
+    const handler = async ({ sequence }) => {
+      await pause(50);
+      got.push(sequence);
+    };
+    const processes = [0, 1].map(() => through(orderGuard({ store: redisStore(ioredis, { prefix: "two" }) }), handler));
+    assert.deepEqual(await Promise.all([processes[0](1), processes[1](1)]), [204, 204]);
+    assert.deepEqual(got, [1]);
+  });
+
+  test("with SQL, the position and what the handler wrote are one transaction", async () => {
+    const database = openSqlite(join(dir, "effects.db"));
+    database.exec("CREATE TABLE effects (number INTEGER)");
+    let fails = 0;
+    const send = through(orderGuard({ store: sqliteStore(database), ...quiet }), async ({ sequence }, tx) => {
+      tx.prepare("INSERT INTO effects VALUES (?)").run(sequence);
+      await pause(1);
+      if (fails++ === 0) throw new Error("after the write");
+    });
+    assert.deepEqual([await send(1), await send(1), await send(1)], [500, 204, 204]);
+    assert.deepEqual(database.prepare("SELECT number FROM effects").all(), [{ number: 1 }]);
+  });
+});

@@ -1,0 +1,249 @@
+// The worker against a real Reseq and a real Redis.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
+import { DROP, KEEP, Output, Permanent, REQUEUE, Reseq, Retry, Worker } from "reseq";
+import { Deployment, until } from "./support/processes.mjs";
+import { recorder } from "./support/receiver.mjs";
+
+let deployment;
+let reseq;
+before(async () => {
+  deployment = await Deployment.start();
+  reseq = new Reseq({ url: deployment.urls });
+});
+after(async () => {
+  reseq?.close();
+  await deployment?.stop();
+});
+
+let count = 0;
+
+/** A destination of its own for a test, with a receiver and a worker that end with the test. */
+async function scene(t, handler, { definition = {}, ...options } = {}) {
+  const name = `test-${(count += 1)}`;
+  const receiver = await recorder();
+  await reseq.define(name, { url: receiver.url, ...definition, transform: { kind: "worker", backoff_ms: 10, backoff_max_ms: 20, ...definition.transform } });
+  const events = [];
+  const worker = new Worker(name, handler, { reseq, ...options });
+  for (const event of ["active", "completed", "failed", "stalled", "error", "drained", "progress", "log"]) {
+    worker.on(event, (...args) => events.push([event, ...args]));
+  }
+  t.after(async () => {
+    await worker.close();
+    await receiver.close();
+  });
+  const happened = (event) => events.filter(([its]) => its === event);
+  return { name, worker, events, happened, receiver, bodies: () => receiver.got.map(({ text }) => JSON.parse(text)) };
+}
+
+test("outputs arrive in the order of the messages, however long each takes", async (t) => {
+  const { name, bodies } = await scene(t, async ({ body }) => {
+    await pause((body.number * 7) % 20);
+    return { ...body, done: true };
+  });
+  const sendings = Array.from({ length: 200 }, (_, number) => reseq.send(name, { number }));
+  await Promise.all(sendings.map((sending) => sending.delivered()));
+  assert.deepEqual(bodies(), Array.from({ length: 200 }, (_, number) => ({ number, done: true })));
+});
+
+test("undefined is a TypeError at once that says what to write, and the handler runs once", async (t) => {
+  let runs = 0;
+  const { name, happened } = await scene(t, () => void (runs += 1), { definition: { on_exhausted: "dead_letter" } });
+  const { state } = await reseq.send(name, {}).delivered();
+  assert.equal(state, "dead_lettered");
+  await until("it is told", () => happened("failed").length === 1);
+  const [, , error, exhausted] = happened("failed")[0];
+  assert.ok(error instanceof TypeError);
+  assert.match(error.message, /KEEP.*DROP/);
+  assert.equal(exhausted, "dead_lettered");
+  assert.equal(runs, 1);
+});
+
+test("KEEP delivers the bytes as they came, DROP nothing, an Output other bytes", async (t) => {
+  const { name, receiver } = await scene(t, ({ body, raw }) => {
+    if (body?.number) return Buffer.isBuffer(raw) && KEEP;
+    if (body === "drop") return DROP;
+    if (body === "csv") return new Output("a;b", "text/csv");
+    return KEEP;
+  });
+  const post = (body, type) => fetch(`${deployment.urls[0]}/v1/destinations/${name}/messages`, { method: "POST", body, headers: { "content-type": type } });
+  // A number that JavaScript cannot hold, white space, and an escape that it would write in another way.
+  const text = '{ "number": 12345678901234567890,\t"a": "\\u0041" }';
+  await post(text, "application/json");
+  await post('"drop"', "application/json");
+  await post('"csv"', "application/json");
+  await post(Buffer.from([0, 255, 7]), "application/x-thing");
+  await post('{"x":1}', "application/vnd.x+json");
+  await until("all are delivered", () => receiver.got.length === 4);
+  const got = receiver.got.map(({ raw, headers }) => [raw.toString("latin1"), headers["content-type"]]);
+  assert.deepEqual(got, [
+    [text, "application/json"],
+    ["a;b", "text/csv"],
+    ["\u0000\u00ff\u0007", "application/x-thing"],
+    ['{"x":1}', "application/vnd.x+json"],
+  ]);
+});
+
+test("what is thrown is tried again, Retry says when, Permanent ends it", async (t) => {
+  const { name, happened } = await scene(
+    t,
+    ({ body, attempt }) => {
+      if (body === "poison") throw new Permanent("never");
+      if (attempt === 1) throw new Error("not yet");
+      if (attempt === 2) throw new Retry("a little later", 5);
+      return { attempt };
+    },
+    { definition: { on_exhausted: "dead_letter" } },
+  );
+  const outcomes = await Promise.all(["good", "poison"].map((body) => reseq.send(name, body).delivered()));
+  assert.deepEqual(outcomes.map(({ state }) => state), ["delivered", "dead_lettered"]);
+  assert.deepEqual(happened("failed").map(([, , { message }]) => message).sort(), ["a little later", "never", "not yet"]);
+});
+
+test("a job that takes longer than three leases runs once", async (t) => {
+  let runs = 0;
+  const { name, happened } = await scene(t, async () => {
+    runs += 1;
+    await pause(3300);
+    return { runs };
+  }, { leaseMs: 1000 });
+  assert.equal((await reseq.send(name, 1).delivered()).state, "delivered");
+  assert.equal(runs, 1);
+  assert.deepEqual(happened("stalled"), []);
+});
+
+test("a handler whose lease is lost is aborted, and its output is not reported", async (t) => {
+  let aborted = 0;
+  const { name, happened } = await scene(t, async (_, { signal }) => {
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    aborted += 1;
+    return "too late";
+  }, { leaseMs: 300 });
+  const { sequence } = await reseq.send(name, 1);
+  await until("it is being handled", () => happened("active").length === 1);
+  // Cancelled while it is processed: the lease ends, and with it the need for the output.
+  await reseq.call("DELETE", `/v1/destinations/${name}?force=true`);
+  await until("it is aborted", () => aborted === 1);
+  assert.equal(happened("stalled").length, 1);
+  assert.equal(happened("stalled")[0][1].sequence, sequence);
+  await pause(20);
+  assert.equal(happened("completed").length, 0);
+});
+
+test("a checkpoint is there in the next attempt, and REQUEUE counts as none", async (t) => {
+  const seen = [];
+  const { name } = await scene(t, async ({ checkpoint, attempt }, context) => {
+    seen.push([checkpoint, attempt]);
+    await context.checkpoint({ page: seen.length });
+    return seen.length < 3 ? REQUEUE : { pages: seen.length };
+  });
+  await reseq.send(name, 1).delivered();
+  assert.deepEqual(seen, [[null, 1], [{ page: 1 }, 1], [{ page: 2 }, 1]]);
+});
+
+test("close returns at once what has not begun and finishes the rest", async (t) => {
+  const begun = [];
+  let finish;
+  const finished = new Promise((resolve) => (finish = resolve));
+  let isFast = true;
+  const { name, worker, bodies } = await scene(t, async ({ body }) => {
+    begun.push(body.number);
+    if (!isFast) await finished;
+    return body;
+  }, { concurrency: 2, leaseMs: 600_000 });
+  // Fast at first, so that the worker leases ahead.
+  await Promise.all(Array.from({ length: 100 }, (_, number) => reseq.send(name, { number }).delivered()));
+  isFast = false;
+  await Promise.all(Array.from({ length: 50 }, (_, number) => reseq.send(name, { number: 100 + number })));
+  await until("two have begun", () => begun.length === 102);
+  const stats = () => reseq.stats(name);
+  await until("more are leased than have begun", async () => (await stats()).processing > 2);
+  const closing = worker.close();
+  await until("the others wait again", async () => (await stats()).processing === 2);
+  finish();
+  await closing;
+  assert.equal(begun.length, 102);
+  assert.equal((await stats()).waiting, 48);
+  // The leases were for ten minutes: nobody could wait for them.
+  const second = new Worker(name, ({ body }) => body, { reseq });
+  await until("the second worker has finished", () => bodies().length === 150);
+  await second.close();
+  assert.deepEqual(bodies().map(({ number }) => number), Array.from({ length: 150 }, (_, number) => number));
+});
+
+test("closing a worker that waits strands no message", async (t) => {
+  const { name, worker } = await scene(t, () => KEEP, { leaseMs: 600_000 });
+  await worker.close();
+  let handled = 0;
+  for (let round = 0; round < 30; round += 1) {
+    const one = new Worker(name, () => ((handled += 1), KEEP), { reseq, leaseMs: 600_000 });
+    // The claim and the message meet at all times of a call.
+    const sending = pause(round % 7).then(() => reseq.send(name, round));
+    await pause(round % 5);
+    await Promise.all([one.close(), sending]);
+  }
+  const last = new Worker(name, () => ((handled += 1), KEEP), { reseq });
+  await until("nothing is left", async () => (await reseq.stats(name)).pending === 0, 30_000);
+  await last.close();
+  assert.equal(handled, 30);
+});
+
+test("an output that Reseq refuses ends its message and no other", async (t) => {
+  const { name, happened, bodies } = await scene(t, ({ body }) => (body === "big" ? "x".repeat(2 << 20) : body), { definition: { on_exhausted: "dead_letter" } });
+  const outcomes = await Promise.all(["one", "big", "two"].map((body) => reseq.send(name, body).delivered()));
+  assert.deepEqual(outcomes.map(({ state }) => state), ["delivered", "dead_lettered", "delivered"]);
+  assert.deepEqual(bodies(), ["one", "two"]);
+  assert.equal(happened("failed").length, 1);
+});
+
+test("neither a missing listener nor one that throws stops the worker", async (t) => {
+  const printed = t.mock.method(console, "error", () => {});
+  const receiver = await recorder();
+  const name = `test-${(count += 1)}`;
+  // The destination does not exist yet: an error without a listener.
+  const worker = new Worker(name, ({ body, attempt }) => {
+    if (attempt === 1) throw new Error("once");
+    return body;
+  }, { reseq });
+  for (const event of ["active", "failed", "completed"]) {
+    worker.on(event, () => {
+      throw new Error(`the listener of ${event}`);
+    });
+    worker.on(event, async () => {
+      throw new Error(`the asynchronous listener of ${event}`);
+    });
+  }
+  await until("the missing destination is printed", () => printed.mock.callCount() > 0);
+  await reseq.define(name, { url: receiver.url, transform: { kind: "worker", backoff_ms: 10 } });
+  assert.equal((await reseq.send(name, 7).delivered()).state, "delivered");
+  await worker.close();
+  await receiver.close();
+  const lines = printed.mock.calls.map(({ arguments: [line] }) => line);
+  assert.ok(lines.some((line) => line.includes("unknown_destination")), lines.join("\n"));
+  assert.ok(lines.some((line) => line.includes("the listener of active")), lines.join("\n"));
+});
+
+test("progress, log and drained are told", async (t) => {
+  const { name, happened } = await scene(t, (message, { progress, log }) => {
+    progress(0.5);
+    log(`message ${message.sequence}`);
+    return KEEP;
+  });
+  await reseq.send(name, 1).delivered();
+  await until("it is drained", () => happened("drained").length === 1);
+  assert.deepEqual(happened("progress").map(([, , value]) => value), [0.5]);
+  assert.deepEqual(happened("log").map(([, , text]) => text), ["message 1"]);
+});
+
+test("a handler in threads computes at the same time, saves checkpoints, fails and ends", async (t) => {
+  const module = new URL("./support/thread-handler.mjs", import.meta.url);
+  const { name, bodies, happened } = await scene(t, module, { concurrency: 2, definition: { on_exhausted: "dead_letter", transform: { attempts_max: 3 } } });
+  const tasks = [{ task: "sum", to: 1000 }, { task: "permanent" }, { task: "exit-once" }, { task: "checkpoint" }, { task: "keep" }, { task: "thread" }, { task: "thread" }];
+  const outcomes = await Promise.all(tasks.map((task) => reseq.send(name, task).delivered()));
+  assert.deepEqual(outcomes.map(({ state }) => state), ["delivered", "dead_lettered", ...Array(5).fill("delivered")]);
+  const [sum, exited, saved, kept, one, other] = bodies();
+  assert.deepEqual([sum, exited, saved, kept], [{ sum: 500500 }, { attempt: 2 }, { checkpoint: { at: 1 } }, { task: "keep" }]);
+  assert.ok(one.thread > 0 && other.thread > 0);
+  assert.match(happened("failed").map(([, , { message }]) => message).join(), /the thread of the handler ended/);
+});
