@@ -292,7 +292,8 @@ end
 local function store_waiting()
   if waiting.n == 0 then return end
   local add_command = ordering == 'none' and 'ZADD' or 'RPUSH'
-  local length = write_or(undo_records, add_command, KEYS[4], unpack(waiting, 1, waiting.n))
+  local answer = redis.pcall(add_command, KEYS[4], unpack(waiting, 1, waiting.n))
+  local length = written_or(undo_records, answer)
   local added = length
   if ordering == 'none' then length = redis.call('ZCARD', KEYS[4]) else added = waiting.n end
   if length ~= added then return end
@@ -301,7 +302,7 @@ local function store_waiting()
     redis.call('DEL', KEYS[4])
     undo_records()
   end
-  write_or(undo, 'ZADD', KEYS[6], now_text, destination)
+  written_or(undo, redis.pcall('ZADD', KEYS[6], now_text, destination))
   wake(KEYS[9], destination)
 end
 

@@ -5,9 +5,8 @@ local function expect(command, ...)
   for i = 1, select('#', ...) do redis.call(command, (select(i, ...))) end
 end
 
--- Cheaper where only the first writes can fail: runs one of them, and if it fails, undoes those before it.
-local function write_or(undo, ...)
-  local answer = redis.pcall(...)
+-- Cheaper where only the first writes can fail: if the one with this answer has failed, undoes those before it.
+local function written_or(undo, answer)
   if type(answer) == 'table' and answer.err then
     undo()
     error(answer)
