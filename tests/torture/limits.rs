@@ -20,7 +20,7 @@ const CONNECTIONS: usize = DESCRIPTORS as usize / 4 + 20;
 /// A pod that does not answer by then has no descriptor for the request.
 const ANSWER_MAX: Duration = Duration::from_millis(700);
 /// The incomplete request of a connection that never sends the rest.
-const BEGUN: &[u8] = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n[";
+const BEGUN: &[u8] = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n[";
 
 /// Takes one command, or all channels, from the pods' Redis user, on all servers.
 pub async fn rights(world: &World, planned: Planned) -> Result<Instant, String> {

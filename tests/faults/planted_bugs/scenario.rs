@@ -269,7 +269,7 @@ impl Scenario {
         let mut stream = TcpStream::connect(self.pods[0].addresses.http().unwrap()).await.unwrap();
         let length = body.len();
         let head =
-            format!("POST {path} HTTP/1.1\r\nhost: reseq\r\ncontent-length: {length}\r\n\r\n");
+            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
         stream.write_all((head + body).as_bytes()).await.unwrap();
         stream
     }

@@ -31,7 +31,7 @@ async fn begun(service: &Service, bytes: &str) -> TcpStream {
 
 /// The head of a request with a body of this many bytes.
 fn head(length: usize) -> String {
-    format!("POST {RAW} HTTP/1.1\r\nhost: reseq\r\ncontent-length: {length}\r\n\r\n")
+    format!("POST {RAW} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n")
 }
 
 /// All input until the other side closes.
@@ -50,14 +50,14 @@ async fn service(http: &str) -> Service {
 #[tokio::test]
 async fn a_head_that_does_not_end_is_answered_408_and_a_silent_connection_closed() {
     let service = service("header_timeout_ms = 100\nidle_timeout_ms = 200").await;
-    for begun_with in ["P", "POST / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nhost: reseq\r\nx: "] {
+    for begun_with in ["P", "POST / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nhost: localhost\r\nx: "] {
         let answer = rest(begun(&service, begun_with).await).await;
         assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer:?}");
         assert!(answer.contains("\"code\":\"request_timeout\""), "{answer:?}");
     }
     // The second request on a connection.
     let mut stream = connect(&service).await;
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: reseq\r\n\r\nGET").await.unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET").await.unwrap();
     let answer = rest(stream).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer:?}");
     assert_eq!(rest(connect(&service).await).await, "");
@@ -71,8 +71,8 @@ async fn a_body_that_comes_too_slowly_is_answered_408_on_every_route() {
     let service = service("body_window_ms = 100\nbody_bytes_per_second_min = 50").await;
     let before = service.holds().await;
     let chunked =
-        format!("POST {RAW} HTTP/1.1\r\nhost: reseq\r\ntransfer-encoding: chunked\r\n\r\n");
-    let put = "PUT /v1/destinations/erp HTTP/1.1\r\nhost: reseq\r\ncontent-length: 10\r\n\r\n{";
+        format!("POST {RAW} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n");
+    let put = "PUT /v1/destinations/erp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{";
     let requests =
         [head(10), head(10) + "abc", chunked.clone(), chunked + "2\r\nab\r\n", put.into()];
     for request in requests {

@@ -24,7 +24,7 @@ fn request(more: Value) -> String {
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let body = body.to_string();
     format!(
-        "POST /v1/leases HTTP/1.1\r\nhost: reseq\r\ncontent-type: application/json\r\n\
+        "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len(),
     )
