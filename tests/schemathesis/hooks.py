@@ -26,7 +26,12 @@ def stamped():
 
 
 def head():
-    return ask("GET", f"/destinations/{NAME}/stats").json()["head"]["sequence"]
+    stats = ask("GET", f"/destinations/{NAME}/stats").json()
+    if not stats.get("head"):
+        log = ask("GET", f"/destinations/{NAME}/log?limit=5").json()
+        operations = ask("GET", f"/destinations/{NAME}/operations?limit=3").json()
+        raise RuntimeError(f"the message that was just sent is no head: {stats}, {log}, {operations}")
+    return stats["head"]["sequence"]
 
 
 def dead_letter():

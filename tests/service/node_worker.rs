@@ -150,7 +150,7 @@ fn outputs(inputs: &[Value]) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_worker_in_node_leases_extends_fails_and_completes_and_the_order_holds() {
-    const LEASE_MS: u64 = 300;
+    const LEASE_MS: u64 = 1000;
     let service = Service::start().await;
     let mut worker = Worker::start(&service.pod, LEASE_MS);
     let mut inputs = vec![

@@ -38,6 +38,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/destinations/{destination}/messages/by-id/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/messages/by-id/{id}` */
+        get: operations["show_message_by_id"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/destinations": {
         parameters: {
             query?: never;
@@ -104,6 +121,42 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/tokens` */
+        get: operations["list_tokens"];
+        put?: never;
+        /** `POST /v1/tokens` */
+        post: operations["make_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tokens/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/tokens/{id}` */
+        get: operations["show_token"];
+        put?: never;
+        post?: never;
+        /** `DELETE /v1/tokens/{id}` */
+        delete: operations["revoke_token"];
         options?: never;
         head?: never;
         patch?: never;
@@ -900,6 +953,12 @@ export interface components {
              *     remembered (the most recent ones); 0: for none.
              */
             previous_keys_max?: number;
+            /**
+             * Format: int64
+             * @description For how many of the last messages Reseq remembers the sequence of their id, so that they are
+             *     found by it; 0: for none.
+             */
+            ids_max?: number;
             /** Format: int64 */
             version: number;
             /** Format: int32 */
@@ -995,6 +1054,12 @@ export interface components {
              *     remembered (the most recent ones); 0: for none.
              */
             previous_keys_max?: number;
+            /**
+             * Format: int64
+             * @description For how many of the last messages Reseq remembers the sequence of their id, so that they are
+             *     found by it; 0: for none.
+             */
+            ids_max?: number;
         };
         /** @description A destination's name: `[a-z0-9._-]{1,64}`. Cheap to clone. */
         DestinationName: string;
@@ -1054,6 +1119,7 @@ export interface components {
             dead_letters_max?: null | number;
             dead_letters_age_max_ms?: null | number;
             previous_keys_max?: null | number;
+            ids_max?: null | number;
         };
         /** @description The numbers of one destination. Only `name` and `damaged`, if they cannot be read. */
         DestinationStats: components["schemas"]["DestinationCounts"] & {
@@ -1142,12 +1208,12 @@ export interface components {
              * Format: int64
              * @description How many were found.
              */
-            found: number;
+            matched: number;
             /**
              * Format: int64
              * @description How many of them were repaired.
              */
-            repaired: number;
+            affected: number;
             /** @description Sequences, keys of Redis or names of counters. */
             examples: string[];
         };
@@ -1172,6 +1238,13 @@ export interface components {
             attempts: number;
             latency: components["schemas"]["Latency"];
             dead_letter: boolean;
+        };
+        /** @description What a token allows. */
+        Grant: {
+            /** @description What its holder may do. */
+            scopes: components["schemas"]["Scope"][];
+            /** @description With which destinations; all if absent. */
+            destinations?: components["schemas"]["DestinationName"][] | null;
         };
         /** @description A lane's head, and what it waits for. */
         Head: {
@@ -1301,6 +1374,12 @@ export interface components {
                  *     remembered (the most recent ones); 0: for none.
                  */
                 previous_keys_max?: number;
+                /**
+                 * Format: int64
+                 * @description For how many of the last messages Reseq remembers the sequence of their id, so that they are
+                 *     found by it; 0: for none.
+                 */
+                ids_max?: number;
                 /** Format: int64 */
                 version: number;
                 /** Format: int32 */
@@ -1332,12 +1411,12 @@ export interface components {
                 updated_at: string;
                 /**
                  * Format: int64
-                 * @description Messages that the request selects, as far as it has got.
+                 * @description Messages that the request selects, or problems that it has found, as far as it has got.
                  */
                 matched: number;
                 /**
                  * Format: int64
-                 * @description Messages that it has purged, redriven, discarded, replayed or retried.
+                 * @description Messages that it has purged, redriven, discarded, replayed or retried; problems repaired.
                  */
                 affected: number;
                 /**
@@ -1363,6 +1442,28 @@ export interface components {
                 /** Format: int32 */
                 priority?: number | null;
                 withdrawing: boolean;
+            })[];
+            /** @description The `cursor` of the next page; null on the last. */
+            next_cursor?: string | null;
+        };
+        /** @description A page of a list. */
+        Items_Token: {
+            items: (components["schemas"]["Grant"] & {
+                id: string;
+                name: string;
+                /** Format: date-time */
+                created_at: string;
+                /**
+                 * Format: date-time
+                 * @description Null: never.
+                 */
+                expires_at?: string | null;
+                expired: boolean;
+                /**
+                 * Format: date-time
+                 * @description Null: not that anybody noted; up to some seconds late.
+                 */
+                last_used_at?: string | null;
             })[];
             /** @description The `cursor` of the next page; null on the last. */
             next_cursor?: string | null;
@@ -1610,6 +1711,11 @@ export interface components {
             new_sequence: components["schemas"]["u64"];
             epoch: components["schemas"]["u64"];
         };
+        /** @description A new token. */
+        NewToken: components["schemas"]["Token"] & {
+            /** @description The token itself. It is shown only here, and Redis has only its SHA-256. */
+            token: string;
+        };
         /**
          * @description What happens to a message when its attempts are used up, or when it can never succeed.
          * @enum {string}
@@ -1629,12 +1735,12 @@ export interface components {
             updated_at: string;
             /**
              * Format: int64
-             * @description Messages that the request selects, as far as it has got.
+             * @description Messages that the request selects, or problems that it has found, as far as it has got.
              */
             matched: number;
             /**
              * Format: int64
-             * @description Messages that it has purged, redriven, discarded, replayed or retried.
+             * @description Messages that it has purged, redriven, discarded, replayed or retried; problems repaired.
              */
             affected: number;
             /**
@@ -1690,12 +1796,22 @@ export interface components {
              * @default []
              */
             deliveries: components["schemas"]["NewPosition"][];
+            /**
+             * @description `repair`: what it found, by kind.
+             * @default null
+             */
+            items: components["schemas"]["Found"][] | null;
+            /**
+             * @description `repair`: false if the counters changed on every pass, so that they could not be compared.
+             * @default null
+             */
+            counters_verified: boolean | null;
         };
         /**
          * @description What an operation does.
          * @enum {string}
          */
-        OperationKind: "purge" | "redrive" | "discard" | "replay" | "retry_heads";
+        OperationKind: "purge" | "redrive" | "discard" | "replay" | "retry_heads" | "repair";
         /**
          * @description How far an operation is.
          * @enum {string}
@@ -1795,25 +1911,6 @@ export interface components {
         RemovedTopic: {
             removed: components["schemas"]["TopicName"];
         };
-        /** @description The result of a repair. */
-        Repair: {
-            /** @description True if it changed nothing. */
-            dry_run: boolean;
-            /**
-             * Format: int64
-             * @description How many problems it found.
-             */
-            found: number;
-            /**
-             * Format: int64
-             * @description How many of them were repaired.
-             */
-            repaired: number;
-            /** @description False if the counters changed on every pass, so that they could not be compared. */
-            counters_verified: boolean;
-            /** @description What it found, by kind. */
-            items: components["schemas"]["Found"][];
-        };
         /** @description How to repair. */
         RepairRequest: {
             /** @description Find, but change nothing. */
@@ -1857,6 +1954,15 @@ export interface components {
             /** @description True: all halted heads, in place of one. */
             all?: boolean;
         };
+        /** @description A token that was revoked. */
+        RevokedToken: {
+            revoked: string;
+        };
+        /**
+         * @description What a caller may do.
+         * @enum {string}
+         */
+        Scope: "ingest" | "work" | "read" | "operate" | "admin";
         /**
          * @description The body of a redrive or a discard.
          *     Has exactly one of `sequences`, `all` and `filter`.
@@ -1979,6 +2085,38 @@ export interface components {
             durability: components["schemas"]["Durability"];
             /** @description For a duplicate: the id of the first message. */
             id?: string | null;
+        };
+        /** @description A token, without its secret. */
+        Token: components["schemas"]["Grant"] & {
+            id: string;
+            name: string;
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description Null: never.
+             */
+            expires_at?: string | null;
+            expired: boolean;
+            /**
+             * Format: date-time
+             * @description Null: not that anybody noted; up to some seconds late.
+             */
+            last_used_at?: string | null;
+        };
+        /** @description A token to make. */
+        TokenRequest: {
+            /** @description What it is for. */
+            name: string;
+            /** @description What its holder may do. */
+            scopes: components["schemas"]["Scope"][];
+            /** @description With which destinations; all if absent. */
+            destinations?: components["schemas"]["DestinationName"][] | null;
+            /**
+             * Format: int64
+             * @description It ends after this time; never if absent.
+             */
+            expires_in_ms?: number | null;
         };
         /** @description A topic, as the API shows it. */
         Topic: {
@@ -2181,6 +2319,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description - `unknown_destination`: Unknown destination */
             404: {
                 headers: {
@@ -2271,6 +2430,27 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2432,6 +2612,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `unknown_destination`: Unknown destination
              *     - `unknown_message`: Unknown message
@@ -2519,6 +2720,27 @@ export interface operations {
              *     - `invalid_field`: Invalid field
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2618,6 +2840,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `unknown_destination`: Unknown destination
              *     - `unknown_message`: Unknown message
@@ -2671,6 +2914,110 @@ export interface operations {
             };
         };
     };
+    show_message_by_id: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+                /**
+                 * @description The id of the message; of several with the same id, the last
+                 * @example 01a20b3e-5f0c-7cc1-9d5f-3b1f8a1f6d10
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The message, or what became of it */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Message"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `unknown_destination`: Unknown destination
+             *     - `unknown_message`: Unknown message
+             */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_destinations: {
         parameters: {
             query?: {
@@ -2699,6 +3046,27 @@ export interface operations {
              *     - `invalid_field`: Invalid field
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2767,6 +3135,27 @@ export interface operations {
              *     - `invalid_field`: Invalid field
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2877,6 +3266,27 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3003,6 +3413,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description - `unknown_destination`: Unknown destination */
             404: {
                 headers: {
@@ -3104,6 +3535,27 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3226,6 +3678,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -3292,6 +3765,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description - `unknown_destination`: Unknown destination */
             404: {
                 headers: {
@@ -3318,6 +3812,425 @@ export interface operations {
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_tokens: {
+        parameters: {
+            query?: {
+                /** @description The size of a page. */
+                limit?: number;
+                /** @description The `next_cursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page, by id */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_Token"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    make_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "destinations": [
+                 *         "orders"
+                 *       ],
+                 *       "name": "orders-service",
+                 *       "scopes": [
+                 *         "ingest"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["TokenRequest"];
+            };
+        };
+        responses: {
+            /** @description The token, shown this once */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `wrong_state`: Not possible in this state
+             *     - `too_many_tokens`: Too many tokens
+             */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the token
+                 * @example 01a20b3e-5f0c-7cc1-9d5f-3b1f8a1f6d10
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The token, without its secret */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Token"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_token`: Unknown token */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revoke_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the token
+                 * @example 01a20b3e-5f0c-7cc1-9d5f-3b1f8a1f6d10
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is valid no longer: within a second at all pods */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RevokedToken"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_token`: Unknown token */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
              */
             503: {
                 headers: {
@@ -3359,6 +4272,27 @@ export interface operations {
              *     - `invalid_field`: Invalid field
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3425,6 +4359,27 @@ export interface operations {
              *     - `invalid_field`: Invalid field
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3522,6 +4477,27 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3634,6 +4610,27 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3762,6 +4759,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `unknown_destination`: Unknown destination
              *     - `unknown_message`: Unknown message
@@ -3881,6 +4899,27 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4032,6 +5071,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `unknown_destination`: Unknown destination
              *     - `unknown_message`: Unknown message
@@ -4164,6 +5224,27 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4315,6 +5396,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `unknown_destination`: Unknown destination
              *     - `unknown_message`: Unknown message
@@ -4401,7 +5503,10 @@ export interface operations {
     repair: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent */
+                Prefer?: string | null;
+            };
             path: {
                 /**
                  * @description The name of the destination
@@ -4422,13 +5527,24 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What it found, and repaired */
+            /** @description It is done */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Repair"];
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            /** @description It goes on */
+            202: {
+                headers: {
+                    /** @description Where the operation can be read */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
                 };
             };
             /**
@@ -4438,6 +5554,27 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4583,6 +5720,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description - `unknown_destination`: Unknown destination */
             404: {
                 headers: {
@@ -4656,6 +5814,27 @@ export interface operations {
              *     - `invalid_field`: Invalid field
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4739,6 +5918,27 @@ export interface operations {
              *     - `invalid_field`: Invalid field
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4854,6 +6054,27 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5006,6 +6227,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `unknown_destination`: Unknown destination
              *     - `unknown_message`: Unknown message
@@ -5142,6 +6384,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description - `unknown_destination`: Unknown destination */
             404: {
                 headers: {
@@ -5238,6 +6501,27 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5369,6 +6653,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description - `unknown_destination`: Unknown destination */
             404: {
                 headers: {
@@ -5442,6 +6747,27 @@ export interface operations {
              *     - `invalid_field`: Invalid field
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5533,6 +6859,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `unknown_destination`: Unknown destination
              *     - `unknown_operation`: Unknown operation
@@ -5614,6 +6961,27 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5738,6 +7106,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description - `unknown_destination`: Unknown destination */
             404: {
                 headers: {
@@ -5846,6 +7235,27 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5968,6 +7378,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description - `unknown_destination`: Unknown destination */
             404: {
                 headers: {
@@ -6075,6 +7506,27 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6449,6 +7901,27 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `unknown_destination`: Unknown destination
              *     - `unknown_topic`: Unknown topic
@@ -6615,6 +8088,29 @@ export interface operations {
              *     - `invalid_body`: Incomplete body
              */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/x-ndjson": string;
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,6 +1,7 @@
 /** The codes of Reseq, as `docs/reference/errors.md` lists them. A newer Reseq may have others. */
 export const CODES = [
-  "invalid_json", "invalid_field", "invalid_body", "invalid_request", "unknown_destination", "unknown_topic",
+  "invalid_json", "invalid_field", "invalid_body", "invalid_request", "unauthorized", "forbidden", "forbidden_origin",
+  "too_many_tokens", "unknown_token", "unknown_destination", "unknown_topic",
   "unknown_message", "unknown_operation", "not_found", "method_not_allowed", "request_timeout", "body_timeout",
   "idempotency_conflict", "no_key", "defined_in_file", "wrong_state", "wrong_version", "body_too_large",
   "unsupported_media_type", "backlog_full", "unreadable", "damaged", "paused", "memory_high", "redis_unavailable",

@@ -67,7 +67,9 @@ impl Watched {
         let settings = Settings::new(&relay.url);
         let settings = settings.destination("filed", "url = \"http://127.0.0.1:9/\"");
         // MONITOR writes every byte of every body, which takes Redis long.
-        let settings = Settings { redis: "timeout_ms = 20000".to_owned(), ..settings };
+        // The test makes a token; without the variable, all other calls would need one from then on.
+        let environment = vec![("RESEQ_AUTH_MODE".into(), "none".into())];
+        let settings = Settings { redis: "timeout_ms = 20000".to_owned(), environment, ..settings };
         let pod = Pod::start("reseq", "ingest,processor", &settings).await;
         let of_redis =
             config::Redis { url: relay.url.clone(), timeout_ms: 20_000, ..Default::default() };

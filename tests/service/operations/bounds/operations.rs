@@ -62,6 +62,12 @@ impl Watched {
         self.note("ingest a batch").await;
         self.post(&format!("destinations/{name}/messages"), json!({"raw": true})).await;
         self.note("ingest a raw message").await;
+        let made = self.post("tokens", json!({"name": "one", "scopes": ["read"]})).await;
+        let path = format!("tokens/{}", made.body["id"].as_str().unwrap());
+        self.get("tokens").await;
+        self.get(&path).await;
+        self.delete(&path).await;
+        self.note("make and revoke a token").await;
         self.put("topics/all", json!({"destinations": [name]})).await;
         self.note("define a topic").await;
         self.post("topics/all/messages", json!({"raw": true})).await;
