@@ -82,7 +82,7 @@ test("nothing is lost and nothing is applied twice, whatever is lost, repeated, 
       assert.deepEqual(applied, numbers(plan.messages));
       for (const fault of Object.keys(server.calls.faults)) happened[fault] = (happened[fault] ?? 0) + 1;
     }),
-    { numRuns: RUNS },
+    { numRuns: RUNS, endOnFailure: process.env.PROPERTY_SHRINK === "0" },
   );
   // The plans did make trouble.
   assert.deepEqual(Object.keys(happened).sort(), [...REQUEST_FAULTS].sort());
@@ -96,7 +96,7 @@ test("a receiver that forgets everything in a crash skips nothing", async () => 
       assert.deepEqual([...new Set(applied)].sort((one, other) => one - other), numbers(plan.messages));
       repeats += applied.length - plan.messages;
     }),
-    { numRuns: RUNS },
+    { numRuns: RUNS, endOnFailure: process.env.PROPERTY_SHRINK === "0" },
   );
   assert.ok(repeats > 0, "no crash caused a repeat: the faults are too few");
 });
