@@ -40,8 +40,8 @@ demo: setup build ## Show parallel work in order, with processes killed (KILLS=0
 run: setup build ## Start the service with an embedded Redis and reseq.example.toml
 	$(RESEQ) serve --config reseq.example.toml
 
-test: setup ## Run all tests
-	cargo test --locked --no-fail-fast --workspace $(TEST_FEATURES)
+test: setup ## Run all tests, four at a time: most of them mostly wait
+	RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),4) cargo test --locked --no-fail-fast --workspace $(TEST_FEATURES)
 
 quick: setup lint ## Check what takes less than a minute once it is built: lint, unit tests, a short run of the model
 	RESEQ_MODEL_OPS=2000 cargo test --locked --no-fail-fast $(TEST_FEATURES) \

@@ -15,6 +15,8 @@ use crate::{
     },
 };
 
+/// How often heads are read again because some of them have left meanwhile.
+const HEADS_READ_MAX: usize = 3;
 /// The most heads to list for a destination with many lanes.
 const HEADS_MAX: usize = 10;
 /// How many candidates of each kind are read to find the oldest heads.
@@ -116,20 +118,30 @@ impl Store {
     /// waited longest in each state: exact if there are few heads, else nearly so.
     async fn heads(&self, entry: &CatalogEntry, delivering: bool) -> Result<Vec<Head>, StoreError> {
         let keys = self.keys().destination(&entry.destination.name);
-        let sequences = match entry.destination.ordering {
-            Ordering::Key => self.keyed_candidates(entry).await?,
-            Ordering::Destination | Ordering::None => {
-                let mut pipe = Pipeline::new();
-                let all = entry.destination.ordering == Ordering::None;
-                let last = if all { HEADS_MAX as isize - 1 } else { 0 };
-                pipe.zrange(keys.in_progress(None), 0, last);
-                let (heads,): (Vec<Sequence>,) = self.query(&pipe).await?;
-                heads
+        let mut listed = Vec::new();
+        for _ in 0..HEADS_READ_MAX {
+            let sequences = self.head_candidates(entry).await?;
+            listed = self.listed(entry, &sequences).await?;
+            // A head may leave between the two reads: then another one is the head.
+            if listed.len() == sequences.len() {
+                break;
             }
-        };
+        }
         let now_ms = self.time_at(&keys.hash()).await?;
-        let listed = self.listed(entry, &sequences).await?;
         Ok(listed.into_iter().map(|one| head(one, entry, delivering, now_ms)).collect())
+    }
+
+    async fn head_candidates(&self, entry: &CatalogEntry) -> Result<Vec<Sequence>, StoreError> {
+        if entry.destination.ordering == Ordering::Key {
+            return self.keyed_candidates(entry).await;
+        }
+        let keys = self.keys().destination(&entry.destination.name);
+        let all = entry.destination.ordering == Ordering::None;
+        let last = if all { HEADS_MAX as isize - 1 } else { 0 };
+        let mut pipe = Pipeline::new();
+        pipe.zrange(keys.in_progress(None), 0, last);
+        let (heads,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        Ok(heads)
     }
 
     async fn keyed_candidates(&self, entry: &CatalogEntry) -> Result<Vec<Sequence>, StoreError> {
