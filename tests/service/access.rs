@@ -280,6 +280,8 @@ async fn a_limited_token_sees_and_does_only_what_concerns_its_destinations() {
         (put, "/v1/destinations/other", json!({"url": "http://127.0.0.1:9/"}), 403),
         (delete, "/v1/topics/both", Value::Null, 403),
         (get.clone(), "/v1/topics/both", Value::Null, 403),
+        (get.clone(), "/v1/destinations/c%72m/stats", Value::Null, 403),
+        (get.clone(), "/v1/destinations/%65rp/stats", Value::Null, 200),
         (get.clone(), "/v1/tokens", Value::Null, 403),
         (get, "/metrics", Value::Null, 403),
     ] {
