@@ -29,9 +29,10 @@
 --   [8] most pending bytes (0: no limit)  [9] idempotency window, ms (0: while the first is pending)
 --   [10] 'destination', 'key' or 'none'  [11] 'parallel' or 'serial'  [12] number of lanes
 --   [13] number of idempotency keys in ARGV  [14] schema of the records  [15] number of arrivals  [16] the sum
---   of their accounted bytes  [17] number of bodies that are stored apart  [18] how many ids are remembered (0: none);
---   then the lanes' keys, then those idempotency keys, then the records; then, if there are several lanes, the
---   lane of each arrival (from 1); then, if ids are remembered, the id of each arrival; then 3 for each body that is stored apart: its arrival (from 1), '' or 'i' (the body as it arrived), the
+--   of their accounted bytes  [17] number of bodies that are stored apart  [18] how many ids are remembered
+--   (0: none); then the lanes' keys, then those idempotency keys, then the records; then, if there are several
+--   lanes, the lane of each arrival (from 1); then, if ids are remembered, the id of each arrival; then 3 for
+--   each body that is stored apart: its arrival (from 1), '' or 'i' (the body as it arrived), the
 --   body; then 3 for each arrival with more: which (from 1), '' or '<idempotency key, from 1>:<digest> <id>',
 --   options: '' or some of 'delay=<ms>;' 'due=<ms since 1970>;' 'priority=<0 to 9>;'
 --   'replaces=<dead letter>,<its epoch>;' 'processed;' (already processed)
@@ -288,7 +289,8 @@ local function undo_records()
   for i = 1, records.n, 2 do redis.call('HDEL', KEYS[5], records[i]) end
 end
 
--- Adds to the waiting messages. The first writes, together with the records, because these keys may have another type.
+-- Adds to the waiting messages. The first writes, together with the records, because these keys may have
+-- another type.
 local function store_waiting()
   if waiting.n == 0 then return end
   local add_command = ordering == 'none' and 'ZADD' or 'RPUSH'

@@ -36,6 +36,9 @@ struct Shared {
     mode: AuthMode,
     /// The SHA-256 of the configured admin token, in hex.
     admin_sha256: Option<String>,
+    /// The caller with that token, and the one where no token is needed.
+    admin: Caller,
+    anyone: Caller,
     /// When each token was used, as far as that is not noted in Redis.
     used: Mutex<HashMap<String, u64>>,
 }
@@ -44,8 +47,11 @@ impl Guard {
     /// A guard of listeners that only this machine reaches.
     pub fn new(catalog: Catalog, auth: &Auth) -> Guard {
         let admin_sha256 = auth.admin_token().map(sha256_of);
-        let used = Mutex::default();
-        let shared = Shared { catalog, mode: auth.mode, admin_sha256, used };
+        let everything = Arc::new(Grant::all());
+        let admin = Caller::new("admin_token", everything.clone());
+        let anyone = Caller::new("anyone", everything);
+        let (mode, used) = (auth.mode, Mutex::default());
+        let shared = Shared { catalog, mode, admin_sha256, admin, anyone, used };
         Guard { shared: Arc::new(shared), is_loopback: true, is_public: false }
     }
 
@@ -105,7 +111,7 @@ impl Guard {
 
     /// The caller where no token is needed.
     pub fn anyone(&self) -> Caller {
-        Caller::new("anyone", Arc::new(Grant::all()))
+        self.shared.anyone.clone()
     }
 
     /// Who has this token.
@@ -113,7 +119,7 @@ impl Guard {
         let sha256 = sha256_of(text);
         let is_same = |known: &str| bool::from(known.as_bytes().ct_eq(sha256.as_bytes()));
         if self.shared.admin_sha256.as_deref().is_some_and(is_same) {
-            return Ok(Caller::new("admin_token", Arc::new(Grant::all())));
+            return Ok(self.shared.admin.clone());
         }
         let unknown = || {
             let detail = "this token is not valid: it is unknown, revoked or expired";

@@ -8,6 +8,7 @@ pub mod backoff;
 pub mod destination;
 pub mod duration;
 pub mod excerpt;
+pub mod hex;
 pub mod lease;
 pub mod message;
 pub mod name;

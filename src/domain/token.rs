@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
-use super::DestinationName;
+use super::{DestinationName, hex::hex};
 
 /// What every token begins with, so that scanners for secrets recognise one.
 const PREFIX: &str = "rsq_";
@@ -164,7 +164,7 @@ impl fmt::Debug for TokenText {
 
 /// The SHA-256 of a text, in hex.
 pub fn sha256_of(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(text.as_bytes()))
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ test("undefined is a TypeError at once that says what to write, and the handler 
   const { name, happened } = await scene(t, () => void (runs += 1), { definition: { on_exhausted: "dead_letter" } });
   const { state } = await reseq.send(name, {}).delivered();
   assert.equal(state, "dead_lettered");
-  await until("it is told", () => happened("failed").length === 1);
+  await until("the failure is reported", () => happened("failed").length === 1);
   const [, , error, exhausted] = happened("failed")[0];
   assert.ok(error instanceof TypeError);
   assert.match(error.message, /KEEP.*DROP/);
@@ -224,7 +224,7 @@ test("neither a missing listener nor one that throws stops the worker", async (t
   assert.ok(lines.some((line) => line.includes("the listener of active")), lines.join("\n"));
 });
 
-test("progress, log and drained are told", async (t) => {
+test("progress, log and drained are reported", async (t) => {
   const { name, happened } = await scene(t, (message, { progress, log }) => {
     progress(0.5);
     log(`message ${message.sequence}`);

@@ -1,7 +1,11 @@
 //! Follows the three indexes. Reads what changed; reads everything again only if the index cannot
 //! tell what changed.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::future::try_join_all;
 use tokio::sync::broadcast::{
@@ -75,15 +79,8 @@ impl Copied for Topics<'_> {
 
     fn take(&self, entries: &[(String, String)]) {
         let copied = entries.iter().filter_map(|(name, entry)| CatalogTopic::of_entry(name, entry));
-        let copied: Vec<_> = copied.collect();
-        self.0.change_topics(|topics| {
-            for entry in copied {
-                let held = topics.get(&entry.topic.name);
-                if held.is_none_or(|held| held.version < entry.version) {
-                    topics.insert(entry.topic.name.clone(), entry.into());
-                }
-            }
-        });
+        let copied = copied.map(|entry| (entry.topic.name.clone(), entry));
+        self.0.change_topics(|topics| take_newer(topics, copied, |entry| entry.version));
     }
 
     fn held(&self) -> Vec<String> {
@@ -109,15 +106,8 @@ impl Copied for Tokens<'_> {
 
     fn take(&self, entries: &[(String, String)]) {
         let copied = entries.iter().filter_map(|(id, entry)| CatalogToken::of_entry(id, entry));
-        let copied: Vec<_> = copied.collect();
-        self.0.change_tokens(|tokens| {
-            for entry in copied {
-                let held = tokens.get(&entry.token.id);
-                if held.is_none_or(|held| held.version < entry.version) {
-                    tokens.insert(entry.token.id.clone(), entry.into());
-                }
-            }
-        });
+        let copied = copied.map(|entry| (entry.token.id.clone(), entry));
+        self.0.change_tokens(|tokens| take_newer(tokens, copied, |entry| entry.version));
     }
 
     fn held(&self) -> Vec<String> {
@@ -130,6 +120,19 @@ impl Copied for Tokens<'_> {
 
     async fn look_up(&self, id: &str) -> Result<(), StoreError> {
         self.0.refresh_token(id).await.map(drop)
+    }
+}
+
+/// Takes over the entries that are newer than the held ones.
+fn take_newer<K: Ord, V>(
+    held: &mut BTreeMap<K, Arc<V>>,
+    entries: impl Iterator<Item = (K, V)>,
+    version: impl Fn(&V) -> u64,
+) {
+    for (key, entry) in entries {
+        if held.get(&key).is_none_or(|held| version(held) < version(&entry)) {
+            held.insert(key, entry.into());
+        }
     }
 }
 

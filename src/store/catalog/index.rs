@@ -1,6 +1,7 @@
 //! Reads the indexes of all destinations and topics.
 
 use redis::Pipeline;
+use serde::de::DeserializeOwned;
 
 use crate::store::{Store, StoreError, keys::IndexKeys};
 
@@ -36,6 +37,12 @@ pub(in crate::store) enum Changes {
     Of(Vec<(String, Option<String>)>, Followed),
     /// The index no longer lists all changes since then: everything must be read.
     Unknown,
+}
+
+/// Parses an entry of the index of topics or tokens: `<version> <JSON>`.
+pub(super) fn read_entry<T: DeserializeOwned>(entry: &str) -> Option<(u64, T)> {
+    let (version, json) = entry.split_once(' ')?;
+    Some((version.parse().ok()?, serde_json::from_str(json).ok()?))
 }
 
 impl Store {

@@ -10,7 +10,7 @@ mod tokens;
 mod topics;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -31,7 +31,7 @@ use index::Followed;
 use names::{Listeners, Names};
 
 type TopicsByName = BTreeMap<TopicName, Arc<CatalogTopic>>;
-type TokensById = HashMap<String, Arc<CatalogToken>>;
+type TokensById = BTreeMap<String, Arc<CatalogToken>>;
 
 /// The destinations, topics and tokens that this pod knows. Cheap to clone.
 #[derive(Clone)]
@@ -180,9 +180,7 @@ impl Catalog {
 
     /// All tokens that this pod knows, by id.
     pub fn tokens(&self) -> Vec<Arc<CatalogToken>> {
-        let mut all: Vec<_> = self.read_tokens(|tokens| tokens.values().cloned().collect());
-        all.sort_by(|a, b| a.token.id.cmp(&b.token.id));
-        all
+        self.read_tokens(|tokens| tokens.values().cloned().collect())
     }
 
     /// True if there is any token.

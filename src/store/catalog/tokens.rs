@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use redis::Pipeline;
 
+use super::index::read_entry;
 use crate::{
     domain::{Grant, Token},
     store::{Store, StoreError},
@@ -23,11 +24,7 @@ pub struct CatalogToken {
 impl CatalogToken {
     /// Parses an index entry: `<version> <token>`.
     pub(in crate::store) fn of_entry(id: &str, entry: &str) -> Option<CatalogToken> {
-        let read = || -> Option<(u64, Token)> {
-            let (version, json) = entry.split_once(' ')?;
-            Some((version.parse().ok()?, serde_json::from_str(json).ok()?))
-        };
-        let Some((version, token)) = read() else {
+        let Some((version, token)) = read_entry::<Token>(entry) else {
             tracing::error!(token = id, "a stored token cannot be read; it allows nothing");
             return None;
         };

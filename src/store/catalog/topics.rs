@@ -1,5 +1,6 @@
 //! Topics as Redis has them.
 
+use super::index::read_entry;
 use crate::{
     domain::{Topic, TopicName},
     store::{Store, StoreError},
@@ -17,11 +18,7 @@ pub struct CatalogTopic {
 impl CatalogTopic {
     /// Parses an index entry: `<version> <definition>`.
     pub(in crate::store) fn of_entry(name: &str, entry: &str) -> Option<CatalogTopic> {
-        let read = || {
-            let (version, json) = entry.split_once(' ')?;
-            Some((version.parse().ok()?, serde_json::from_str(json).ok()?))
-        };
-        let Some((version, topic)) = read() else {
+        let Some((version, topic)) = read_entry(entry) else {
             tracing::error!(topic = name, "a stored topic cannot be read");
             return None;
         };

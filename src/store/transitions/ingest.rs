@@ -7,7 +7,7 @@ use redis::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    domain::{Arrival, Due, Epoch, Position, Redrive, TransformKind},
+    domain::{Arrival, Due, Epoch, Position, Redrive, TransformKind, hex::hex},
     faults::planted,
     store::{
         CallSequence, Store, StoreError,
@@ -121,7 +121,7 @@ fn options(arrival: &Arrival) -> String {
 
 /// The digest of a body that tells a repeat from a conflict: half of its SHA-256, in hex.
 fn digest(body: &[u8]) -> String {
-    Sha256::digest(body)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(body)[..16])
 }
 
 impl Store {

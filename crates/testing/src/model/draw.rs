@@ -97,7 +97,7 @@ const KINDS: [(u32, Kind); 30] = [
 
 /// Operations whose calls may go to Redis together. Those of ingest go together, too, but not with these.
 const TOGETHER: [Kind; 4] = [Kind::Claim, Kind::Complete, Kind::Complete, Kind::Release];
-/// One in so many times, some operations go together.
+/// One of this many operations begins a group that goes together.
 const TOGETHER_ONE_IN: u32 = 12;
 /// The most operations that go together.
 const TOGETHER_MAX: usize = 7;
