@@ -83,7 +83,7 @@ bench-scripts: setup ## Measure the CPU time of Redis per message and script (CO
 
 bench-longest: setup ## Measure the longest Redis call of each operation with many messages waiting (COUNT=1000000)
 	RESEQ_BOUNDS_TIMES=1 RESEQ_BOUNDS_WAITING=$(or $(COUNT),1000000) cargo test --release --locked $(TEST_FEATURES) \
-	  --test service operations::no_call_holds_redis -- --nocapture --test-threads 1
+	  --test service operations::bounds::no_call_holds_redis -- --nocapture --test-threads 1
 
 bench-peers: setup build-bench ## Compare Reseq with other systems on the same work (BENCH_ARGS=--quick)
 	bench/setup.sh

@@ -75,7 +75,7 @@ async fn main() -> anyhow::Result<()> {
                 " {:>8.2}",
                 costs.iter().map(|(_, micros)| micros).sum::<f64>() / count as f64
             );
-            bench.store.remove(&bench.known.destination.name, true).await?;
+            bench.store.delete_destination(&bench.known.destination.name, true).await?;
             bench.store.resign_partition(bench.known.partition, &bench.owner.token, None).await?;
         }
     }
@@ -102,7 +102,7 @@ impl Bench {
         };
         let token = OwnerToken::random();
         let epoch = store.acquire_partition(partition, &token, LEASE).await?.epoch;
-        let caller = store.caller("bench");
+        let caller = store.call_sequence("bench");
         let server = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
         Ok(Bench { store, server, known, owner: Owner { token, epoch }, caller, lanes })
     }

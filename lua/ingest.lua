@@ -90,9 +90,9 @@ for i = body_base + 3 * body_count + 1, #ARGV, 3 do more[tonumber(ARGV[i])] = i 
 
 -- Checks once whether a key that only some arrivals need has the wrong type.
 local damaged_keys = {}
-local function is_damaged(command, at)
-  if damaged_keys[at] == nil then damaged_keys[at] = not try(command, KEYS[at]) end
-  return damaged_keys[at]
+local function is_damaged(command, key)
+  if damaged_keys[key] == nil then damaged_keys[key] = not try(command, KEYS[key]) end
+  return damaged_keys[key]
 end
 
 -- The last pending sequence of each lane; and, with serial processing, whether a message of it is unfinished.
@@ -126,23 +126,23 @@ if #empty > 0 then
   end
 end
 
--- The message stamped under an idempotency key, in this batch or before: epoch, sequence, digest, id; nil if
+-- The message stamped under an idempotency key, in this batch or before: {epoch, sequence, digest, id}; nil if
 -- there is none. If that is unreadable: nil, and the index of the key in KEYS.
 local stamped_here = {}
-local function first_of(index)
-  if stamped_here[index] then return unpack(stamped_here[index]) end
-  local at = window_ms == 0 and 13 or seen_base + index
+local function stamped_before(index)
+  if stamped_here[index] then return stamped_here[index] end
+  local key = window_ms == 0 and 13 or seen_base + index
   local kept
   if window_ms == 0 then
-    kept = redis.pcall('HGET', KEYS[at], idempotency_key_of(index))
+    kept = redis.pcall('HGET', KEYS[key], idempotency_key_of(index))
   else
-    kept = redis.pcall('GET', KEYS[at])
+    kept = redis.pcall('GET', KEYS[key])
   end
-  if type(kept) == 'table' then return nil, at end
+  if type(kept) == 'table' then return nil, key end
   if not kept then return nil end
   local in_epoch, sequence, deadline, digest, id =
     string.match(kept, '^(%d+) (%d+) (%d+) (%S+) ?(.*)$')
-  if not in_epoch then return nil, at end
+  if not in_epoch then return nil, key end
   if tonumber(in_epoch) < born then return nil end
   if window_ms == 0 then
     -- A tombstone is never delivered, so its key is free again.
@@ -151,7 +151,7 @@ local function first_of(index)
   elseif tonumber(deadline) <= now then
     return nil
   end
-  return in_epoch, sequence, digest, id
+  return {in_epoch, sequence, digest, id}
 end
 
 local first = last + 1
@@ -173,8 +173,8 @@ local function with_prefix(prefix, record)
   return mark .. prefix .. rest
 end
 
--- Adds a new sequence to its state: waiting, delayed, awaiting turn or ready.
-local function stand(lane, sequence, due, priority, is_finished)
+-- Gives a new sequence its first state: waiting, delayed, awaiting turn or ready.
+local function set_state(lane, sequence, due, priority, is_finished)
   add(pending[lane], sequence, sequence)
   local is_delayed = due and due > now
   if is_finished and not is_delayed then
@@ -227,13 +227,13 @@ for arrival = 1, count do
   local at_more = more[arrival]
   if at_more then seen, options = ARGV[at_more + 1], ARGV[at_more + 2] end
   local accounted_bytes = has_room_for_all and 0 or accounted_bytes_of(record)
-  local index, digest, id, in_epoch, at, stored_digest, first_id, letter, letter_epoch
+  local index, digest, id, before, damaged, letter, letter_epoch
   if seen ~= '' then
     index, digest, id = string.match(seen, '^(%d+):(%S+) ?(.*)$')
     index = tonumber(index)
-    in_epoch, at, stored_digest, first_id = first_of(index)
+    before, damaged = stamped_before(index)
   end
-  local damaged = not in_epoch and (at or damaged_lanes[lane] or cannot_store[arrival])
+  damaged = not before and (damaged or damaged_lanes[lane] or cannot_store[arrival])
   local due, priority, is_finished = nil, '4', not needs_processing
   if options ~= '' then
     letter, letter_epoch = string.match(options, 'replaces=(%d+),(%d+);')
@@ -244,8 +244,9 @@ for arrival = 1, count do
     damaged = damaged or damaged_of(lane, (due or 0) > now, is_finished, letter)
   end
   local refusal
-  if in_epoch then
-    refusal = {arrival, stored_digest == digest and 'duplicate' or 'conflict', at, in_epoch, first_id}
+  if before then
+    local is_same = before[3] == digest
+    refusal = {arrival, is_same and 'duplicate' or 'conflict', before[2], before[1], before[4]}
   elseif damaged then
     refusal = {arrival, 'damaged', text(damaged), '0', ''}
   elseif letter and (letters[letter] or tonumber(letter_epoch) < born
@@ -270,7 +271,7 @@ for arrival = 1, count do
     stamped_as[arrival] = sequence
     if ids_max > 0 then add(ids, sequence, ARGV[id_base + arrival]) end
     previous[lane] = sequence
-    stand(lane, sequence, due, priority, is_finished)
+    set_state(lane, sequence, due, priority, is_finished)
     if index then
       stamped_here[index] = {ARGV[4], sequence, digest, id}
       remember[#remember + 1] = {index, math.max(0, (due or 0) - now)}

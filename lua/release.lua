@@ -38,7 +38,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.
--- include: schema, clock, epoch, expect, owner, portions, bodies, gone
+-- include: schema, clock, epoch, expect, owner, portions, bodies, gone, runs
 
 local now = now_ms()
 local epoch, takeover_wait = current_epoch(KEYS[1], now, ARGV[6])
@@ -58,12 +58,12 @@ local destination, ordering, room = ARGV[4], ARGV[5], tonumber(ARGV[7])
 local withdrawals, halted = tonumber(known[3]) or 0, (tonumber(known[4]) or 0) > 0
 local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
 local lane_count, entry_count, body_count = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
-local settles_left, reads_left = SETTLED_MAX, READS_MAX
--- How many messages the first read of a lane takes, since the run may end soon.
-local FIRST_READ = math.max(32, math.floor(RUNS_MAX / lane_count))
+local budget = {
+  settles = SETTLED_MAX, reads = READS_MAX, first_read = math.max(32, math.floor(RUNS_MAX / lane_count)),
+}
 
--- Each lane's request, the messages that have left it (gone), and those to release now (run). `holds_none`: the
--- owner holds nothing of the lane, so the run begins with the head.
+-- Each lane's request, as include/runs.lua describes it. If the owner holds nothing of a lane, the run begins
+-- with the head.
 local lanes, keys, settles, NONE = {}, {}, false, {}
 for number = 1, lane_count do
   local base, sets = 10 + 5 * number, ordering == 'none' and 1 or number
@@ -71,9 +71,9 @@ for number = 1, lane_count do
   settles = settles or upto ~= '0'
   keys[number] = ARGV[base]
   lanes[number] = {
-    base = base, key = keys[number], upto = upto, holds_none = ARGV[base + 3] == '0',
-    most = tonumber(ARGV[base + 4]), in_progress = KEYS[14 + 2 * sets], ready = KEYS[15 + 2 * sets],
-    not_before = 0, gone = NONE, run = NONE,
+    base = base, key = keys[number], upto = upto, held_upto = ARGV[base + 3],
+    holds_none = ARGV[base + 3] == '0', most = tonumber(ARGV[base + 4]),
+    in_progress = KEYS[14 + 2 * sets], ready = KEYS[15 + 2 * sets], not_before = 0, gone = NONE, run = NONE,
   }
 end
 
@@ -104,94 +104,6 @@ local function read_hints()
   end
 end
 
--- How many messages of a lane are in progress, within a range.
-local function pending_upto(lane, from, upto)
-  return redis.call('ZCOUNT', lane.in_progress, from, upto)
-end
-
--- True if the messages that left are exactly the front of in-progress.
-local function is_gone_first(lane)
-  local last = lane.gone[#lane.gone]
-  return last and pending_upto(lane, '-inf', last) == #lane.gone
-end
-
--- The ready messages from `from` on (a bound as in ZRANGE), up to the first gap. Messages that are gone make
--- no gap.
-local function common_prefix(lane, from, gone, finished)
-  local has_left, run = {}, {}
-  for _, sequence in ipairs(gone) do has_left[sequence] = true end
-  local count = #gone + #finished
-  local pending = redis.call('ZRANGE', lane.in_progress, from, '+inf', 'BYSCORE', 'LIMIT', '0', count)
-  reads_left = reads_left - #pending
-  for _, sequence in ipairs(pending) do
-    if not has_left[sequence] then
-      if sequence ~= finished[#run + 1] then break end
-      run[#run + 1] = sequence
-    end
-  end
-  return run
-end
-
--- Reads the messages that left a lane. If there are more than one call may settle, fails for this lane and
--- settles none: the owner takes every other answer as 'all of them are settled'.
-local function read_gone(lane)
-  if lane.upto == '0' then return end
-  local most = settles_left + 1
-  local gone = redis.call('ZRANGE', lane.ready, '-inf', lane.upto, 'BYSCORE', 'LIMIT', '0', most)
-  settles_left = math.max(0, settles_left - #gone)
-  if #gone == most then error({err = 'more messages to settle than the limit of one call'}) end
-  lane.gone = gone
-end
-
--- Extends a lane's run by the finished messages after a sequence, without a gap. Reads more at a time as the
--- run grows, so that a short run costs little.
-local function read_on(lane, after, most, size)
-  while most > 0 and reads_left > 0 do
-    local from, count = '(' .. after, math.min(size, most, reads_left)
-    local finished = redis.call('ZRANGE', lane.ready, from, '+inf', 'BYSCORE', 'LIMIT', '0', count)
-    local found = #finished
-    if found == 0 then return end
-    reads_left = reads_left - found
-    -- Ready messages are in progress: if both counts are equal up to the last one, it is the common prefix.
-    local is_prefix = pending_upto(lane, from, finished[found]) == found
-    if not is_prefix then finished = common_prefix(lane, from, {}, finished) end
-    if #lane.run == 0 then
-      lane.run = finished
-    else
-      for _, sequence in ipairs(finished) do lane.run[#lane.run + 1] = sequence end
-    end
-    if not is_prefix or found < count then return end
-    after, most, size = finished[found], most - found, 2 * size
-  end
-end
-
--- Reads the run that follows the messages the owner holds.
-local function read_behind(lane, most)
-  lane.is_prefix = is_gone_first(lane)
-  read_on(lane, ARGV[lane.base + 3], most, FIRST_READ)
-end
-
--- Reads the run of a lane of which the owner holds nothing: it follows the messages that left.
-local function read_front(lane, most)
-  local gone, size = lane.gone, math.min(most, FIRST_READ)
-  if #gone == 0 and most == 0 then return end
-  local pending = redis.call('ZCARD', lane.in_progress)
-  lane.is_all, lane.is_prefix = #gone == pending, true
-  if lane.is_all then return end
-  local finished = NONE
-  if most > 0 then finished = redis.call('ZRANGE', lane.ready, #gone, #gone + size - 1) end
-  reads_left = reads_left - #finished
-  local count, last = #gone + #finished, finished[#finished] or gone[#gone]
-  if count == 0 then return end
-  if count == pending or pending_upto(lane, '-inf', last) == count then
-    lane.run = finished
-    if #finished == size then read_on(lane, last, most - size, 2 * size) end
-  else
-    lane.is_prefix = is_gone_first(lane)
-    lane.run = common_prefix(lane, '-inf', gone, finished)
-  end
-end
-
 -- Without ordering, each message is a lane, and all are in the same sets.
 local function read_each()
   local is_ready, seen = redis.call('ZMSCORE', lanes[1].ready, unpack(keys)), {}
@@ -209,22 +121,16 @@ local function read_each()
   end
 end
 
-local function read_lane(lane, most)
-  read_gone(lane)
-  local read_run = lane.holds_none and read_front or read_behind
-  read_run(lane, most)
-end
-
 local function read_lanes()
   local left = RUNS_MAX
   for number = 1, lane_count do
     local lane = lanes[number]
     lane.asks = lane.most > 0 and lane.not_before <= now
-    local most = lane.asks and math.max(0, math.min(lane.most, left, reads_left)) or 0
+    local most = lane.asks and math.max(0, math.min(lane.most, left, budget.reads)) or 0
     lane.has_no_room = lane.asks and most == 0
     if ordering ~= 'none' then
       -- A lane with unreadable keys must not block the others.
-      local could_read, wrong = pcall(read_lane, lane, most)
+      local could_read, wrong = pcall(read_lane, lane, budget, most)
       if not could_read then
         lane.wrong = type(wrong) == 'table' and wrong.err or tostring(wrong)
         lane.gone, lane.run, lane.asks = NONE, NONE, false

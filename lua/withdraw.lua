@@ -29,9 +29,9 @@
 --   [22…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
---   'serial'  [5] `known` of include/epoch.lua  [6] 'd' dropped, 's' dead-lettered or 'c' cancelled  [7] who asks:
---   '' an operator; 'policy', for halted messages only; or '<owner token> <epoch>', the owner, which is
---   delivering none of them  [8] reason, as text  [9] failed attempts, including this one (0: as stored)
+--   'serial'  [5] `known` of include/epoch.lua  [6] 'd' dropped, 's' dead-lettered or 'c' cancelled  [7] who
+--   requests it: '' an operator; 'policy', for halted messages only; or '<owner token> <epoch>', the owner, which
+--   is delivering none of them  [8] reason, as text  [9] failed attempts, including this one (0: as stored)
 --   [10] error as JSON, or ''  [11] number of lanes  [12] most dead letters (0: no limit); then the lanes'
 --   keys, then 2 per message: its lane (from 1), sequence
 -- Returns: {'done' | 'withdrawing' | 'settled' | 'full' | 'damaged' …} in order; full: the limit of dead letters
@@ -52,10 +52,10 @@ local token, known_epoch = string.match(ARGV[7], '^(%S+) (%d+)$')
 local is_owner = token and owns(KEYS[2], token, now)
 if token and text(epoch) ~= known_epoch then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if token and not is_owner then return redis.error_reply('NOT_OWNER another owns the partition') end
--- If there is no owner, or the owner itself asks, and no forgotten owner can be left, no sender is delivering
--- any of them.
+-- No sender is delivering any of them if the owner itself requests it, or there is no owner, and no forgotten
+-- owner can be left.
 local _, deadline = string.match(redis.call('GET', KEYS[2]) or '', '^(%S+) (%d+)$')
-local in_nobodys_hand = takeover_wait <= 0
+local no_sender_delivers = takeover_wait <= 0
   and (is_owner or not deadline or tonumber(deadline) <= now)
 
 local destination, ordering, serial, how = ARGV[1], ARGV[3], ARGV[4] == 'serial', ARGV[6]
@@ -88,9 +88,9 @@ local function tombstone_of(record)
   return 'T' .. how .. string.sub(record, begin, header_at + tonumber(length) - 1)
 end
 
-local function write_letter(sequence, record, stage, left)
-  local head = table.concat({text(now), stage, #ARGV[8], #left}, ' ')
-  redis.call('HSET', KEYS[11], sequence, head .. ';' .. ARGV[8] .. left .. record)
+local function write_letter(sequence, record, stage, attempts)
+  local head = table.concat({text(now), stage, #ARGV[8], #attempts}, ' ')
+  redis.call('HSET', KEYS[11], sequence, head .. ';' .. ARGV[8] .. attempts .. record)
   redis.call('ZADD', KEYS[10], sequence, sequence)
   redis.call('ZADD', KEYS[19], text(now), sequence)
 end
@@ -130,7 +130,7 @@ local function take_out(lane, sequence, in_progress, ready)
     -- An operator has handled it meanwhile.
     return 'settled'
   elseif redis.call('ZSCORE', ready, sequence) then
-    return in_nobodys_hand and 'ready' or 'in hand'
+    return no_sender_delivers and 'ready' or 'in_use'
   elseif redis.call('ZREM', KEYS[7], member) == 1 then
     redis.call('HINCRBY', KEYS[3], 'delayed', -1)
     return 'delayed'
@@ -139,7 +139,7 @@ local function take_out(lane, sequence, in_progress, ready)
     return 'awaiting_turn'
   end
   if not is_short then
-    if is_leased(sequence) then return 'in hand' end
+    if is_leased(sequence) then return 'in_use' end
     to_note[#to_note + 1] = sequence
     return 'waiting'
   end
@@ -149,7 +149,7 @@ local function take_out(lane, sequence, in_progress, ready)
   else
     taken = redis.call('LREM', KEYS[4], 1, sequence)
   end
-  return taken == 1 and 'waiting' or 'in hand'
+  return taken == 1 and 'waiting' or 'in_use'
 end
 
 local function request_withdrawal(lane_key, sequence)
@@ -165,10 +165,10 @@ local function forget_withdrawal(sequence)
   if redis.call('HDEL', KEYS[9], sequence) == 1 then redis.call('HINCRBY', KEYS[3], 'withdrawals', -1) end
 end
 
--- Stores the last error, if that is the reason; returns the stage that the message had reached.
-local function what_was_left(sequence, stood)
+-- The stage that the message had reached, and its attempts with the last error, if that is the reason.
+local function stage_and_attempts(sequence, state)
   local attempts = attempts_of(KEYS[6], sequence)
-  local stage = stood == 'ready' and 'delivery' or 'transform'
+  local stage = state == 'ready' and 'delivery' or 'transform'
   if attempts[4] ~= '' then stage = attempts[4] end
   if ARGV[10] ~= '' then
     attempts[1] = tonumber(ARGV[9])
@@ -190,25 +190,25 @@ for i = 13 + lane_count, #ARGV, 2 do
   local lane_key = ARGV[12 + lane]
   local in_progress, ready = KEYS[20 + 2 * lane], KEYS[21 + 2 * lane]
   local record = records[sequence]
-  local stood = damaged_lanes[lane] and 'damaged' or 'settled'
+  local state = damaged_lanes[lane] and 'damaged' or 'settled'
   if not damaged_lanes[lane] and redis.call('ZSCORE', in_progress, sequence) then
     if string.sub(record, 1, 1) ~= 'T' then
       local is_full = how == 's' and room_for_letters <= 0
-      stood = is_full and 'full' or take_out(lane, sequence, in_progress, ready)
+      state = is_full and 'full' or take_out(lane, sequence, in_progress, ready)
     else
       -- Its transform dropped it meanwhile, which ends the withdrawal.
       forget_withdrawal(sequence)
     end
   end
-  if stood == 'settled' or stood == 'full' or stood == 'damaged' then
-    answer[#answer + 1] = stood
-  elseif stood == 'in hand' then
+  if state == 'settled' or state == 'full' or state == 'damaged' then
+    answer[#answer + 1] = state
+  elseif state == 'in_use' then
     request_withdrawal(lane_key, sequence)
     answer[#answer + 1] = 'withdrawing'
   else
-    local stage, left = what_was_left(sequence, stood)
+    local stage, attempts = stage_and_attempts(sequence, state)
     if how == 's' then
-      write_letter(sequence, record, stage, left)
+      write_letter(sequence, record, stage, attempts)
       room_for_letters = room_for_letters - 1
     elseif bytes_apart(record) > 0 then
       redis.call('HDEL', KEYS[18], sequence)
@@ -217,10 +217,10 @@ for i = 13 + lane_count, #ARGV, 2 do
     records[sequence] = tombstones[sequence]
     redis.call('HDEL', KEYS[6], sequence)
     forget_withdrawal(sequence)
-    if stood ~= 'ready' then
+    if state ~= 'ready' then
       redis.call('ZADD', ready, sequence, sequence)
       redis.call('HINCRBY', KEYS[3], 'ready', 1)
-      if serial and stood ~= 'awaiting_turn' then advance(place, in_progress, ready, now) end
+      if serial and state ~= 'awaiting_turn' then advance(place, in_progress, ready, now) end
     end
     if is_head(ordering, in_progress, sequence) then
       local key = ordering == 'none' and sequence or lane_key

@@ -1,5 +1,5 @@
 // What to do with a message that fails: retry it with a backoff, make it a dead letter, discard it, or stop
-// its lane until a person has repaired it.
+// its lane until an operator has repaired it.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/14-retry-and-dead-letters.mjs
 import { Permanent, Retry } from "reseq";
@@ -63,7 +63,7 @@ async function discarded() {
   return { took: seen.took, dead_letters: (await reseq.stats("discard")).dead_letters };
 }
 
-// 4. Halt: the order matters most. The lane waits for a person, who repairs the message in its place.
+// 4. Halt: the order matters most. The lane waits for an operator, who repairs the message in its place.
 async function halted() {
   const seen = await shop("halt", { on_exhausted: "halt" }, (item) => (isPoison(item) ? 422 : undefined));
   const mended = [];

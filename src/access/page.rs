@@ -11,7 +11,7 @@ use crate::wire::{code::Code, problem::Problem};
 /// Refuses a request whose `Host` or `Origin` is not this machine.
 pub(super) fn check(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     let refused = |name: &str, value: &str| {
-        let value = crate::wire::answer::excerpt(value.as_bytes());
+        let value = crate::wire::tcp_answer::excerpt(value.as_bytes());
         let detail = format!(
             "without tokens, this process answers only to requests for this machine, and {name} \
              is {value:?}; make a token (reseq tokens create), or set auth.mode = \"none\""

@@ -89,12 +89,12 @@ pub struct Api {
     /// Tasks that must end before the process does.
     pub tasks: TaskTracker,
     /// The call sequences for calls of workers.
-    pub callers: Arc<workers::CallSequences>,
+    pub workers: Arc<workers::WorkerRequests>,
     /// Renders the metrics, if this process collects them.
     pub metrics: Option<PrometheusHandle>,
 }
 
-pub use workers::CallSequences;
+pub use workers::WorkerRequests;
 
 /// All routes except ingest.
 pub fn router(api: Api) -> Router {

@@ -81,7 +81,7 @@ pub(super) async fn cancel(
 }
 
 fn unknown(id: &str) -> Problem {
-    let shown = crate::wire::answer::excerpt(id.as_bytes());
+    let shown = crate::wire::tcp_answer::excerpt(id.as_bytes());
     let detail = format!("there is no operation {shown:?}; operations are kept for seven days");
     Problem::new(Code::UnknownOperation, detail)
 }

@@ -48,7 +48,7 @@ impl Parameters {
                 Some(nearest) => format!("there is no such parameter; did you mean {nearest}?"),
                 None => "there is no such parameter; this path takes none".to_owned(),
             };
-            let shown = crate::wire::answer::excerpt(name.as_bytes());
+            let shown = crate::wire::tcp_answer::excerpt(name.as_bytes());
             return Some(Problem::invalid_parameter(format!("{shown}: {detail}")));
         }
         None

@@ -24,7 +24,7 @@ const LISTED_MAX: usize = 1_000;
 
 /// Stamps arrivals for one destination, one call at a time.
 pub(super) struct Arrivals {
-    caller: CallSequence,
+    call_sequence: CallSequence,
     /// The partition's epoch, as last seen.
     epoch: Epoch,
     /// True if a repeat of the request creates no duplicates.
@@ -46,8 +46,8 @@ pub(super) struct Moved {
 impl Arrivals {
     /// For one operation; `is_repeatable` if its repeat creates no duplicates.
     pub(super) fn new(target: &Target, is_repeatable: bool, progress: Arc<Progress>) -> Arrivals {
-        let caller = target.api.store.unique_caller(&format!("again:{}", target.name));
-        Arrivals { caller, epoch: 0, is_repeatable, progress, last: None }
+        let call_sequence = target.api.store.new_call_sequence(&format!("again:{}", target.name));
+        Arrivals { call_sequence, epoch: 0, is_repeatable, progress, last: None }
     }
 
     /// Stamps these in order, each with its old sequence. If this stops early, the problem says how
@@ -121,8 +121,9 @@ impl Arrivals {
         let store = target.api.store.clone();
         let deadline = Instant::now() + RETRY;
         loop {
-            let (caller, epoch, entry) = (&self.caller, self.epoch, target.entry().clone());
-            let call = || store.ingest(caller, &entry, epoch, arrivals);
+            let (call_sequence, epoch, entry) =
+                (&self.call_sequence, self.epoch, target.entry().clone());
+            let call = || store.ingest(call_sequence, &entry, epoch, arrivals);
             match retry_until(Some(deadline), call).await {
                 Ok(answers) => return Ok(answers),
                 Err(StoreError::StaleEpoch(now)) => self.epoch = now,
@@ -130,7 +131,7 @@ impl Arrivals {
                     target.refresh().await?;
                 }
                 Err(error) => {
-                    self.caller.give_up();
+                    self.call_sequence.give_up();
                     return Err(self.with_rest(refusal(error)));
                 }
             }

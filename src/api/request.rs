@@ -86,7 +86,7 @@ impl Target {
     ) -> Result<Vec<Withdrawn>, StoreError> {
         let store = &self.api.store.clone();
         let call = |entry: Arc<CatalogEntry>| async move {
-            store.withdraw(&entry, Who::Person, withdrawal).await
+            store.withdraw(&entry, Who::Operator, withdrawal).await
         };
         self.call(call).await
     }

@@ -229,6 +229,6 @@ fn check_id(id: &str) -> Result<(), Problem> {
 }
 
 fn unknown(id: &str) -> Problem {
-    let shown = crate::wire::answer::excerpt(id.as_bytes());
+    let shown = crate::wire::tcp_answer::excerpt(id.as_bytes());
     Problem::new(Code::UnknownToken, format!("there is no token {shown:?}"))
 }

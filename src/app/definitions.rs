@@ -23,7 +23,7 @@ const DEFINED_AT_ONCE: usize = 16;
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 
 /// Defines the destinations of the file. Returns those whose partition is not available now, such as that of a
-/// dead master of a cluster: they must not keep the process from serving the others.
+/// dead primary of a cluster: they must not keep the process from serving the others.
 pub(super) async fn define_destinations(
     store: &Store,
     all: &[Destination],

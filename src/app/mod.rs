@@ -408,7 +408,7 @@ fn api_of(config: &Config, parts: &Parts, stop: &CancellationToken, tasks: &Task
         memory_high_percent: config.ingest.memory_high_percent,
         stop: stop.clone(),
         tasks: tasks.clone(),
-        callers: Arc::default(),
+        workers: Arc::default(),
         metrics: parts.metrics.clone(),
     }
 }

@@ -7,7 +7,7 @@
 
 #[cfg(feature = "planted-bugs")]
 mod fault_injection;
-mod worker;
+mod task;
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use std::{
 use tokio::{sync::oneshot, time::Instant};
 use tokio_util::task::TaskTracker;
 
-use worker::{Worker, refusal};
+use task::{CommitTask, refusal};
 
 use super::{MemoryBudget, MemoryPermit, Outcome, Refusal, Watermark, keys::Keys};
 use crate::{
@@ -141,13 +141,22 @@ impl Committer {
         tracker: TaskTracker,
     ) -> Committer {
         let (batch_max, retry) = (config.batch_max, Duration::from_millis(config.retry_ms));
-        let of_worker = (store, catalog.clone(), watermark, due);
+        let of_task = (store, catalog.clone(), watermark, due);
         let jobs = GroupCommit::new(catalog.clone(), QUEUE_MAX, tracker, move |name, queue| {
-            let (store, catalog, watermark, due) = of_worker.clone();
-            let caller = store.unique_caller(&format!("ingest:{name}"));
-            let worker =
-                Worker { store, catalog, watermark, due, name, caller, batch_max, retry, epoch: 0 };
-            Box::pin(worker.run(queue))
+            let (store, catalog, watermark, due) = of_task.clone();
+            let call_sequence = store.new_call_sequence(&format!("ingest:{name}"));
+            let task = CommitTask {
+                store,
+                catalog,
+                watermark,
+                due,
+                name,
+                call_sequence,
+                batch_max,
+                retry,
+                epoch: 0,
+            };
+            Box::pin(task.run(queue))
         });
         let memory = MemoryBudget::new(config.bytes_in_flight_max);
         Committer { catalog, jobs: Arc::new(jobs), memory, keys: Keys::new() }

@@ -15,7 +15,7 @@ use crate::{
         destination::ForwardHeaders,
         message::{HEADERS_BYTES_MAX, HEADERS_MAX, is_token},
     },
-    wire::answer::excerpt,
+    wire::tcp_answer::excerpt,
 };
 
 /// A JSON object of strings, in the order sent. A map would silently keep the last of two equal

@@ -30,9 +30,9 @@ use crate::{
         topic::DESTINATIONS_MAX,
     },
     wire::{
-        answer::excerpt,
         code::Code,
         json::{even_null, is_deeper},
+        tcp_answer::excerpt,
     },
 };
 

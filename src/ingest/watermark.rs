@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const HYSTERESIS: u8 = 5;
 
 /// Which partitions must refuse arrivals because Redis uses too much memory. Per partition, because
-/// only one master of a cluster may be full. Cheap to clone.
+/// only one primary of a cluster may be full. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Watermark {
     is_high: Arc<[AtomicBool]>,

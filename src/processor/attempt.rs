@@ -18,7 +18,7 @@ use crate::{
     faults::pause::{Point, point},
     store::{Catalog, CatalogEntry, Claimed},
     telemetry,
-    wire::answer::excerpt,
+    wire::tcp_answer::excerpt,
 };
 
 /// Runs attempts, each in its own task.

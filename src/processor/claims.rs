@@ -53,7 +53,7 @@ pub(super) enum ClaimsEvent {
     Names,
 }
 
-/// The end of a claim: destination, caller, reserved slots, result.
+/// The end of a claim: destination, call sequence, reserved slots, result.
 type Answer = (Arc<CatalogEntry>, CallSequence, usize, Result<Claimed, StoreError>);
 
 pub(super) struct Claims {
@@ -77,9 +77,9 @@ pub(super) struct Claims {
     /// Destinations with a claim that Redis did not answer: it may have leased messages that no
     /// process has received.
     unanswered: HashSet<DestinationName>,
-    /// Callers without a call in flight.
-    callers: HashMap<DestinationName, CallSequence>,
-    /// Changed destinations, to drop the callers of removed ones.
+    /// Call sequences without a call in flight.
+    call_sequences: HashMap<DestinationName, CallSequence>,
+    /// Changed destinations, to drop the call sequences of removed ones.
     changed: Changed,
 }
 
@@ -99,7 +99,7 @@ impl Claims {
             begun: Instant::now(),
             failed: Vec::new(),
             unanswered: HashSet::new(),
-            callers: HashMap::new(),
+            call_sequences: HashMap::new(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Claims {
     /// else, so a server that does not answer delays only its own partitions.
     pub(super) fn start_poll(&mut self) {
         let catalog = &self.catalog;
-        self.changed.sweep(&mut self.callers, |name| catalog.get(name.as_str()).is_some());
+        self.changed.sweep(&mut self.call_sequences, |name| catalog.get(name.as_str()).is_some());
         let failed = std::mem::take(&mut self.failed);
         failed.into_iter().for_each(|name| self.hint(name));
         if self.slots.free() == 0 {
@@ -211,11 +211,12 @@ impl Claims {
         self.turns.took(&entry.destination, room);
         self.slots.take(&name, room);
         self.claims_in_flight.insert(name.clone(), false);
-        let caller = self.callers.remove(&name);
-        let caller = caller.unwrap_or_else(|| self.store.unique_caller(&format!("claim:{name}")));
+        let call_sequence = self.call_sequences.remove(&name);
+        let call_sequence =
+            call_sequence.unwrap_or_else(|| self.store.new_call_sequence(&format!("claim:{name}")));
         let (store, catalog, lease) = (self.store.clone(), self.catalog.clone(), self.lease);
         let call = async move {
-            let claimed = store.claim(&caller, &entry, 1..=room, lease).await;
+            let claimed = store.claim(&call_sequence, &entry, 1..=room, lease).await;
             if claimed.as_ref().is_ok_and(|claimed| !claimed.messages.is_empty()) {
                 point(Point::ProcessorClaimed).await;
             }
@@ -226,7 +227,7 @@ impl Claims {
             {
                 tracing::debug!(%error, "cannot refresh a definition");
             }
-            (entry, caller, room, claimed)
+            (entry, call_sequence, room, claimed)
         };
         self.calls.push(call.boxed());
     }
@@ -251,22 +252,22 @@ impl Claims {
         if self.claims_in_flight.contains_key(name) || !self.unanswered.remove(name) {
             return;
         }
-        let Some(caller) = self.callers.remove(name) else { return };
+        let Some(call_sequence) = self.call_sequences.remove(name) else { return };
         self.claims_in_flight.insert(name.clone(), false);
         let (store, lease) = (self.store.clone(), self.lease);
         let call = async move {
-            let claim = || store.claim(&caller, &entry, 1..=1, lease);
+            let claim = || store.claim(&call_sequence, &entry, 1..=1, lease);
             if let Ok(claimed) = retry_until(Some(deadline), claim).await {
                 let tokens: Vec<_> = claimed.messages.into_iter().map(|(token, _)| token).collect();
-                let requeue = || store.requeue(&caller, &entry, &tokens);
+                let requeue = || store.requeue(&call_sequence, &entry, &tokens);
                 if !tokens.is_empty()
                     && let Err(error) = retry_until(Some(deadline), requeue).await
                 {
                     tracing::debug!(%error, "cannot requeue messages");
                 }
             }
-            caller.give_up();
-            (entry, caller, 0, Ok(Claimed::default()))
+            call_sequence.give_up();
+            (entry, call_sequence, 0, Ok(Claimed::default()))
         };
         self.calls.push(call.boxed());
     }
@@ -285,9 +286,9 @@ impl Claims {
         }
     }
 
-    fn answered(&mut self, (entry, caller, room, answer): Answer) -> ClaimsEvent {
+    fn answered(&mut self, (entry, call_sequence, room, answer): Answer) -> ClaimsEvent {
         let name = entry.destination.name.clone();
-        self.callers.insert(name.clone(), caller);
+        self.call_sequences.insert(name.clone(), call_sequence);
         let hinted = self.claims_in_flight.remove(&name).unwrap_or_default();
         match &answer {
             Err(StoreError::Unconfirmed(_)) => drop(self.unanswered.insert(name.clone())),

@@ -55,9 +55,9 @@ impl Finisher {
     ) -> Finisher {
         let of_workers = catalog.clone();
         let jobs = GroupCommit::new(of_workers, QUEUE_MAX, tracker, move |name, queue| {
-            let caller = store.unique_caller(&format!("finish:{name}"));
+            let call_sequence = store.new_call_sequence(&format!("finish:{name}"));
             let (store, catalog, due) = (store.clone(), catalog.clone(), due.clone());
-            Box::pin(Worker { store, catalog, due, name, caller }.run(queue))
+            Box::pin(Committer { store, catalog, due, name, call_sequence }.run(queue))
         });
         Finisher { jobs }
     }
@@ -68,15 +68,15 @@ impl Finisher {
     }
 }
 
-struct Worker {
+struct Committer {
     store: Store,
     catalog: Catalog,
     due: DueTimer,
     name: DestinationName,
-    caller: CallSequence,
+    call_sequence: CallSequence,
 }
 
-impl Worker {
+impl Committer {
     async fn run(self, mut queue: Batches<Job>) {
         while let Some(jobs) = queue.next(BATCH_MAX).await {
             let (mut completed, mut failed, mut requeued) = (Vec::new(), Vec::new(), Vec::new());
@@ -99,24 +99,24 @@ impl Worker {
             }
             // The messages of a removed destination are gone.
             let Some(entry) = self.catalog.get(self.name.as_str()) else { continue };
-            let (store, caller) = (&self.store, &self.caller);
+            let (store, call_sequence) = (&self.store, &self.call_sequence);
             let size = |one: &Completion| one.output.message.body.bytes.len();
             for some in chunks_by_size(&completed, BATCH_MAX, BATCH_BYTES_MAX, size) {
-                let call = || store.complete(caller, &entry, some);
+                let call = || store.complete(call_sequence, &entry, some);
                 self.note("complete", retry_until(None, call).await);
                 point(Point::ProcessorCompleted).await;
             }
             #[cfg(feature = "planted-bugs")]
             self.inject_faults(&entry, &mut failed).await;
             if !failed.is_empty() {
-                let call = || store.fail(caller, &entry, &failed);
+                let call = || store.fail(call_sequence, &entry, &failed);
                 let statuses = self.note("fail", retry_until(None, call).await);
                 point(Point::ProcessorFailed).await;
                 self.due.note_failed(entry.partition, &failed, &statuses);
                 store.apply_policy_to_failed(&entry, &failed, &statuses).await;
             }
             if !requeued.is_empty() {
-                let call = || store.requeue(caller, &entry, &requeued);
+                let call = || store.requeue(call_sequence, &entry, &requeued);
                 self.note("requeue", retry_until(None, call).await);
             }
         }

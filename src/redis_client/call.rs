@@ -138,11 +138,11 @@ impl RedisClient {
         join_all(asked).await
     }
 
-    /// Succeeds if Redis answers; in a cluster, if one master answers.
+    /// Succeeds if Redis answers; in a cluster, if one primary answers.
     pub async fn ping(&self) -> Result<(), ClientError> {
         let mut pipe = redis::pipe();
         pipe.cmd("PING").ignore();
-        let mut last = ClientError::Unavailable("no master of the cluster is known".into());
+        let mut last = ClientError::Unavailable("no primary of the cluster is known".into());
         for answer in self.query_primaries::<()>(&pipe).await {
             match answer {
                 Ok(()) => return Ok(()),

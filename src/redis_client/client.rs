@@ -162,7 +162,7 @@ impl RedisClient {
     pub(super) fn primaries(&self) -> Vec<Arc<Node>> {
         match &*self.servers {
             Servers::One(node) => vec![node.clone()],
-            Servers::Cluster(cluster) => cluster.masters(),
+            Servers::Cluster(cluster) => cluster.primaries(),
         }
     }
 
@@ -182,7 +182,7 @@ impl RedisClient {
             }
             // During a migration, the keys of the call are on two nodes.
             ServerErrorKind::TryAgain => Next::Later(self.patience),
-            // A master is gone and has no successor yet. That may take long, so give up earlier.
+            // A primary is gone and has no successor yet. That may take long, so give up earlier.
             ServerErrorKind::ClusterDown => Next::Later(self.patience / 10),
             _ => Next::GiveUp,
         }

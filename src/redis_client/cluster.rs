@@ -1,8 +1,8 @@
-//! A Redis Cluster: which master serves which slot. A `MOVED` answer corrects one slot. All slots
-//! are read again once a second, when a slot has no known master, and while one is being migrated.
+//! A Redis Cluster: which primary serves which slot. A `MOVED` answer corrects one slot. All slots
+//! are read again once a second, when a slot has no known primary, and while one is being migrated.
 //!
 //! The cluster connection of redis-rs is not used: while it refreshes the slots, which a dead
-//! master makes it do constantly, all calls to all nodes wait, and it waits for every node.
+//! primary makes it do constantly, all calls to all nodes wait, and it waits for every node.
 
 use std::{
     collections::HashMap,
@@ -41,7 +41,7 @@ pub(super) struct Cluster {
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
-/// Ranges of slots, in order, each with its master.
+/// Ranges of slots, in order, each with its primary.
 #[derive(Default, Clone, PartialEq, Eq)]
 struct Slots(Vec<(u16, u16, Host)>);
 
@@ -73,7 +73,7 @@ impl Cluster {
         nodes.entry(host.clone()).or_insert_with(fresh).clone()
     }
 
-    /// The master that serves a slot, if any does.
+    /// The primary that serves a slot, if any does.
     pub(super) fn of_slot(&self, slot: u16) -> Option<Arc<Node>> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         let host = slots.of(slot)?.clone();
@@ -81,8 +81,8 @@ impl Cluster {
         Some(self.node(&host))
     }
 
-    /// All masters.
-    pub(super) fn masters(&self) -> Vec<Arc<Node>> {
+    /// All primaries.
+    pub(super) fn primaries(&self) -> Vec<Arc<Node>> {
         let mut hosts: Vec<Host> = {
             let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
             slots.0.iter().map(|(_, _, host)| host.clone()).collect()
@@ -98,7 +98,7 @@ impl Cluster {
         slots.set(slot, host);
     }
 
-    /// Asks which master serves which slot. Concurrent callers share one query.
+    /// Asks which primary serves which slot. Concurrent callers share one query.
     pub(super) async fn ask(&self) -> Result<(), ClientError> {
         let wanted = Instant::now();
         let mut asked = self.asked.lock().await;
@@ -174,12 +174,12 @@ impl Slots {
         for range in ranges {
             let mut parts = range.into_iter();
             let mut next = || parts.next().ok_or_else(unreadable);
-            let (first, last, master) = (next()?, next()?, next()?);
+            let (first, last, primary) = (next()?, next()?, next()?);
             let number = |value| redis::from_redis_value::<u16>(value).map_err(|_| unreadable());
-            let master: Vec<Value> = redis::from_redis_value(master).map_err(|_| unreadable())?;
-            let mut master = master.into_iter();
-            let host = master.next().and_then(|name| redis::from_redis_value::<String>(name).ok());
-            let port = master.next().ok_or_else(unreadable)?;
+            let primary: Vec<Value> = redis::from_redis_value(primary).map_err(|_| unreadable())?;
+            let mut primary = primary.into_iter();
+            let host = primary.next().and_then(|name| redis::from_redis_value::<String>(name).ok());
+            let port = primary.next().ok_or_else(unreadable)?;
             // A node that does not know its own name has the address at which it was asked.
             let host = host.filter(|name| !name.is_empty() && name != "?");
             let host = (host.unwrap_or_else(|| asked.0.clone()), number(port)?);

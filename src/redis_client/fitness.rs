@@ -130,14 +130,14 @@ impl RedisClient {
         for checked in join_all(checks).await {
             match checked {
                 Ok(fitness) => all = Some(all.map_or(fitness.clone(), |all| all.and(fitness))),
-                // One dead master stops only its own partitions. It is checked when it is back.
+                // One dead primary stops only its own partitions. It is checked when it is back.
                 Err(UnfitServer::Unreachable { problem, .. }) if primaries.len() > 1 => {
-                    tracing::warn!(problem, "a master of the cluster cannot be checked");
+                    tracing::warn!(problem, "a primary of the cluster cannot be checked");
                 }
                 Err(unfit) => return Err(unfit),
             }
         }
-        all.ok_or_else(|| unreachable("no master answers".into()))
+        all.ok_or_else(|| unreachable("no primary answers".into()))
     }
 }
 
@@ -207,7 +207,7 @@ async fn check_server(
     }
     if in_cluster && setting(connection, "cluster-require-full-coverage").await == "yes" {
         warnings.push(
-            "The cluster stops as a whole when one master is gone. Set \
+            "The cluster stops as a whole when one primary is gone. Set \
              cluster-require-full-coverage no, so that only its partitions stop."
                 .to_owned(),
         );

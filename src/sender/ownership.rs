@@ -113,7 +113,7 @@ impl Ownership {
         let by = Instant::now() + lease;
         for partition in holdings.partitions().into_iter().skip(share) {
             if let Some(lease) = holdings.of(partition) {
-                lease.hand_over(by);
+                lease.resign_by(by);
             }
         }
         // Partitions whose lease was lost count too: their tasks take them again, or give them back.

@@ -28,7 +28,7 @@ pub(super) struct PartitionLease {
     /// The partition is given back: begin nothing, and let what is in flight end.
     pub(super) draining: CancellationToken,
     /// Another pod waits for the partition: what is in flight at this time is aborted.
-    hand_over_by: OnceLock<Instant>,
+    resign_at: OnceLock<Instant>,
     /// The next epoch, if this pod learned of it while the lease lasted.
     next_epoch: OnceLock<Epoch>,
     /// The tasks that deliver its lanes.
@@ -50,7 +50,7 @@ impl PartitionLease {
             valid_until: Mutex::new(valid_until),
             lost: CancellationToken::new(),
             draining: CancellationToken::new(),
-            hand_over_by: OnceLock::new(),
+            resign_at: OnceLock::new(),
             next_epoch: OnceLock::new(),
             tasks: TaskTracker::new(),
         }
@@ -108,15 +108,15 @@ impl PartitionLease {
 
     /// Gives the partition to another pod, at the latest at the time `by`: the other destinations of the
     /// partition must not wait for a receiver that does not answer.
-    pub(super) fn hand_over(&self, by: Instant) {
-        self.hand_over_by.get_or_init(|| by);
+    pub(super) fn resign_by(&self, by: Instant) {
+        self.resign_at.get_or_init(|| by);
         self.draining.cancel();
     }
 
-    /// Resolves when the time of [`PartitionLease::hand_over`] has come.
+    /// Resolves when the time of [`PartitionLease::resign_by`] has come.
     pub(super) async fn overdue(&self) {
         self.draining.cancelled().await;
-        match self.hand_over_by.get() {
+        match self.resign_at.get() {
             Some(by) => tokio::time::sleep_until(*by).await,
             None => std::future::pending().await,
         }

@@ -112,7 +112,7 @@ impl Store {
         answers.into_iter().zip(pipes).map(noted).collect()
     }
 
-    /// Succeeds if Redis answers; in a cluster, if one master answers.
+    /// Succeeds if Redis answers; in a cluster, if one primary answers.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.observed("PING", &[], self.client().ping().await)
     }

@@ -105,7 +105,7 @@ impl Store {
                 let mut messages = self.headers(entry, &sequences).await?;
                 let mut present: Vec<_> = messages.iter_mut().flatten().collect();
                 self.find_missing_bodies(&entry.destination.name, &mut present).await?;
-                // Damaged messages stay: a person may be able to restore them.
+                // Damaged messages stay: an operator may be able to restore them.
                 let readable = messages.iter().flatten().filter(|one| one.damaged.is_none());
                 let lanes = readable.map(|message| {
                     let (key, sequence) =

@@ -14,22 +14,22 @@ use tokio_util::task::TaskTracker;
 use super::catalog::{Catalog, Watch};
 use crate::domain::DestinationName;
 
-/// An idle worker ends after this time. Redis keeps a caller's last answer for the same time, so a rarely used
-/// destination has at most two of them: that of the last worker and that of the one before.
+/// An idle task ends after this time. Redis keeps the last answer of a call sequence for the same time,
+/// so a rarely used destination has at most two of them: that of the last task and that of the one before.
 const IDLE: Duration = Duration::from_secs(60);
 
-type Worker<J> = dyn Fn(DestinationName, Batches<J>) -> BoxFuture<'static, ()> + Send + Sync;
+type StartTask<J> = dyn Fn(DestinationName, Batches<J>) -> BoxFuture<'static, ()> + Send + Sync;
 
 type Queues<J> = Arc<Mutex<HashMap<DestinationName, mpsc::Sender<J>>>>;
 
-/// One queue and one worker per destination, created on demand. Both end after being idle for a
+/// One queue and one task per destination, created on demand. Both end after being idle for a
 /// while, or when the destination is gone.
 pub struct GroupCommit<J> {
     queues: Queues<J>,
     queue_max: usize,
     tracker: TaskTracker,
     catalog: Catalog,
-    worker: Box<Worker<J>>,
+    start_task: Box<StartTask<J>>,
 }
 
 /// The receiving end of a queue.
@@ -42,22 +42,25 @@ pub struct Batches<J> {
 }
 
 impl<J: Send + 'static> GroupCommit<J> {
-    /// Workers run on `tracker`, which the caller can wait for after dropping this. A queue holds
+    /// Tasks run on `tracker`, which the caller can wait for after dropping this. A queue holds
     /// `queue_max` jobs; `submit` waits when it is full.
     pub fn new(
         catalog: Catalog,
         queue_max: usize,
         tracker: TaskTracker,
-        worker: impl Fn(DestinationName, Batches<J>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+        start_task: impl Fn(DestinationName, Batches<J>) -> BoxFuture<'static, ()>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
-        let worker = Box::new(worker);
-        GroupCommit { queues: Arc::default(), queue_max, tracker, catalog, worker }
+        let start_task = Box::new(start_task);
+        GroupCommit { queues: Arc::default(), queue_max, tracker, catalog, start_task }
     }
 
     /// Puts a job into its destination's queue. Jobs of one caller stay in order.
     pub async fn submit(&self, destination: &DestinationName, job: J) {
         let queue = self.queue(destination);
-        // The queue is open: its worker closes it only when nobody holds a sender, and this does.
+        // The queue is open: its task closes it only when nobody holds a sender, and this does.
         let _ = queue.send(job).await;
     }
 
@@ -74,7 +77,7 @@ impl<J: Send + 'static> GroupCommit<J> {
             catalog: self.catalog.clone(),
             definition: self.catalog.watch(destination),
         };
-        self.tracker.spawn((self.worker)(destination.clone(), batches));
+        self.tracker.spawn((self.start_task)(destination.clone(), batches));
         queues.insert(destination.clone(), sender.clone());
         sender
     }

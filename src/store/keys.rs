@@ -172,7 +172,7 @@ impl PartitionKeys {
         format!("{}:operations", self.tag)
     }
 
-    /// A caller's last call and its answer.
+    /// The last call of a call sequence, and its answer.
     pub fn call(&self, caller: &str) -> String {
         format!("{}:calls:{caller}", self.tag)
     }

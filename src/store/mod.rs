@@ -69,13 +69,13 @@ pub use transitions::{
     claim::Claimed,
     complete::{Completion, Status},
     define::{Defined, Replaces},
+    delete_destination::Removed,
     extend::Extension,
     fail::Failed,
     ingest::Ingested,
     postpone::RefusedHead,
     reap::{Overdue, Reaped},
     release::{LaneRequest, LaneRun, Owner, Released, Settled},
-    remove::Removed,
     repair::{Found, GoesOn, Repair},
     resign_partition::Resigned,
     retry_head::Retry,
@@ -118,7 +118,7 @@ struct Inner {
     damage: Damage,
 }
 
-/// A caller whose calls must not run twice. It makes one call at a time and numbers them.
+/// A call_sequence whose calls must not run twice. It makes one call at a time and numbers them.
 #[derive(Debug)]
 pub struct CallSequence {
     name: String,
@@ -201,16 +201,16 @@ impl Store {
         &self.inner.keys
     }
 
-    /// A caller for `actor`, a name that must be unique in this process.
-    pub fn caller(&self, actor: &str) -> CallSequence {
+    /// A call sequence for `actor`, a name that must be unique in this process.
+    pub fn call_sequence(&self, actor: &str) -> CallSequence {
         CallSequence { name: format!("{}:{actor}", self.inner.pod), number: AtomicU64::new(1) }
     }
 
-    /// Like `caller`, for an actor that exists several times: each gets a unique name, because all
+    /// Like `call_sequence`, for an actor that exists several times: each gets a unique name, because all
     /// of them number their calls from 1.
-    pub fn unique_caller(&self, actor: &str) -> CallSequence {
+    pub fn new_call_sequence(&self, actor: &str) -> CallSequence {
         static MADE: AtomicU64 = AtomicU64::new(0);
-        self.caller(&format!("{actor}:{}", MADE.fetch_add(1, Ordering::Relaxed)))
+        self.call_sequence(&format!("{actor}:{}", MADE.fetch_add(1, Ordering::Relaxed)))
     }
 
     async fn check_meta(&self, configured: u16) -> Result<(), MetaError> {

@@ -7,7 +7,7 @@ use super::{commands, known_schema};
 use crate::{faults::planted_lua::text_of, redis_client::Script};
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 22] = [
+const INCLUDES: [(&str, &str); 23] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
@@ -24,6 +24,7 @@ const INCLUDES: [(&str, &str); 22] = [
     ("lists", include_str!("../../lua/include/lists.lua")),
     ("portions", include_str!("../../lua/include/portions.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
+    ("runs", include_str!("../../lua/include/runs.lua")),
     ("schema", include_str!("../../lua/include/schema.lua")),
     ("serial", include_str!("../../lua/include/serial.lua")),
     ("unnamed", include_str!("../../lua/include/unnamed.lua")),
@@ -93,9 +94,9 @@ transitions!(
     pause,
     define,
     index,
-    remove,
-    remove_batch,
-    forget,
+    delete_destination,
+    delete_destination_batch,
+    forget_destination,
     topic,
     token,
     migrate,

@@ -12,8 +12,7 @@ use tokio_util::codec::{
 
 use crate::domain::Framing;
 
-pub mod accepted;
-pub mod answer;
+pub mod batch_answer;
 pub mod caller;
 pub mod code;
 pub mod document;
@@ -25,6 +24,7 @@ pub mod json;
 pub mod pace;
 pub mod peer;
 pub mod problem;
+pub mod tcp_answer;
 
 pub use crate::domain::destination::REQUEST_ID;
 

@@ -130,6 +130,6 @@ proptest! {
             let bound = 2 * (wire.len() + max + HEAD_BYTES) + 64;
             prop_assert!(buffer.capacity() <= bound, "{} > {bound}", buffer.capacity());
         }
-        let _ = answer::FromReceiver::parse(&wire);
+        let _ = tcp_answer::FromReceiver::parse(&wire);
     }
 }

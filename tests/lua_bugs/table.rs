@@ -16,19 +16,19 @@ pub static BUGS: [Bug; 69] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
-        "release",
+        "include/runs",
         "if count == pending or pending_upto(lane, '-inf', last) == count then",
         "if true then",
     ),
     bug(
         "releases messages behind those the sender already holds without checking that each earlier message is ready",
-        "release",
+        "include/runs",
         "local is_prefix = pending_upto(lane, from, finished[found]) == found",
         "local is_prefix = true",
     ),
     bug(
         "settles all ready messages of a lane, also those that are not delivered yet",
-        "release",
+        "include/runs",
         "'-inf', lane.upto, 'BYSCORE', 'LIMIT', '0', most)",
         "'-inf', '+inf', 'BYSCORE', 'LIMIT', '0', most)",
     ),
@@ -185,13 +185,13 @@ end",
     ),
     bug(
         "the removal of a destination stores no epoch",
-        "forget",
+        "forget_destination",
         "'removed_epoch', at_least(removed[1], carried),",
         "",
     ),
     bug(
         "the removal stores the partition's epoch, although messages of the destination had a higher one",
-        "forget",
+        "forget_destination",
         "math.max(epoch, tonumber(known[2]) or 0)",
         "epoch",
     ),
@@ -247,7 +247,7 @@ end",
     bug(
         "reports `duplicate` for another body under a used idempotency key",
         "ingest",
-        "stored_digest == digest and 'duplicate' or 'conflict'",
+        "is_same and 'duplicate' or 'conflict'",
         "'duplicate'",
     ),
     // Nothing lost, nothing stuck.
@@ -261,7 +261,7 @@ end",
     bug(
         "withdraws a message at once although a sender may be delivering it",
         "withdraw",
-        "return in_nobodys_hand and 'ready' or 'in hand'",
+        "return no_sender_delivers and 'ready' or 'in_use'",
         "return 'ready'",
     ),
     bug(

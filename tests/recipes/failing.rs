@@ -78,7 +78,7 @@ fn halted(halt: &Value) {
     assert_eq!(halt["took"], json!(expected), "{halt}");
     let mended: Vec<Value> = POISON
         .iter()
-        .map(|item| json!({"sequence": item + 1, "blocked_by": "person", "took": item}))
+        .map(|item| json!({"sequence": item + 1, "blocked_by": "operator", "took": item}))
         .collect();
     assert_eq!(halt["mended"], json!(mended), "{halt}");
 }

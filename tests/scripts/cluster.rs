@@ -1,4 +1,4 @@
-//! The scripts on a real Redis Cluster of three masters: all keys of a call are in one slot. And on
+//! The scripts on a real Redis Cluster of three primaries: all keys of a call are in one slot. And on
 //! one Redis under MONITOR: every key that a script touches was declared in its KEYS.
 
 use crate::scripts;
@@ -20,11 +20,11 @@ use reseq::{
 use scripts::{Arrival as Incoming, Call, Calls, LONG, RECORD};
 use support::redis::{TestCluster, TestRedis};
 
-/// How many destinations live through everything on each master.
+/// How many destinations live through everything on each primary.
 const LIVES: usize = 2;
 
 #[tokio::test]
-async fn every_transition_runs_on_a_cluster_of_three_masters() {
+async fn every_transition_runs_on_a_cluster_of_three_primaries() {
     let cluster = TestCluster::start().await;
     let keys = Keys::new("reseq", 64);
     let mut connections = Vec::new();
@@ -140,10 +140,10 @@ async fn live(
     let (_, pending): (String, u64) = ask(at, &calls.remove()).await;
     assert_eq!(pending, 3);
     let leases = [calls.member(5, "s2"), calls.member(6, "s1"), calls.member(7, "s2")];
-    let mut batch = calls.remove_batch(&lanes, &[5, 6, 7], &leases, &[]);
+    let mut batch = calls.delete_destination_batch(&lanes, &[5, 6, 7], &leases, &[]);
     batch.keys.extend(OPERATIONS.map(|id| calls.keys.operation(id)));
     assert_eq!(ask::<u64>(at, &batch).await, 3);
-    let forgotten: u64 = ask(at, &calls.forget()).await;
+    let forgotten: u64 = ask(at, &calls.forget_destination()).await;
     assert!(forgotten >= calls.epoch.parse().unwrap());
     let of_partition = format!("{}*", calls.keys.hash());
     let left: Vec<String> = redis::cmd("KEYS").arg(of_partition).query_async(at).await.unwrap();

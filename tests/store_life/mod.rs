@@ -21,7 +21,7 @@ struct Life<'a> {
     store: &'a Store,
     known: CatalogEntry,
     owner: Owner,
-    caller: CallSequence,
+    call_sequence: CallSequence,
     lease: Duration,
 }
 
@@ -66,7 +66,7 @@ pub async fn through_the_store(
     assert_eq!(store.heartbeat("sender", lease).await.unwrap(), (1, lease));
     let defined = store.define(&destination).await.unwrap();
     let partition = destination.name.partition(store.keys().partitions());
-    let caller = store.caller(destination.name.as_str());
+    let call_sequence = store.call_sequence(destination.name.as_str());
     let paused = Paused::default();
     let known = CatalogEntry {
         destination,
@@ -77,7 +77,7 @@ pub async fn through_the_store(
     };
     let token = OwnerToken::random();
     let epoch = store.acquire_partition(partition, &token, lease).await.unwrap().epoch;
-    let mut life = Life { store, known, owner: Owner { token, epoch }, caller, lease };
+    let mut life = Life { store, known, owner: Owner { token, epoch }, call_sequence, lease };
     life.ingest(&[
         arrival("a", None),
         arrival("b", Some("once")),
@@ -105,7 +105,9 @@ pub async fn through_the_store(
         assert!(leases[0].by_destination.is_empty(), "none is over");
     }
     let known = &life.known;
-    assert!(store.remove(&known.destination.name, true).await.unwrap().removed_messages > 0);
+    assert!(
+        store.delete_destination(&known.destination.name, true).await.unwrap().removed_messages > 0
+    );
     assert!(store.active_of_all(&[partition], Claimers::Builtin, 10).await.unwrap()[0].is_empty());
     Catalog::load(store.clone()).await.unwrap();
 }
@@ -115,11 +117,11 @@ impl Life<'_> {
         let all: Vec<&Arrival> = arrivals.iter().collect();
         // The epoch of a destination that was made after a removal may be above the partition's.
         let epoch = self.owner.epoch.max(self.known.born);
-        self.store.ingest(&self.caller, &self.known, epoch, &all).await.unwrap()
+        self.store.ingest(&self.call_sequence, &self.known, epoch, &all).await.unwrap()
     }
 
     async fn claim(&self) -> Claimed {
-        self.store.claim(&self.caller, &self.known, MANY, self.lease).await.unwrap()
+        self.store.claim(&self.call_sequence, &self.known, MANY, self.lease).await.unwrap()
     }
 
     /// The key of the lane of a message with this ordering key.
@@ -133,7 +135,7 @@ impl Life<'_> {
 
     /// Processes all messages. The first two attempts fail; one message is halted and retried.
     async fn process(&self, connection: &mut MultiplexedConnection) {
-        let (store, known, caller) = (self.store, &self.known, &self.caller);
+        let (store, known, call_sequence) = (self.store, &self.known, &self.call_sequence);
         let claimed = self.claim().await;
         let tokens: Vec<_> = claimed.messages.iter().map(|(token, _)| token.clone()).collect();
         let serial = known.destination.processing == Processing::Serial;
@@ -147,10 +149,10 @@ impl Life<'_> {
             Failed { token: tokens[at].clone(), wait, is_final, error }
         };
         let failed = [failed(0, Duration::ZERO, true), failed(1, self.lease, false)];
-        let statuses = store.fail(caller, known, &failed).await.unwrap();
+        let statuses = store.fail(call_sequence, known, &failed).await.unwrap();
         assert_eq!(statuses, [Status::Halted, Status::Ok]);
         if !serial {
-            store.requeue(caller, known, &tokens[2..]).await.unwrap();
+            store.requeue(call_sequence, known, &tokens[2..]).await.unwrap();
         }
         let body = Body { content_type: "text/plain".into(), bytes: "other".into() };
         let retry = Retry { lane: self.lane("a", 1), sequence: 1, repaired: Some(body) };
@@ -164,7 +166,7 @@ impl Life<'_> {
         let mut left = 3;
         while left > 0 {
             let done = completions(&self.claim().await);
-            let statuses = store.complete(caller, known, &done).await.unwrap();
+            let statuses = store.complete(call_sequence, known, &done).await.unwrap();
             assert!(!statuses.is_empty() && statuses.iter().all(|s| *s == Status::Ok));
             left -= statuses.len();
         }
@@ -214,7 +216,7 @@ impl Life<'_> {
             error: Some((1, &why)),
             messages: &both,
         };
-        let ordered = store.withdraw(&known, Who::Person, &withdrawal).await.unwrap();
+        let ordered = store.withdraw(&known, Who::Operator, &withdrawal).await.unwrap();
         let ordered = ordered.iter().filter(|outcome| **outcome == Withdrawn::Withdrawing).count();
         assert!(ordered > 0);
         let (orders, _) = store.withdrawals(&known, 0).await.unwrap();

@@ -241,7 +241,7 @@ async fn is_gone(world: &World, path: &str) -> Option<()> {
 }
 
 /// A lost primary takes the cancellation of a damaged message with it, and the message is back.
-/// Cancels it again, as a person would have to.
+/// Cancels it again, as an operator would have to.
 pub async fn cancel_again(world: &World, name: &str) {
     let path = format!("/v1/destinations/{name}/messages?state=halted&limit=1000");
     let Some(halted) = look(world, &path).await else { return };

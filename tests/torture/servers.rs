@@ -164,7 +164,7 @@ impl Servers {
         match &self.set {
             Set::Single(_) => 0,
             Set::Sentinel(servers) => servers.primary().await,
-            Set::Cluster(servers) => servers.master_of(self.slot_of(destination).await).await,
+            Set::Cluster(servers) => servers.primary_of(self.slot_of(destination).await).await,
         }
     }
 
@@ -216,25 +216,25 @@ impl Servers {
                 self.demoted(before).await;
             }
             Set::Cluster(servers) => {
-                let master = self.primary_of(destination).await;
-                servers.failover(master).await;
+                let primary = self.primary_of(destination).await;
+                servers.failover(primary).await;
             }
         }
         self.whole().await;
         begun
     }
 
-    /// Moves slots to another master and back, under load; that of the destination comes first.
+    /// Moves slots to another primary and back, under load; that of the destination comes first.
     pub async fn move_slots(&self, destination: &str) -> Instant {
         if let Set::Cluster(servers) = &self.set {
             let slot = self.slot_of(destination).await;
             for slot in (slot..=u16::MAX).take(MOVES).map(|slot| slot % 16_384) {
-                let home = servers.master_of(slot).await;
+                let home = servers.primary_of(slot).await;
                 let mut to = None;
                 for other in [0, 5461, 10_923] {
-                    let master = servers.master_of(other).await;
-                    if master != home {
-                        to = Some(master);
+                    let primary = servers.primary_of(other).await;
+                    if primary != home {
+                        to = Some(primary);
                     }
                 }
                 if let Some(to) = to {
@@ -253,7 +253,7 @@ impl Servers {
             Set::Cluster(servers) => {
                 // The slot of the destination's keys, according to a server that answers.
                 let slot = self.slot_of(destination).await;
-                servers.other_master(slot, than).await;
+                servers.other_primary(slot, than).await;
             }
         }
     }

@@ -36,11 +36,11 @@ pub async fn many_partitions() -> Result<(), String> {
 
     let (arrivals, arrival) = (vec![arrival("a"), arrival("b")], arrival("c"));
     let ingested = join_all(cases.iter().enumerate().map(|(number, case)| {
-        let caller = store.unique_caller("ingest");
+        let call_sequence = store.new_call_sequence("ingest");
         // So that no two have the same answer.
         let all: Vec<&Arrival> = arrivals.iter().chain([&arrival; 9][..number].to_vec()).collect();
         let store = &store;
-        async move { store.ingest(&caller, &case.known, case.owner.epoch, &all).await }
+        async move { store.ingest(&call_sequence, &case.known, case.owner.epoch, &all).await }
     }))
     .await;
     for (number, answer) in ingested.into_iter().enumerate() {
@@ -55,9 +55,9 @@ pub async fn many_partitions() -> Result<(), String> {
     }
 
     let claims = cases.iter().map(|case| {
-        let caller = store.unique_caller("claim");
+        let call_sequence = store.new_call_sequence("claim");
         let store = &store;
-        async move { store.claim(&caller, &case.known, 1..=100, LONG).await }
+        async move { store.claim(&call_sequence, &case.known, 1..=100, LONG).await }
     });
     let mut claimed = Vec::new();
     for (number, answer) in join_all(claims).await.into_iter().enumerate() {
@@ -76,9 +76,9 @@ pub async fn many_partitions() -> Result<(), String> {
     let completions = claimed.into_iter().zip(&cases).map(|(claimed, case)| {
         let complete = |(token, output)| Completion { token, output, is_unchanged: true };
         let all: Vec<_> = claimed.messages.into_iter().map(complete).collect();
-        let caller = store.unique_caller("complete");
+        let call_sequence = store.new_call_sequence("complete");
         let store = &store;
-        async move { store.complete(&caller, &case.known, &all).await }
+        async move { store.complete(&call_sequence, &case.known, &all).await }
     });
     for (number, answer) in join_all(completions).await.into_iter().enumerate() {
         match answer {
@@ -120,8 +120,8 @@ async fn newer_schema(store: &Store, redis: &TestRedis, cases: &[Case]) -> Resul
     let key = store.keys().partition(cases[1].known.partition).epoch();
     redis.ask::<u64>(&["HSET", &key, "schema", "9"]).await.expect("the partition has an epoch");
     let claims = cases.iter().map(|case| {
-        let caller = store.unique_caller("claim");
-        async move { store.claim(&caller, &case.known, 1..=100, LONG).await }
+        let call_sequence = store.new_call_sequence("claim");
+        async move { store.claim(&call_sequence, &case.known, 1..=100, LONG).await }
     });
     for (number, answer) in join_all(claims).await.into_iter().enumerate() {
         match (number, answer) {

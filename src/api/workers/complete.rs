@@ -81,9 +81,9 @@ pub(in crate::api) async fn complete(
         };
         for some in chunks_by_size(&completions, ITEMS_MAX, CALL_BYTES_MAX, size) {
             let name = &entry.destination.name;
-            let caller = api.callers.take(&api, name);
-            let answer = api.store.complete(&caller, &entry, some).await;
-            api.callers.put_back(name, caller);
+            let call_sequence = api.workers.take(&api, name);
+            let answer = api.store.complete(&call_sequence, &entry, some).await;
+            api.workers.put_back(name, call_sequence);
             match unless_damaged(answer)? {
                 Some(statuses) => results.fill(&at, &statuses),
                 None => results.damaged(&at[..some.len()]),

@@ -57,10 +57,10 @@ impl Drop for Handed {
 
 async fn give_back(api: Api, entry: Arc<CatalogEntry>, tokens: Vec<LeaseToken>) {
     let name = &entry.destination.name;
-    let caller = api.callers.take(&api, name);
-    let requeue = || api.store.requeue(&caller, &entry, &tokens);
+    let call_sequence = api.workers.take(&api, name);
+    let requeue = || api.store.requeue(&call_sequence, &entry, &tokens);
     let requeued = retry_until(Some(Instant::now() + REQUEUE_WITHIN), requeue).await;
-    api.callers.put_back(name, caller);
+    api.workers.put_back(name, call_sequence);
     match requeued {
         Ok(_) => {
             telemetry::requeued(name.as_str(), tokens.len());
@@ -79,16 +79,16 @@ async fn give_back(api: Api, entry: Arc<CatalogEntry>, tokens: Vec<LeaseToken>) 
 pub(super) fn requeue_unanswered(
     api: &Api,
     entry: Arc<CatalogEntry>,
-    caller: CallSequence,
+    call_sequence: CallSequence,
     lease: Duration,
 ) {
     let task = api.clone();
     api.tasks.spawn(async move {
         let api = task;
         // The same call: if it was carried out, it returns the same messages.
-        let claim = || api.store.claim(&caller, &entry, 1..=1, lease);
+        let claim = || api.store.claim(&call_sequence, &entry, 1..=1, lease);
         let claimed = retry_until(Some(Instant::now() + REQUEUE_WITHIN), claim).await;
-        api.callers.put_back(&entry.destination.name, caller);
+        api.workers.put_back(&entry.destination.name, call_sequence);
         if let Ok(claimed) = claimed {
             // Dropped at once, which requeues them.
             Handed::new(api).add(entry, &claimed);

@@ -136,7 +136,7 @@ pub(in crate::api) async fn lease(
     request.destinations.retain(|name| seen.insert(name.clone()));
     // A request that waits for several messages must not block those that take any number.
     let stands_in_line = request.wait_ms > 0 && request.min == 1;
-    let place = stands_in_line.then(|| Arc::new(api.callers.lines.join(&request.destinations)));
+    let place = stands_in_line.then(|| Arc::new(api.workers.lines.join(&request.destinations)));
     let request = Arc::new(request);
     let peer = peer.map(|Extension(peer)| peer);
     // Listen first and poll then, so that nothing is missed in between.
@@ -234,7 +234,7 @@ async fn claim(
     place: Option<Arc<WaiterTicket>>,
 ) -> Result<(Leases, Handed), Problem> {
     let mut names = request.destinations.clone();
-    api.callers.served.sort(&mut names);
+    api.workers.served.sort(&mut names);
     let mut all = Vec::with_capacity(names.len());
     for name in &names {
         let entry = find(&api, name).await?;
@@ -269,7 +269,7 @@ async fn claim(
             }
             // Continue with the others. Next time, too, others come first.
             Err(problem) if problem.is_damage() && !is_alone => {
-                api.callers.served.note(&name);
+                api.workers.served.note(&name);
                 damaged.push(name);
                 continue;
             }
@@ -278,7 +278,7 @@ async fn claim(
             Err(problem) => return Err(problem),
         };
         if !claimed.messages.is_empty() {
-            api.callers.served.note(&name);
+            api.workers.served.note(&name);
             telemetry::claimed(name.as_str(), claimed.messages.len());
         }
         let deadline = rfc3339(claimed.deadline_ms);
@@ -298,23 +298,23 @@ async fn claim_from(
 ) -> Result<(Arc<CatalogEntry>, Claimed), Problem> {
     let name = entry.destination.name.clone();
     let mut entry = entry;
-    let caller = api.callers.take(api, &name);
-    let mut claimed = api.store.claim(&caller, &entry, count.clone(), lease).await;
+    let call_sequence = api.workers.take(api, &name);
+    let mut claimed = api.store.claim(&call_sequence, &entry, count.clone(), lease).await;
     if matches!(claimed, Err(StoreError::StaleDefinition)) {
         let refreshed = api.catalog.refresh(&name).await;
         if let Ok(Some(fresh)) = refreshed {
             entry = fresh;
-            claimed = api.store.claim(&caller, &entry, count, lease).await;
+            claimed = api.store.claim(&call_sequence, &entry, count, lease).await;
         }
     }
     match claimed {
         // Redis may have leased messages, although there was no answer.
         Err(error @ StoreError::Unconfirmed(_)) => {
-            handout::requeue_unanswered(api, entry, caller, lease);
+            handout::requeue_unanswered(api, entry, call_sequence, lease);
             Err(error.into())
         }
         claimed => {
-            api.callers.put_back(&name, caller);
+            api.workers.put_back(&name, call_sequence);
             Ok((entry, claimed?))
         }
     }

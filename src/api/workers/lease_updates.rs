@@ -20,11 +20,11 @@ use crate::{
     domain::{AttemptError, ErrorKind, LeaseToken, Stage, Stamped, attempts::CHECKPOINT_BYTES_MAX},
     store::{CatalogEntry, Extension as LeaseExtension, Failed, Status, chunks_by_size},
     wire::{
-        answer::excerpt,
         caller::Caller,
         document,
         json::{AROUND, embeddable, even_null},
         problem::Problem,
+        tcp_answer::excerpt,
     },
 };
 
@@ -101,9 +101,9 @@ pub(in crate::api) async fn fail(
             let (at, failed) = (&at[begin..end], &failed[begin..end]);
             begin = end;
             let name = &entry.destination.name;
-            let caller = api.callers.take(&api, name);
-            let answer = api.store.fail(&caller, &entry, failed).await;
-            api.callers.put_back(name, caller);
+            let call_sequence = api.workers.take(&api, name);
+            let answer = api.store.fail(&call_sequence, &entry, failed).await;
+            api.workers.put_back(name, call_sequence);
             let Some(statuses) = unless_damaged(answer)? else {
                 results.damaged(at);
                 continue;
@@ -221,9 +221,9 @@ pub(in crate::api) async fn requeue(
     let (mut results, groups) = group(&api, &caller, tokens).await?;
     for Group { entry, at, tokens } in groups {
         let name = &entry.destination.name;
-        let caller = api.callers.take(&api, name);
-        let answer = api.store.requeue(&caller, &entry, &tokens).await;
-        api.callers.put_back(name, caller);
+        let call_sequence = api.workers.take(&api, name);
+        let answer = api.store.requeue(&call_sequence, &entry, &tokens).await;
+        api.workers.put_back(name, call_sequence);
         match unless_damaged(answer)? {
             Some(statuses) => results.fill(&at, &statuses),
             None => results.damaged(&at),

@@ -36,35 +36,35 @@ const LEASE_MS: std::ops::RangeInclusive<u64> = 100..=24 * 3_600_000;
 /// The longest wait that a worker may ask for before the next attempt, in milliseconds.
 const RETRY_MS_MAX: u64 = 24 * 3_600_000;
 
-/// The most destinations whose idle callers are kept.
-const CALLERS_OF_MAX: usize = 1024;
+/// The most destinations whose idle call sequences are kept.
+const IDLE_DESTINATIONS_MAX: usize = 1024;
 
-/// State shared by the calls of workers: idle callers (each call in flight has its own), queues of
+/// State shared by the requests of workers: idle call sequences (each call in flight has its own), queues of
 /// waiting requests, and when each destination was last served.
 #[derive(Default)]
-pub struct CallSequences {
+pub struct WorkerRequests {
     idle: Mutex<HashMap<DestinationName, Vec<CallSequence>>>,
     lines: Arc<WaiterQueues>,
     served: Served,
 }
 
-impl CallSequences {
+impl WorkerRequests {
     fn take(&self, api: &Api, name: &DestinationName) -> CallSequence {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let caller = idle.get_mut(name).and_then(Vec::pop);
-        caller.unwrap_or_else(|| api.store.unique_caller(&format!("worker:{name}")))
+        let kept = idle.get_mut(name).and_then(Vec::pop);
+        kept.unwrap_or_else(|| api.store.new_call_sequence(&format!("worker:{name}")))
     }
 
-    fn put_back(&self, name: &DestinationName, caller: CallSequence) {
+    fn put_back(&self, name: &DestinationName, call_sequence: CallSequence) {
         // If the last call had no answer, it is not repeated: the next one gets a new number.
-        caller.give_up();
+        call_sequence.give_up();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() >= CALLERS_OF_MAX && !idle.contains_key(name) {
-            // Any entry: a caller can always be created again.
+        if idle.len() >= IDLE_DESTINATIONS_MAX && !idle.contains_key(name) {
+            // Any entry: a call sequence can always be created again.
             let other = idle.keys().next().cloned();
             other.map(|other| idle.remove(&other));
         }
-        idle.entry(name.clone()).or_default().push(caller);
+        idle.entry(name.clone()).or_default().push(call_sequence);
     }
 }
 

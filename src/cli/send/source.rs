@@ -94,7 +94,7 @@ impl Source {
             (bytes.map(|file| file.len()), tokio::spawn(read_lines(file, sender)))
         } else {
             let bytes = args.messages.iter().map(|message| message.len() as u64).sum();
-            (Some(bytes), tokio::spawn(hand_over(args.messages.clone(), sender)))
+            (Some(bytes), tokio::spawn(feed(args.messages.clone(), sender)))
         };
         Ok(Source { form, lines, bytes_total, _reader: AbortOnDropHandle::new(reader) })
     }
@@ -162,7 +162,7 @@ async fn read_lines(
     }
 }
 
-async fn hand_over(messages: Vec<String>, sender: mpsc::Sender<std::io::Result<BatchLine>>) {
+async fn feed(messages: Vec<String>, sender: mpsc::Sender<std::io::Result<BatchLine>>) {
     for (number, message) in (1..).zip(messages) {
         let line = BatchLine { number, bytes: message.len(), text: message.into_bytes() };
         if sender.send(Ok(line)).await.is_err() {

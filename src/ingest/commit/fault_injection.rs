@@ -2,14 +2,14 @@
 
 use tokio::sync::oneshot;
 
-use super::{Job, worker::Worker};
+use super::{Job, task::CommitTask};
 use crate::{
     domain::{Durability, Position},
     faults::planted,
     ingest::Receipt,
 };
 
-impl Worker {
+impl CommitTask {
     /// The jobs that remain to be stamped.
     pub(super) fn inject_faults(&self, mut jobs: Vec<Job>) -> Option<Vec<Job>> {
         if planted::is("answered_early") {
@@ -23,14 +23,14 @@ impl Worker {
         Some(jobs)
     }
 
-    /// A second worker for the same destination.
-    fn beside(&self) -> Worker {
-        let caller = self.store.unique_caller("beside");
+    /// A second task for the same destination.
+    fn beside(&self) -> CommitTask {
+        let call_sequence = self.store.new_call_sequence("beside");
         let (store, catalog, name) = (self.store.clone(), self.catalog.clone(), self.name.clone());
         let watermark = self.watermark.clone();
-        let Worker { batch_max, retry, epoch, .. } = *self;
+        let CommitTask { batch_max, retry, epoch, .. } = *self;
         let due = self.due.clone();
-        Worker { store, catalog, watermark, due, name, caller, batch_max, retry, epoch }
+        CommitTask { store, catalog, watermark, due, name, call_sequence, batch_max, retry, epoch }
     }
 }
 

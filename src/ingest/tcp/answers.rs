@@ -14,7 +14,7 @@ use super::{
 use crate::{
     domain::Arrival,
     telemetry,
-    wire::{FrameCodec, FrameError, answer::ToProducer},
+    wire::{FrameCodec, FrameError, tcp_answer::ToProducer},
 };
 
 /// A producer that does not read its answers for this long counts as gone.

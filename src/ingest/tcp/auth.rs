@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::Connection;
 use crate::{
     domain::Scope,
-    wire::{answer::ToProducer, caller::Caller, code::Code, problem::Problem},
+    wire::{caller::Caller, code::Code, problem::Problem, tcp_answer::ToProducer},
 };
 
 /// What a frame that authenticates begins with.

@@ -27,7 +27,9 @@ use crate::{
     config,
     domain::{Arrival, DestinationName, Envelope, Framing},
     telemetry,
-    wire::{FrameCodec, FrameError, answer::ToProducer, code::Code, pace::Pace, problem::Problem},
+    wire::{
+        FrameCodec, FrameError, code::Code, pace::Pace, problem::Problem, tcp_answer::ToProducer,
+    },
 };
 use auth::Shown;
 

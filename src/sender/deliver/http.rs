@@ -1,7 +1,7 @@
 //! Delivery by a POST to the receiver's URL.
 //!
 //! ```text
-//! 2xx                  accepted; of a batch as much as the answer says (`wire::accepted`)
+//! 2xx                  accepted; of a batch as much as the answer says (`wire::batch_answer`)
 //! 400, 413, 415, 422   refused permanently
 //! 410                  refused: the receiver is gone, and the lane halts
 //! anything else        refused; tried again
@@ -18,7 +18,7 @@ use crate::{
     faults::planted,
     store::server_clock,
     wire::{
-        accepted::{Accepted, accepted},
+        batch_answer::{Accepted, accepted},
         envelope,
         http::{
             BodyError, Endpoint, NoAnswer, content_encoding, drain, refusal_in_full, retry_after,

@@ -33,10 +33,9 @@ use super::{Deliver, Finality, Verdict};
 use crate::{
     domain::{Ack, AttemptError, Destination, Envelope, ErrorKind, Framing, Stage, Stamped},
     wire::{
-        FrameCodec, FrameError,
-        answer::{ANSWER_BYTES_MAX, FromReceiver},
-        envelope,
+        FrameCodec, FrameError, envelope,
         http::CONNECT_TIMEOUT,
+        tcp_answer::{ANSWER_BYTES_MAX, FromReceiver},
     },
 };
 

@@ -14,7 +14,7 @@ use crate::{
         lane::{Disposition, Next, Outcome, Refusal, Turn},
     },
     telemetry,
-    wire::answer::excerpt,
+    wire::tcp_answer::excerpt,
 };
 
 /// After delivering this many full runs, a lane makes room for other lanes that wait.

@@ -22,7 +22,7 @@ use crate::{
     },
     store::{CatalogEntry, Owner, RefusedHead, Store, StoreError, Who, Withdrawal, Withdrawn},
     telemetry,
-    wire::answer::excerpt,
+    wire::tcp_answer::excerpt,
 };
 
 /// The disposition of a head whose attempt number `failed` was refused, by the definition. `chance` is
@@ -163,7 +163,7 @@ impl DestinationSender {
             key,
             attempts,
             error,
-            "a lane is halted: its head was not delivered, and waits for a person"
+            "a lane is halted: its head was not delivered, and waits for an operator"
         );
     }
 }

@@ -78,7 +78,7 @@ pub struct Head {
     pub state: State,
     /// How long ago it arrived, in milliseconds.
     pub age_ms: u64,
-    /// What it waits for: `transform`, `delivery`, its `delay`, or a `person`.
+    /// What it waits for: `transform`, `delivery`, its `delay`, or a `operator`.
     pub blocked_by: &'static str,
     /// Failed attempts in the stage that it waits for.
     pub attempts: u32,
@@ -216,7 +216,7 @@ fn head(listed: Listed, entry: &CatalogEntry, delivering: bool, now_ms: u64) -> 
             received_ms => now_ms.saturating_sub(received_ms),
         },
         blocked_by: match state {
-            State::Halted | State::Damaged => "person",
+            State::Halted | State::Damaged => "operator",
             State::Delayed if !has_failed => "delay",
             State::Waiting | State::Processing | State::Delayed => "transform",
             _ => "delivery",

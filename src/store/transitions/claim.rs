@@ -40,7 +40,7 @@ impl Store {
     /// `count.start()` are waiting.
     pub async fn claim(
         &self,
-        caller: &CallSequence,
+        call_sequence: &CallSequence,
         entry: &CatalogEntry,
         count: RangeInclusive<usize>,
         lease: Duration,
@@ -49,20 +49,20 @@ impl Store {
         self.check_rights()?;
         let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
-        let secret: Arc<str> = self.secret_of(caller).into();
+        let secret: Arc<str> = self.secret_of(call_sequence).into();
         let most = (*count.end()).clamp(1, 1000);
         let least = (*count.start()).clamp(1, most);
         let claimed_ms = server_clock_ms();
 
         let mut call = self.call(|scripts| &scripts.claim);
-        call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
+        call.key(keys.partition.call(&call_sequence.name)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
         call.key(keys.partition.active(entry.claimers())).key(keys.partition.epoch());
         call.key(keys.bodies()).key(keys.withdrawn());
-        call.arg(caller.number()).arg(destination.name.as_str()).arg(entry.version);
+        call.arg(call_sequence.number()).arg(destination.name.as_str()).arg(entry.version);
         call.arg(&*secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
         call.arg(least).arg(entry.ordering_text());
-        let answer = caller.answered(self.run::<Vec<Value>>(&call).await)?;
+        let answer = call_sequence.answered(self.run::<Vec<Value>>(&call).await)?;
 
         let (mut bytes_given, mut damaged) = (0, Vec::new());
         let mut parts = answer.into_iter().peekable();
@@ -138,8 +138,9 @@ impl Store {
                 error: AttemptError::new(Stage::Transform, ErrorKind::Damaged, error.to_string()),
             }
         });
-        let (caller, failed) = (self.unique_caller("damaged"), failed.collect::<Vec<_>>());
-        if let Err(error) = self.fail(&caller, entry, &failed).await {
+        let (call_sequence, failed) =
+            (self.new_call_sequence("damaged"), failed.collect::<Vec<_>>());
+        if let Err(error) = self.fail(&call_sequence, entry, &failed).await {
             tracing::debug!(destination = %name, %error, "cannot halt a damaged message");
         }
         // From now on, damage checks find them among the halted messages.
@@ -148,11 +149,11 @@ impl Store {
     }
 
     /// A secret that no other process can guess. A retry of the same call gets the same secret.
-    fn secret_of(&self, caller: &CallSequence) -> String {
+    fn secret_of(&self, call_sequence: &CallSequence) -> String {
         let mut hash = Sha256::new();
         hash.update(self.inner.seed.as_bytes());
-        hash.update(caller.name.as_bytes());
-        hash.update(caller.number().to_be_bytes());
+        hash.update(call_sequence.name.as_bytes());
+        hash.update(call_sequence.number().to_be_bytes());
         let digits = hash.finalize();
         digits[..SECRET_LENGTH]
             .iter()

@@ -22,7 +22,7 @@ pub enum Status {
     Ok,
     /// Done, and the message's attempts are used up.
     Halted,
-    /// The lease is no longer the caller's; nothing was changed.
+    /// The lease is no longer the call_sequence's; nothing was changed.
     StaleLease,
     /// The message had already been finished; nothing was changed, and nothing needs to be.
     Settled,
@@ -59,18 +59,18 @@ impl Store {
     /// order; at most 1,000 messages.
     pub async fn complete(
         &self,
-        caller: &CallSequence,
+        call_sequence: &CallSequence,
         entry: &CatalogEntry,
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
-        let call = |schema| self.complete_in(schema, caller, entry, completions);
+        let call = |schema| self.complete_in(schema, call_sequence, entry, completions);
         self.in_schema(entry.partition, call).await
     }
 
     async fn complete_in(
         &self,
         schema: u32,
-        caller: &CallSequence,
+        call_sequence: &CallSequence,
         entry: &CatalogEntry,
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
@@ -92,7 +92,7 @@ impl Store {
             .collect();
 
         let mut call = self.call(|scripts| &scripts.complete);
-        call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.messages());
+        call.key(keys.partition.call(&call_sequence.name)).key(keys.hash()).key(keys.messages());
         call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.releasable());
         call.key(keys.lanes()).key(keys.partition.wake_releasable());
         call.key(keys.waiting()).key(keys.partition.delayed());
@@ -102,7 +102,7 @@ impl Store {
         for lane in &lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
-        call.arg(caller.number()).arg(entry.destination.name.as_str());
+        call.arg(call_sequence.number()).arg(entry.destination.name.as_str());
         call.arg(lanes.len()).arg(schema).arg(completions.len());
         for lane in &lanes {
             call.arg(lane.unwrap_or_default());
@@ -155,6 +155,6 @@ impl Store {
             }
             Ok(statuses)
         });
-        caller.answered(statuses)
+        call_sequence.answered(statuses)
     }
 }

@@ -127,23 +127,23 @@ fn digest(body: &[u8]) -> String {
 impl Store {
     /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
     /// result each, in order, with the destination's durability. Without confirmation the call is
-    /// unconfirmed, and a repeat waits again. `epoch` is the message epoch that the caller last
+    /// unconfirmed, and a repeat waits again. `epoch` is the message epoch that the call_sequence last
     /// saw.
     pub async fn ingest(
         &self,
-        caller: &CallSequence,
+        call_sequence: &CallSequence,
         entry: &CatalogEntry,
         epoch: Epoch,
         arrivals: &[&Arrival],
     ) -> Result<Vec<Ingested>, StoreError> {
-        let call = |schema| self.ingest_in(schema, caller, entry, epoch, arrivals);
+        let call = |schema| self.ingest_in(schema, call_sequence, entry, epoch, arrivals);
         self.in_schema(entry.partition, call).await
     }
 
     async fn ingest_in(
         &self,
         schema: u32,
-        caller: &CallSequence,
+        call_sequence: &CallSequence,
         entry: &CatalogEntry,
         epoch: Epoch,
         arrivals: &[&Arrival],
@@ -154,7 +154,7 @@ impl Store {
         let needs_processing = destination.transform.kind != TransformKind::None;
 
         let mut call = self.call(|scripts| &scripts.ingest);
-        call.key(keys.partition.epoch()).key(keys.partition.call(&caller.name));
+        call.key(keys.partition.epoch()).key(keys.partition.call(&call_sequence.name));
         call.key(keys.hash()).key(keys.waiting()).key(keys.messages());
         call.key(keys.partition.active(entry.claimers())).key(keys.partition.releasable());
         call.key(keys.lanes());
@@ -175,7 +175,10 @@ impl Store {
         for key in remembered.chain(has_ids.then(|| keys.ids())) {
             call.key(key);
         }
-        call.arg(caller.number()).arg(destination.name.as_str()).arg(entry.version).arg(epoch);
+        call.arg(call_sequence.number())
+            .arg(destination.name.as_str())
+            .arg(entry.version)
+            .arg(epoch);
         call.arg(self.known_of_epoch(entry.partition));
         call.arg(if needs_processing { "waiting" } else { "ready" });
         call.arg(destination.backlog_max).arg(destination.backlog_bytes_max);
@@ -229,7 +232,7 @@ impl Store {
         if let Err(StoreError::StaleEpoch(epoch)) = &answer {
             self.inner.epochs.note_carried(entry.partition, *epoch);
         }
-        caller.answered(answer)
+        call_sequence.answered(answer)
     }
 }
 

@@ -81,7 +81,7 @@ impl FromRedisValue for Withdrawn {
 #[derive(Debug, Clone, Copy)]
 pub enum Who<'a> {
     /// An operator.
-    Person,
+    Operator,
     /// The destination's policy. It applies to halted messages only.
     Policy,
     /// The owner of the partition, which is delivering none of them.
@@ -128,7 +128,7 @@ impl Store {
         call.arg(entry.processing_text()).arg(self.known_of_epoch(entry.partition));
         call.arg(record::letter(withdrawal.how).to_string());
         call.arg(match who {
-            Who::Person => String::new(),
+            Who::Operator => String::new(),
             Who::Policy => "policy".to_owned(),
             Who::Owner(owner) => format!("{} {}", owner.token.as_str(), owner.epoch),
         });

@@ -8,7 +8,7 @@ use reqwest::{
     header::{self, HeaderMap},
 };
 
-use crate::{domain::attempts::DETAIL_BYTES_MAX, wire::answer::excerpt};
+use crate::{domain::attempts::DETAIL_BYTES_MAX, wire::tcp_answer::excerpt};
 
 /// How much of an answer is read only to reuse its connection, in bytes.
 const DRAIN_BYTES_MAX: u64 = 64 * 1024;

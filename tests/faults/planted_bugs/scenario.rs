@@ -284,7 +284,7 @@ impl Scenario {
         let (store, _) = Store::open(&settings, Duration::from_secs(30)).await.unwrap();
         let words = ["HGET", "reseq:{p00}:d:orders", "definition"];
         let definition: String = self.redis.ask(&words).await.unwrap();
-        store.remove(&"orders".parse().unwrap(), true).await.unwrap();
+        store.delete_destination(&"orders".parse().unwrap(), true).await.unwrap();
         store.define(&serde_json::from_str(&definition).unwrap()).await.unwrap();
     }
 

@@ -179,7 +179,7 @@ async fn a_clock_that_is_behind_takes_no_epoch_back() {
     let Err(StoreError::StaleEpoch(now)) = world.release(last).await else { panic!("released") };
     assert!(now > last);
     ask::<u64>(&mut at, &["HSET", key, "epoch", &older]).await;
-    world.store.remove(world.name(), true).await.unwrap();
+    world.store.delete_destination(world.name(), true).await.unwrap();
     assert!(world.stamp().await.epoch > now + 1);
 }
 
@@ -195,7 +195,7 @@ async fn a_destination_that_is_made_again_counts_anew_in_a_higher_epoch() {
     world.places.push(first);
     world.stamp().await;
     let old = world.known.clone();
-    world.store.remove(world.name(), true).await.unwrap();
+    world.store.delete_destination(world.name(), true).await.unwrap();
     let position = world.stamp().await;
     assert!(position.sequence == 1 && position.epoch > owned.epoch);
     // The idempotency key of a message is gone with its destination.
@@ -225,7 +225,7 @@ async fn what_is_made_again_is_above_all_before_whatever_the_clock_says() {
     world.stamp().await;
     let mut versions = vec![ahead];
     for _ in 0..3 {
-        world.store.remove(world.name(), true).await.unwrap();
+        world.store.delete_destination(world.name(), true).await.unwrap();
         // `stamp` checks that the position is above all earlier ones.
         let position = world.stamp().await;
         assert_eq!(position.sequence, 1);
@@ -254,7 +254,7 @@ async fn what_was_made_again_and_lost_is_never_gone_behind() {
     let mut at_b = b.connection().await;
     let epoch = ahead.to_string();
     ask::<u64>(&mut at_b, &["HSET", "reseq:{p00}:epoch", "removed_epoch", &epoch]).await;
-    world.store.remove(world.name(), true).await.unwrap();
+    world.store.delete_destination(world.name(), true).await.unwrap();
     let lost = world.stamp().await;
     assert!(lost.sequence == 1 && lost.epoch > ahead, "{lost:?}");
     // B is gone with all its data. A has the removed destination and its message.

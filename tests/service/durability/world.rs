@@ -23,7 +23,7 @@ pub struct World {
     pub store: Store,
     pub known: CatalogEntry,
     pub token: OwnerToken,
-    caller: CallSequence,
+    call_sequence: CallSequence,
     epoch: Epoch,
     /// All stamped positions, in order.
     pub places: Vec<Position>,
@@ -67,9 +67,9 @@ impl World {
 
     pub async fn with(store: Store, durability: Durability) -> World {
         let known = defined(&store, durability).await;
-        let caller = store.caller("test");
+        let call_sequence = store.call_sequence("test");
         let token = OwnerToken::random();
-        World { store, known, token, caller, epoch: 0, places: Vec::new() }
+        World { store, known, token, call_sequence, epoch: 0, places: Vec::new() }
     }
 
     /// Stamps one message, and checks that its position is above all earlier ones. Repeats
@@ -90,9 +90,9 @@ impl World {
     }
 
     async fn ingest(&mut self, arrival: &Arrival) -> Ingested {
-        let World { store, known, caller, epoch, .. } = self;
+        let World { store, known, call_sequence, epoch, .. } = self;
         eventually("a message is stamped", async || {
-            match store.ingest(caller, known, *epoch, &[arrival]).await {
+            match store.ingest(call_sequence, known, *epoch, &[arrival]).await {
                 Ok(mut ingested) => return Ok(ingested.remove(0)),
                 Err(StoreError::StaleEpoch(now)) => *epoch = now,
                 Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {

@@ -37,7 +37,7 @@ impl Service {
                 error: None,
                 messages: some,
             };
-            let who = reseq::store::Who::Person;
+            let who = reseq::store::Who::Operator;
             self.store.withdraw(&known, who, &withdrawal).await.unwrap();
         }
         assert_eq!(self.counts(name).await["dead_letters"], count);

@@ -34,11 +34,11 @@ impl Service {
             })
             .collect();
         let arrivals: Vec<&Arrival> = arrivals.iter().collect();
-        let caller = self.store.unique_caller("filters");
+        let call_sequence = self.store.new_call_sequence("filters");
         let key = self.store.keys().partition(known.partition).epoch();
         let epoch: u64 = self.redis.ask(&["HGET", &key, "epoch"]).await.unwrap();
         let epoch = epoch.max(known.born);
-        let stamped = self.store.ingest(&caller, &known, epoch, &arrivals).await.unwrap();
+        let stamped = self.store.ingest(&call_sequence, &known, epoch, &arrivals).await.unwrap();
         assert!(stamped.iter().all(|one| matches!(one, Ingested::Stamped(_))), "{stamped:?}");
     }
 

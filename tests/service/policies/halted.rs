@@ -30,8 +30,8 @@ async fn a_message_halted_in_processing_is_repaired_and_leaves_in_its_order() {
     desk.end("complete", &[leases[2].clone()], json!({"body": "three"})).await;
 
     desk.receives(&["one"]).await;
-    let stats = desk.until("its lane waits for a person", |stats| stats["halted"] == 1).await;
-    assert_eq!(stats["head"]["blocked_by"], "person", "{stats}");
+    let stats = desk.until("its lane waits for an operator", |stats| stats["halted"] == 1).await;
+    assert_eq!(stats["head"]["blocked_by"], "operator", "{stats}");
     assert_eq!(stats["head"]["sequence"], 2);
     assert_eq!(stats["head"]["last_error"]["detail"], "no such account");
     balanced(&stats);

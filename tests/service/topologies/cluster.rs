@@ -1,4 +1,4 @@
-//! Journeys on a cluster: masters die, replicas take over, slots move.
+//! Journeys on a cluster: primaries die, replicas take over, slots move.
 
 use std::{
     collections::BTreeMap,
@@ -33,14 +33,14 @@ async fn slots(cluster: &TestCluster) -> BTreeMap<&'static str, u16> {
     slots
 }
 
-/// One destination on each master, in the masters' order, with its slot.
+/// One destination on each primary, in the primaries' order, with its slot.
 async fn one_of_each(cluster: &TestCluster) -> Vec<(&'static str, u16)> {
     let slots = slots(cluster).await;
     let mut found = Vec::new();
-    for master in 0..3 {
-        let url = cluster.nodes[master].url();
+    for primary in 0..3 {
+        let url = cluster.nodes[primary].url();
         let on_it = slots.iter().find(|(_, slot)| cluster.node_for_slot(**slot).url() == url);
-        let (name, slot) = on_it.expect("a destination on each master");
+        let (name, slot) = on_it.expect("a destination on each primary");
         found.push((*name, *slot));
     }
     found
@@ -61,18 +61,18 @@ async fn a_journey_goes_through_a_death_a_failover_and_slot_moves_in_order_and_c
     in_sync(&cluster, 0).await;
     cluster.nodes[0].kill();
     let death =
-        async { tokio::join!(cluster.other_master(slot, 0), journey.produce("death", COUNT)) };
+        async { tokio::join!(cluster.other_primary(slot, 0), journey.produce("death", COUNT)) };
     let stall = journey.stall(name, death).await;
-    println!("a master was killed: the longest time without a delivery was {stall:?}");
+    println!("a primary was killed: the longest time without a delivery was {stall:?}");
     cluster.nodes[0].restart().await;
     cluster.wait_until_ok().await;
 
-    // Under load nothing is lost either: the master waits until its replica has everything.
+    // Under load nothing is lost either: the primary waits until its replica has everything.
     tokio::join!(cluster.failover(1), journey.produce("failover", COUNT));
 
     let (name, slot) = places[2];
-    let other = cluster.master_of(places[0].1).await;
-    let home = cluster.master_of(slot).await;
+    let other = cluster.primary_of(places[0].1).await;
+    let home = cluster.primary_of(slot).await;
     for to in [other, home, other] {
         // Load before, during and after the move.
         let is_moved = AtomicBool::new(false);
@@ -97,11 +97,11 @@ async fn a_journey_goes_through_a_death_a_failover_and_slot_moves_in_order_and_c
     assert!(wakes >= 1.0, "{wakes} wake-ups a message");
 }
 
-/// Waits until the replica of a master has everything that the master has.
-async fn in_sync(cluster: &TestCluster, master: usize) {
-    let replica = cluster.replica_of(master).await;
+/// Waits until the replica of a primary has everything that the primary has.
+async fn in_sync(cluster: &TestCluster, primary: usize) {
+    let replica = cluster.replica_of(primary).await;
     eventually("the replica is in sync", async || {
-        let sent = cluster.nodes[master].info("master_repl_offset").await;
+        let sent = cluster.nodes[primary].info("master_repl_offset").await;
         let got = cluster.nodes[replica].info("slave_repl_offset").await;
         if got == sent { Ok(()) } else { Err(format!("{got} of {sent}")) }
     })
@@ -109,7 +109,7 @@ async fn in_sync(cluster: &TestCluster, master: usize) {
 }
 
 #[tokio::test]
-async fn a_dead_master_stops_only_its_own_partitions() {
+async fn a_dead_primary_stops_only_its_own_partitions() {
     let cluster = TestCluster::start().await;
     let places = one_of_each(&cluster).await;
     let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();
@@ -118,19 +118,19 @@ async fn a_dead_master_stops_only_its_own_partitions() {
     for name in &names {
         journey.reaches(name, COUNT).await;
     }
-    for (round, master) in [0, 1, 2].into_iter().enumerate() {
-        let node = &cluster.nodes[master];
-        // A dead master refuses connections; a frozen one accepts them and never answers.
+    for (round, primary) in [0, 1, 2].into_iter().enumerate() {
+        let node = &cluster.nodes[primary];
+        // A dead primary refuses connections; a frozen one accepts them and never answers.
         let is_frozen = round == 1;
         if is_frozen {
             node.freeze()
         } else {
             node.kill()
         }
-        let (status, wait) = journey.attempt(names[master], json!(round)).await;
+        let (status, wait) = journey.attempt(names[primary], json!(round)).await;
         assert_eq!(status, 503);
         assert!(wait.is_some(), "a 503 says when to try again");
-        let others: Vec<_> = names.iter().filter(|name| **name != names[master]).collect();
+        let others: Vec<_> = names.iter().filter(|name| **name != names[primary]).collect();
         for name in &others {
             let before = journey.delivered(name);
             journey.produce_to(name, &format!("round {round}"), COUNT).await;
@@ -142,7 +142,7 @@ async fn a_dead_master_stops_only_its_own_partitions() {
             node.restart().await
         }
         cluster.wait_until_ok().await;
-        journey.produce_to(names[master], &format!("round {round}"), COUNT).await;
+        journey.produce_to(names[primary], &format!("round {round}"), COUNT).await;
     }
     for name in &names {
         journey.reaches(name, 4 * COUNT).await;
@@ -168,9 +168,9 @@ async fn owners(cluster: &TestCluster, but: usize) -> BTreeMap<u16, (String, u64
     owners
 }
 
-/// The frozen master holds the heartbeats (`reseq:pods`), so every sender waits for it, too.
+/// The frozen primary holds the heartbeats (`reseq:pods`), so every sender waits for it, too.
 #[tokio::test]
-async fn a_frozen_master_keeps_no_sender_from_renewing_its_leases_at_the_others() {
+async fn a_frozen_primary_keeps_no_sender_from_renewing_its_leases_at_the_others() {
     const LEASE_MS: u64 = 3000;
     let cluster = TestCluster::start().await;
     let settings = Settings {
@@ -180,7 +180,7 @@ async fn a_frozen_master_keeps_no_sender_from_renewing_its_leases_at_the_others(
     };
     let _pod = Pod::start("sender", "sender", &settings).await;
     let pods: u16 = cluster.nodes[0].ask(&["CLUSTER", "KEYSLOT", "reseq:pods"]).await.unwrap();
-    let counts = cluster.master_of(pods).await;
+    let counts = cluster.primary_of(pods).await;
     let before = eventually("all are owned", async || {
         let owners = owners(&cluster, counts).await;
         let all = owners.values().all(|(token, _)| !token.is_empty());
@@ -214,11 +214,11 @@ async fn a_slot_that_stays_on_its_way_is_answered_503_and_goes_on_when_it_has_ar
     let (status, wait) = journey.attempt(name, json!("on its way")).await;
     assert_eq!(status, 503);
     assert!(wait.is_some(), "a 503 says when to try again");
-    // Destinations on other masters do not wait.
+    // Destinations on other primaries do not wait.
     journey.produce_to(names[2], "meanwhile", COUNT).await;
     moving.end().await;
     journey.produce("after", COUNT).await;
-    assert_eq!(cluster.master_of(slot).await, 1);
+    assert_eq!(cluster.primary_of(slot).await, 1);
     journey.end().await;
 }
 
@@ -335,7 +335,7 @@ async fn pods_start_although_a_slot_is_on_its_way_and_serve_the_other_partitions
 }
 
 #[tokio::test]
-async fn pods_start_although_a_master_is_dead_and_serve_the_other_partitions() {
+async fn pods_start_although_a_primary_is_dead_and_serve_the_other_partitions() {
     let cluster = TestCluster::start().await;
     let places = one_of_each(&cluster).await;
     let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();

@@ -48,7 +48,7 @@ async fn a_call_is_confirmed_when_so_many_replicas_have_it_and_not_when_one_hang
 }
 
 #[tokio::test]
-async fn a_call_on_a_cluster_is_confirmed_by_the_replica_of_its_own_master_wherever_that_is() {
+async fn a_call_on_a_cluster_is_confirmed_by_the_replica_of_its_own_primary_wherever_that_is() {
     let cluster = TestCluster::start_with_replicas().await;
     let store = open(&cluster.url()).await;
     for partition in 0..16 {

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use bytes::{Buf, Bytes, BytesMut};
 use reseq::{
     domain::Envelope,
-    wire::{FrameCodec, answer::ANSWER_BYTES_MAX},
+    wire::{FrameCodec, tcp_answer::ANSWER_BYTES_MAX},
 };
 use tokio::{
     io::Interest,

@@ -215,7 +215,7 @@ impl CallSequences {
                 Some(Op::Release { who, epoch, known, lanes: self.requests(draw, known, state)? })
             }
             Kind::Postpone | Kind::Halt => self.refused(draw, who, epoch, known, state),
-            _ => self.person(draw, who, known, state),
+            _ => self.operator(draw, who, known, state),
         }
     }
 
@@ -298,7 +298,7 @@ impl CallSequences {
     }
 
     /// An operation by an operator, or by the owner on an operator's behalf.
-    fn person(&self, draw: &Draw, who: usize, known: CatalogEntry, state: &State) -> Option<Op> {
+    fn operator(&self, draw: &Draw, who: usize, known: CatalogEntry, state: &State) -> Option<Op> {
         let name = known.name;
         let (first, second, third) = draw.many[0];
         Some(match draw.kind {

@@ -4,8 +4,8 @@ mod damage;
 mod define;
 mod ingest;
 mod leases;
+mod operator;
 mod owner;
-mod person;
 
 use reseq::domain::{Ordering, Sequence};
 
@@ -17,8 +17,8 @@ use damage::{damage, repair};
 use define::{FORGETTING, begin_remove, define, end_remove, pause};
 use ingest::ingest;
 use leases::{claim, claimed, complete, extend, fail, overdue, reap, requeue};
+use operator::{discard, expire, give_up, retry, withdraw};
 use owner::{halt, own, postpone, release, resign_partition};
-use person::{discard, expire, give_up, retry, withdraw};
 
 /// Runs an operation, or refuses it. `memory_full`: Redis accepts no new data.
 pub fn step(state: &mut State, op: &Op, memory_full: bool) -> Reply {

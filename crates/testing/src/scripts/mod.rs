@@ -389,10 +389,10 @@ impl Calls {
         let (k, p) = (&self.keys, &self.keys.partition);
         let (builtin, worker) = (self.builtin(), self.worker());
         let keys = [&k.hash(), &builtin, &worker, &p.releasable(), &k.dead_letters(), &p.epoch()];
-        call("remove", &keys, &[self.name.as_str(), "1"])
+        call("delete_destination", &keys, &[self.name.as_str(), "1"])
     }
 
-    pub fn remove_batch(
+    pub fn delete_destination_batch(
         &self,
         lanes: &[&str],
         sequences: &[u64],
@@ -402,14 +402,14 @@ impl Calls {
         let (k, p) = (&self.keys, &self.keys.partition);
         let keys = [&k.hash(), &k.messages(), &p.leases(), &p.delayed(), &p.epoch()];
         let counts = [sequences.len().to_string(), leases.len().to_string()];
-        let made = call("remove_batch", &keys, &[&counts[0], &counts[1]]);
+        let made = call("delete_destination_batch", &keys, &[&counts[0], &counts[1]]);
         let mut made = self.with_lanes(made, lanes);
         made.args.extend(sequences.iter().map(u64::to_string));
         made.args.extend(leases.iter().chain(delays).cloned());
         made
     }
 
-    pub fn forget(&self) -> Call {
+    pub fn forget_destination(&self) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let keys = [
             &p.epoch(),
@@ -436,6 +436,6 @@ impl Calls {
             &k.previous(),
             &k.ids(),
         ];
-        call("forget", &keys, &[LONG, self.name.as_str()])
+        call("forget_destination", &keys, &[LONG, self.name.as_str()])
     }
 }

@@ -44,14 +44,14 @@ pub struct World {
     /// A sender that learns of another epoch vouches for it.
     pub vouches: bool,
     /// An operator's request, once.
-    pub person: Option<Person>,
+    pub operator: Option<Operator>,
     pub errors: Troubles,
     /// Cases that must occur.
     pub wanted: &'static [&'static str],
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum Person {
+pub enum Operator {
     Withdraw(Tombstone, Sequence),
     Retry,
     /// Removes the destination with all pending messages, and creates it again.
@@ -103,7 +103,7 @@ pub enum Action {
     Late(Op),
     Deliver(usize, Lane),
     Dies(Actor),
-    Person(Op),
+    Operator(Op),
     Damage(Op),
     Reap(Op),
     Pass(Deadline),
@@ -129,7 +129,7 @@ pub struct Node {
     producers: Vec<(Line, Producer)>,
     processors: Vec<(Line, Processor)>,
     senders: Vec<(Line, Sender)>,
-    person_has_asked: bool,
+    operator_has_asked: bool,
     errors: Troubles,
     /// The state of Redis before each of the last calls, if these can be lost.
     before: Vec<State>,
@@ -144,7 +144,7 @@ impl Node {
         let mut state = State::default();
         let definition = world.definition;
         let mut prologue = vec![Op::Define { name: NAME, definition }];
-        if matches!(world.person, Some(Person::RemakeOther)) {
+        if matches!(world.operator, Some(Operator::RemakeOther)) {
             prologue.push(Op::Define { name: OTHER, definition });
         }
         for op in &prologue {
@@ -172,7 +172,7 @@ impl Node {
                 world.senders
             ],
             journal: Journal::default(),
-            person_has_asked: world.person.is_none(),
+            operator_has_asked: world.operator.is_none(),
             errors: world.errors,
             before: Vec::new(),
             state,
@@ -218,7 +218,7 @@ impl Node {
                 errors.extend(line.answered.iter().cloned().map(Action::Late));
             }
         }
-        all.extend(self.person(world));
+        all.extend(self.operator(world));
         self.deadlines(&mut all, &mut errors);
         let is_over = |(_, message): (_, &Message)| {
             matches!(
@@ -266,14 +266,14 @@ impl Node {
         producers.chain(processors).chain(senders).collect()
     }
 
-    fn person(&self, world: &World) -> Option<Action> {
+    fn operator(&self, world: &World) -> Option<Action> {
         let destination = &self.state.destinations[NAME];
         let known = known(&self.state);
-        if self.person_has_asked {
+        if self.operator_has_asked {
             return None;
         }
-        Some(Action::Person(match world.person? {
-            Person::Withdraw(how, sequence) => {
+        Some(Action::Operator(match world.operator? {
+            Operator::Withdraw(how, sequence) => {
                 if sequence > destination.last {
                     return None;
                 }
@@ -281,20 +281,20 @@ impl Node {
                 let messages = vec![(world.definition.lane_of(sequence, key), sequence)];
                 Op::Withdraw { who: None, known, how, failed: None, messages }
             }
-            Person::Remake => Op::Remake { name: NAME, definition: world.definition },
-            Person::RemakeOther => Op::Remake { name: OTHER, definition: world.definition },
-            Person::Redefine => {
+            Operator::Remake => Op::Remake { name: NAME, definition: world.definition },
+            Operator::RemakeOther => Op::Remake { name: OTHER, definition: world.definition },
+            Operator::Redefine => {
                 let definition = Definition { log_max: 2, attempts_max: 9, ..world.definition };
                 Op::Define { name: NAME, definition }
             }
-            Person::CancelDamaged => {
+            Operator::CancelDamaged => {
                 let mut halted = destination.messages.iter();
                 let (sequence, message) = halted.find(|(_, m)| m.is_halted() && m.is_damaged())?;
                 let messages = vec![(destination.lane_of(*sequence, message), *sequence)];
                 let how = Tombstone::Cancelled;
                 Op::Withdraw { who: None, known, how, failed: None, messages }
             }
-            Person::Retry => {
+            Operator::Retry => {
                 let mut halted = destination.messages.iter().filter(|(_, m)| m.is_halted());
                 let (sequence, message) = halted.next()?;
                 let lane = destination.lane_of(*sequence, message);
@@ -356,7 +356,7 @@ impl Node {
             Action::Call(_, op)
             | Action::AnswerLost(_, op)
             | Action::Late(op)
-            | Action::Person(op)
+            | Action::Operator(op)
             | Action::Damage(op)
             | Action::Reap(op) => Some(op.clone()),
             Action::Pass(deadline) => Some(Op::Pass(deadline.clone())),

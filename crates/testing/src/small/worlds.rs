@@ -7,7 +7,7 @@ use crate::{
         op::Arrival,
         state::{Definition, Until},
     },
-    small::node::{Person, Troubles, World},
+    small::node::{Operator, Troubles, World},
 };
 
 const DEFINITION: Definition = Definition {
@@ -51,7 +51,7 @@ fn plain(name: &'static str) -> World {
         settles_each: false,
         covets: false,
         vouches: false,
-        person: None,
+        operator: None,
         errors: Troubles::default(),
         wanted: &[],
     }
@@ -230,12 +230,12 @@ fn seen_to() -> Vec<World> {
         },
         World {
             refuses: Some(None),
-            person: Some(Person::Retry),
+            operator: Some(Operator::Retry),
             wanted: &["delivery refused", "retried in place"],
             ..plain("a head is halted, and retried")
         },
         World {
-            person: Some(Person::Withdraw(Tombstone::Cancelled, 1)),
+            operator: Some(Operator::Withdraw(Tombstone::Cancelled, 1)),
             wanted: &[
                 "withdrawn at once",
                 "ordered to withdraw",
@@ -245,7 +245,7 @@ fn seen_to() -> Vec<World> {
             ..plain("the first is cancelled")
         },
         World {
-            person: Some(Person::Withdraw(Tombstone::DeadLettered, 2)),
+            operator: Some(Operator::Withdraw(Tombstone::DeadLettered, 2)),
             senders: 2,
             processors: 1,
             claim: 2,
@@ -275,7 +275,7 @@ fn removed() -> Vec<World> {
     let remade = |name| World {
         producers: one_by_one(["a", "b"]),
         processors: 1,
-        person: Some(Person::Remake),
+        operator: Some(Operator::Remake),
         wanted: &["removed and made again", "refused: STALE_DEFINITION"],
         ..plain(name)
     };
@@ -314,7 +314,7 @@ fn removed() -> Vec<World> {
             definition: delivered,
             processors: 0,
             producers: one_by_one(["done a", "done b"]),
-            person: Some(Person::RemakeOther),
+            operator: Some(Operator::RemakeOther),
             wanted: &["removed and made again"],
             ..remade("another destination is made again")
         },
@@ -328,7 +328,7 @@ fn changed() -> Vec<World> {
     let two_lanes = vec![vec![vec![arrival("a", Some("a")), arrival("b", Some("b"))]]];
     let damaged = |name| World {
         processors: 1,
-        person: Some(Person::CancelDamaged),
+        operator: Some(Operator::CancelDamaged),
         errors: Troubles { damages: 1, ..none },
         wanted: &["a record is lost", "halted as damaged", "withdrawn at once"],
         ..plain(name)
@@ -339,7 +339,7 @@ fn changed() -> Vec<World> {
         World {
             processors: 1,
             producers: one_by_one(["a", "b"]),
-            person: Some(Person::Redefine),
+            operator: Some(Operator::Redefine),
             wanted: &["ingest refused: STALE_DEFINITION", "refused: STALE_DEFINITION"],
             ..plain("a destination is defined otherwise")
         },

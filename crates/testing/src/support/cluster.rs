@@ -1,4 +1,4 @@
-//! A Redis Cluster of three masters, with or without replicas.
+//! A Redis Cluster of three primaries, with or without replicas.
 
 use std::{
     ops::RangeInclusive,
@@ -7,7 +7,7 @@ use std::{
 
 use super::{ports::free_port, redis::TestRedis, wait::eventually};
 
-/// The initial slots of each master.
+/// The initial slots of each primary.
 const SLOTS: [RangeInclusive<u16>; 3] = [0..=5460, 5461..=10922, 10923..=16383];
 /// Repeat a failover request after this time: Redis itself gives up after 5 s.
 const FAILOVER_MAX: Duration = Duration::from_secs(6);
@@ -16,7 +16,7 @@ const MOVED_AT_ONCE: &str = "500";
 
 /// A Redis Cluster on free loopback ports.
 pub struct TestCluster {
-    /// The three masters, then one replica of each, in the same order.
+    /// The three primaries, then one replica of each, in the same order.
     pub nodes: Vec<TestRedis>,
 }
 
@@ -29,12 +29,12 @@ pub struct SlotMove<'a> {
 }
 
 impl TestCluster {
-    /// Starts three masters with a third of the slots each, and waits until all agree.
+    /// Starts three primaries with a third of the slots each, and waits until all agree.
     pub async fn start() -> TestCluster {
         TestCluster::start_with(false, 2000, &[]).await
     }
 
-    /// Like `start`, with a replica of each master, which takes over when its master has not
+    /// Like `start`, with a replica of each primary, which takes over when its primary has not
     /// answered for about a second.
     pub async fn start_with_replicas() -> TestCluster {
         TestCluster::start_with_replicas_and(&[]).await
@@ -72,18 +72,18 @@ impl TestCluster {
         format!("redis+cluster://{}", hosts.take(SLOTS.len()).collect::<Vec<_>>().join(","))
     }
 
-    /// The initial master of a slot.
+    /// The initial primary of a slot.
     pub fn node_for_slot(&self, slot: u16) -> &TestRedis {
         let index = SLOTS.iter().position(|slots| slots.contains(&slot));
         &self.nodes[index.expect("a slot is below 16384")]
     }
 
-    /// The index of the slot's current master, as the answering nodes agree.
-    pub async fn master_of(&self, slot: u16) -> usize {
-        eventually("the nodes agree on a master", async || self.master_now(slot).await).await
+    /// The index of the slot's current primary, as the answering nodes agree.
+    pub async fn primary_of(&self, slot: u16) -> usize {
+        eventually("the nodes agree on a primary", async || self.primary_now(slot).await).await
     }
 
-    async fn master_now(&self, slot: u16) -> Result<usize, String> {
+    async fn primary_now(&self, slot: u16) -> Result<usize, String> {
         let mut named = Vec::new();
         for node in self.nodes.iter().filter(|node| node.is_answering()) {
             let lines: String =
@@ -94,28 +94,28 @@ impl TestCluster {
         match named[..] {
             [Some(port)] => {
                 let index = self.nodes.iter().position(|node| node.port() == port);
-                Ok(index.expect("a master is one of the nodes"))
+                Ok(index.expect("a primary is one of the nodes"))
             }
             _ => Err(format!("they name {named:?}")),
         }
     }
 
-    /// Waits until another node than this is the master of a slot; returns it.
-    pub async fn other_master(&self, slot: u16, than: usize) -> usize {
-        eventually("another master", async || match self.master_now(slot).await? {
-            same if same == than => Err(format!("{same} is still the master")),
+    /// Waits until another node than this is the primary of a slot; returns it.
+    pub async fn other_primary(&self, slot: u16, than: usize) -> usize {
+        eventually("another primary", async || match self.primary_now(slot).await? {
+            same if same == than => Err(format!("{same} is still the primary")),
             other if !self.nodes[other].is_answering() => Err(format!("{other} does not answer")),
             other => Ok(other),
         })
         .await
     }
 
-    /// The answering replica of a master, both by index.
-    pub async fn replica_of(&self, master: usize) -> usize {
+    /// The answering replica of a primary, both by index.
+    pub async fn replica_of(&self, primary: usize) -> usize {
         eventually("a replica in sync", async || {
-            let port = self.nodes[master].port().to_string();
+            let port = self.nodes[primary].port().to_string();
             for (index, node) in self.nodes.iter().enumerate() {
-                if index != master
+                if index != primary
                     && node.is_answering()
                     && node.info("role").await == "slave"
                     && node.info("master_port").await == port
@@ -129,9 +129,9 @@ impl TestCluster {
         .await
     }
 
-    /// Makes the replica of a master take over while both are alive; returns it.
-    pub async fn failover(&self, master: usize) -> usize {
-        let replica = self.replica_of(master).await;
+    /// Makes the replica of a primary take over while both are alive; returns it.
+    pub async fn failover(&self, primary: usize) -> usize {
+        let replica = self.replica_of(primary).await;
         let mut asked: Option<Instant> = None;
         eventually("the replica has taken over", async || {
             match self.nodes[replica].info("role").await.as_str() {
@@ -144,7 +144,7 @@ impl TestCluster {
                 }
                 _ => {}
             }
-            Err("it is not a master".to_owned())
+            Err("it is not a primary".to_owned())
         })
         .await;
         replica
@@ -170,7 +170,7 @@ impl TestCluster {
 
     /// Begins to migrate a slot: from now on it is on two nodes.
     pub async fn begin_move(&self, slot: u16, to: usize) -> SlotMove<'_> {
-        let from = self.master_of(slot).await;
+        let from = self.primary_of(slot).await;
         assert_ne!(from, to, "the slot is there already");
         let slot = slot.to_string();
         let (from_id, to_id) = (self.id(from).await, self.id(to).await);
@@ -194,8 +194,8 @@ impl TestCluster {
     }
 
     async fn join(&self, bus_ports: &[u16]) {
-        let masters = SLOTS.len();
-        for (index, node) in self.nodes.iter().enumerate().take(masters) {
+        let primaries = SLOTS.len();
+        for (index, node) in self.nodes.iter().enumerate().take(primaries) {
             // Nodes with equal epochs would have to resolve the conflict. So set them before the
             // nodes know each other.
             let epoch = (index + 1).to_string();
@@ -207,7 +207,7 @@ impl TestCluster {
                 let done = redis::cmd("CLUSTER").arg(args).exec_async(&mut connection).await;
                 done.unwrap_or_else(|error| panic!("CLUSTER {args:?}: {error}"));
             };
-            if index < masters {
+            if index < primaries {
                 let (first, last) = (SLOTS[index].start(), SLOTS[index].end());
                 run(&["ADDSLOTSRANGE".into(), first.to_string(), last.to_string()]).await;
             }
@@ -217,16 +217,16 @@ impl TestCluster {
                 run(&meet).await;
             }
         }
-        for index in masters..self.nodes.len() {
-            let master = self.id(index - masters).await;
-            // The node must have met its master first.
-            eventually("a replica follows its master", async || {
-                let done = self.nodes[index].ask::<()>(&["CLUSTER", "REPLICATE", &master]).await;
+        for index in primaries..self.nodes.len() {
+            let primary = self.id(index - primaries).await;
+            // The node must have met its primary first.
+            eventually("a replica follows its primary", async || {
+                let done = self.nodes[index].ask::<()>(&["CLUSTER", "REPLICATE", &primary]).await;
                 done.map_err(|error| error.to_string())
             })
             .await;
         }
-        for index in 0..self.nodes.len() - masters {
+        for index in 0..self.nodes.len() - primaries {
             self.replica_of(index).await;
         }
     }
@@ -248,7 +248,7 @@ impl SlotMove<'_> {
         keys.len()
     }
 
-    /// Tells all masters that the slot is on its new node.
+    /// Tells all primaries that the slot is on its new node.
     pub async fn end(self) {
         let id = self.cluster.id(self.to).await;
         // The new node first, because it must serve the slot when the old one redirects clients to
@@ -259,14 +259,14 @@ impl SlotMove<'_> {
             if node.is_answering() && node.info("role").await == "master" {
                 let words = ["CLUSTER", "SETSLOT", &self.slot, "NODE", &id];
                 let told = node.ask::<()>(&words).await;
-                // It may have become a replica meanwhile; then its master tells it.
+                // It may have become a replica meanwhile; then its primary tells it.
                 assert!(told.is_ok() || node.info("role").await == "slave", "{told:?}");
             }
         }
     }
 }
 
-/// The port of a master that serves a slot, from its line of `CLUSTER NODES`.
+/// The port of a primary that serves a slot, from its line of `CLUSTER NODES`.
 fn port_of_owner(line: &str, slot: u16) -> Option<u16> {
     let words: Vec<&str> = line.split(' ').collect();
     let serves = |range: &&str| {

@@ -143,14 +143,14 @@ impl Watched {
         self.service.get(path).await.ok()
     }
 
-    /// Waits for the end of a bulk operation, however long it takes.
+    /// Waits for the end of a bulk operation, however long it takes, and returns that.
     async fn post(&mut self, path: &str, body: Value) -> Said {
         self.requested.insert(format!("POST {path}"));
-        let said = self.service.post(path, body).await;
+        let mut said = self.service.post(path, body).await;
         assert!(said.status < 400, "{path}: {said:?}");
         if said.body["state"] == "running" {
-            let ended = self.service.ended(&said.body).await;
-            assert_eq!(ended["state"], "succeeded", "{path}: {ended}");
+            said.body = self.service.ended(&said.body).await;
+            assert_eq!(said.body["state"], "succeeded", "{path}: {said:?}");
         }
         said
     }
@@ -192,7 +192,7 @@ impl Watched {
         batch: usize,
     ) {
         let store = &self.service.store;
-        let caller = store.unique_caller("load");
+        let call_sequence = store.new_call_sequence("load");
         let key = store.keys().partition(known.partition).epoch();
         let epoch: u64 = self.service.redis.ask(&["HGET", &key, "epoch"]).await.unwrap();
         let epoch = epoch.max(known.born);
@@ -202,7 +202,7 @@ impl Watched {
             }
             let all: Vec<Arrival> = (from..count.min(from + batch)).map(&arrival).collect();
             let all: Vec<&Arrival> = all.iter().collect();
-            let stamped = store.ingest(&caller, known, epoch, &all).await.unwrap();
+            let stamped = store.ingest(&call_sequence, known, epoch, &all).await.unwrap();
             assert!(stamped.iter().all(|one| matches!(one, Ingested::Stamped(_))));
         }
     }

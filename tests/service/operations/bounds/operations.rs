@@ -330,7 +330,7 @@ impl Watched {
                 error: None,
                 messages: &found,
             };
-            store.withdraw(at, Who::Person, &withdrawal).await.unwrap();
+            store.withdraw(at, Who::Operator, &withdrawal).await.unwrap();
         }
         self.note("withdraw 200").await;
         self.foreign_leases(at, false).await;

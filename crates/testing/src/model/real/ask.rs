@@ -212,7 +212,7 @@ impl Real {
             Op::Define { name, definition } | Op::Remake { name, definition } => {
                 let name = *name;
                 if matches!(op, Op::Remake { .. }) {
-                    store.remove(&name.parse().unwrap(), true).await?;
+                    store.delete_destination(&name.parse().unwrap(), true).await?;
                 }
                 let defined =
                     store.call_define(&destination(name, definition), Replaces::Any).await?;
@@ -225,7 +225,7 @@ impl Real {
             Op::BeginRemove { name } => self.begin_remove(name).await,
             Op::EndRemove { name } => self.end_remove(name).await,
             Op::Remove { name, purge } => {
-                let removed = store.remove(&name.parse().unwrap(), *purge).await?;
+                let removed = store.delete_destination(&name.parse().unwrap(), *purge).await?;
                 told(Reply::Removed { purged: removed.removed_messages })
             }
             Op::Restart => {
@@ -270,7 +270,7 @@ impl Real {
                     messages: &messages,
                 };
                 let known = self.known_of(known);
-                let who = owner.as_ref().map_or(Who::Person, Who::Owner);
+                let who = owner.as_ref().map_or(Who::Operator, Who::Owner);
                 let answer = store.withdraw(&known, who, &withdrawal).await?;
                 told(Reply::Withdrawn(answer))
             }
@@ -313,10 +313,11 @@ impl Real {
         let sequences: Vec<Sequence> = self.run(&["HKEYS", &calls.keys.messages()]).await;
         let leases = self.members(name, &calls.keys.partition.leases()).await;
         let delays = self.members(name, &calls.keys.partition.delayed()).await;
-        let purge = calls.remove_batch(&["", "a", "b", "{x}:y"], &sequences, &leases, &delays);
+        let purge =
+            calls.delete_destination_batch(&["", "a", "b", "{x}:y"], &sequences, &leases, &delays);
         let at = &mut self.connection;
         let purged = redis::from_redis_value(purge.run(at).await.map_err(refused)?).unwrap();
-        calls.forget().run(at).await.map_err(refused)?;
+        calls.forget_destination().run(at).await.map_err(refused)?;
         calls.index("").run(at).await.map_err(refused)?;
         told(Reply::Removed { purged })
     }

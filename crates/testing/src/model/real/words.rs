@@ -61,7 +61,7 @@ impl Real {
 
     /// A caller whose next call has this number.
     pub(super) fn caller(&self, call: &Call) -> CallSequence {
-        let caller = self.store.caller(&format!("caller{}", call.caller));
+        let caller = self.store.call_sequence(&format!("caller{}", call.caller));
         (1..call.number).for_each(|_| caller.give_up());
         caller
     }

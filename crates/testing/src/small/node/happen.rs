@@ -48,8 +48,8 @@ impl Node {
                 }
             }
             (Action::Dies(actor), _) => self.die(*actor),
-            (Action::Person(op), Some(reply)) => {
-                self.person_has_asked = true;
+            (Action::Operator(op), Some(reply)) => {
+                self.operator_has_asked = true;
                 if matches!(op, Op::Remake { name, .. } if *name == NAME) {
                     self.journal.remove_all();
                 }
@@ -168,7 +168,7 @@ impl Node {
                 if !line.is_dead {
                     self.errors.paused_senders -= 1;
                     // The effect of a late request on a withdrawal is not promised.
-                    if world.person.is_some() {
+                    if world.operator.is_some() {
                         sender.stop();
                     }
                 }

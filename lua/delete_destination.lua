@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- remove: begins the removal of a destination. From then on, scripts refuse to ingest, claim or release.
+-- delete_destination: begins the removal of a destination. From then on, scripts refuse to ingest, claim or
+-- release.
 --
 -- KEYS:
 --   [1] destination      reseq:{p07}:d:<dest>

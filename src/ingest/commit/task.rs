@@ -1,4 +1,4 @@
-//! The worker of one destination: it makes the calls that stamp its arrivals.
+//! The task of one destination: it makes the calls that stamp its arrivals.
 
 use std::time::Duration;
 
@@ -23,17 +23,17 @@ use crate::{
 const CALL_BYTES_MAX: usize = 4 << 20;
 
 /// Stamps the arrivals of one destination, one call at a time.
-pub(super) struct Worker {
+pub(super) struct CommitTask {
     pub(super) store: Store,
     pub(super) catalog: Catalog,
     pub(super) watermark: Watermark,
     /// Schedules delayed messages that are due soon.
     pub(super) due: DueTimer,
     pub(super) name: DestinationName,
-    pub(super) caller: CallSequence,
+    pub(super) call_sequence: CallSequence,
     pub(super) batch_max: usize,
     pub(super) retry: Duration,
-    /// The partition's epoch, as this worker last saw it.
+    /// The partition's epoch, as this task last saw it.
     pub(super) epoch: u64,
 }
 
@@ -45,7 +45,7 @@ struct Item<'a> {
     session: &'a Session,
 }
 
-impl Worker {
+impl CommitTask {
     pub(super) async fn run(mut self, mut queue: Batches<Job>) {
         while let Some(mut jobs) = queue.next(self.batch_max).await {
             // Drop old jobs that nobody waits for any more: their producers have probably sent them
@@ -172,8 +172,8 @@ impl Worker {
         }
         loop {
             let entry = self.catalog.get(self.name.as_str()).ok_or_else(unknown)?;
-            let (store, caller, epoch) = (&self.store, &self.caller, self.epoch);
-            let call = || store.ingest(caller, &entry, epoch, arrivals);
+            let (store, call_sequence, epoch) = (&self.store, &self.call_sequence, self.epoch);
+            let call = || store.ingest(call_sequence, &entry, epoch, arrivals);
             let error = match retry_until(Some(deadline), call).await {
                 Ok(ingested) => {
                     let is_new = |one: &&Ingested| matches!(one, Ingested::Stamped(_));
@@ -200,7 +200,7 @@ impl Worker {
                 error => {
                     // This call may still reach Redis. Once the next call has run, Redis must
                     // refuse it.
-                    self.caller.give_up();
+                    self.call_sequence.give_up();
                     if !error.is_logged() {
                         tracing::warn!(destination = %self.name, %error, "could not stamp arrivals");
                     }

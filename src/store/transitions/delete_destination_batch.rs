@@ -1,4 +1,4 @@
-//! Removes messages, leases and delays of a destination in batches (`lua/remove_batch.lua`).
+//! Removes messages, leases and delays of a destination in batches (`lua/delete_destination_batch.lua`).
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ impl Store {
             pipe.arg("MATCH").arg(format!("{destination}/*")).arg("COUNT").arg(BATCH_MAX);
             let ((next, found),): ((u64, Vec<(String, f64)>),) = self.query(&pipe).await?;
             for batch in found.chunks(BATCH_MAX) {
-                let mut call = self.call(|scripts| &scripts.remove_batch);
+                let mut call = self.call(|scripts| &scripts.delete_destination_batch);
                 call.key(keys.hash()).key(keys.messages());
                 call.key(keys.partition.leases()).key(keys.partition.delayed());
                 call.key(keys.partition.epoch());
@@ -74,7 +74,7 @@ impl Store {
             pipe.cmd("HSCAN").arg(keys.messages()).arg(cursor).arg("COUNT").arg(BATCH_MAX);
             let ((next, found),): ((u64, Vec<(Bytes, Bytes)>),) = self.query(&pipe).await?;
             for batch in found.chunks(BATCH_MAX) {
-                let mut call = self.call(|scripts| &scripts.remove_batch);
+                let mut call = self.call(|scripts| &scripts.delete_destination_batch);
                 call.key(keys.hash()).key(keys.messages());
                 call.key(keys.partition.leases()).key(keys.partition.delayed());
                 call.key(keys.partition.epoch());
@@ -112,7 +112,7 @@ impl Store {
             };
             let left_over: Vec<&Bytes> = found.iter().filter(is_lane).collect();
             for batch in left_over.chunks(BATCH_MAX) {
-                let mut call = self.call(|scripts| &scripts.remove_batch);
+                let mut call = self.call(|scripts| &scripts.delete_destination_batch);
                 call.key(keys.hash()).key(keys.messages());
                 call.key(keys.partition.leases()).key(keys.partition.delayed());
                 call.key(keys.partition.epoch());
@@ -136,7 +136,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
         for ids in self.operation_ids(destination).await?.chunks(BATCH_MAX) {
-            let mut call = self.call(|scripts| &scripts.remove_batch);
+            let mut call = self.call(|scripts| &scripts.delete_destination_batch);
             call.key(keys.hash()).key(keys.messages());
             call.key(keys.partition.leases()).key(keys.partition.delayed());
             call.key(keys.partition.epoch());

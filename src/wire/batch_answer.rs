@@ -16,7 +16,7 @@ use serde::{
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
 
-use super::answer::excerpt;
+use super::tcp_answer::excerpt;
 
 /// The field with the number.
 const FIELD: &str = "accepted";

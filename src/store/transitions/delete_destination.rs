@@ -1,11 +1,11 @@
-//! Removes a destination (`lua/remove.lua`, then `lua/remove_batch.lua` and `lua/forget.lua`).
+//! Removes a destination (`lua/delete_destination.lua`, then `lua/delete_destination_batch.lua` and `lua/forget_destination.lua`).
 
 use crate::{
     domain::DestinationName,
     store::{Store, StoreError, keys::Claimers},
 };
 
-use super::remove_batch::RemovedMembers;
+use super::delete_destination_batch::RemovedMembers;
 
 /// Above all versions, and still exact as a number in Lua.
 const VERSION_MAX: u64 = 1 << 53;
@@ -20,7 +20,7 @@ pub struct Removed {
 impl Store {
     /// Removes a destination; with `purge`, even if messages are pending. Repeat the call until it
     /// succeeds.
-    pub async fn remove(
+    pub async fn delete_destination(
         &self,
         destination: &DestinationName,
         purge: bool,
@@ -44,7 +44,7 @@ impl Store {
         which: &str,
     ) -> Result<Removed, StoreError> {
         let keys = self.keys().destination(destination);
-        let mut call = self.call(|scripts| &scripts.remove);
+        let mut call = self.call(|scripts| &scripts.delete_destination);
         call.key(keys.hash()).key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
         call.key(keys.dead_letters()).key(keys.partition.epoch());
@@ -83,7 +83,7 @@ impl Store {
             self.remove_left_over(destination).await?;
         }
         self.remove_operations(destination).await?;
-        self.forget(destination).await?;
+        self.forget_destination(destination).await?;
         self.index(destination, version, None).await
     }
 }

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- forget: completes the removal of a destination. Destinations created in this partition later get an epoch
--- above any that a message of this one may have carried, and a higher version. So a destination of the same
+-- forget_destination: completes the removal of a destination. Destinations created in this partition later get
+-- an epoch above any that a message of this one may have carried, and a higher version. So one of the same
 -- name, which counts from 1 again, never repeats an (epoch, sequence). The epoch of the partition stays, so
 -- other destinations and the owner are not affected.
 --

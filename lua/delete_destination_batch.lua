@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- remove_batch: removes a batch of messages, their lanes, leases and delays, of a destination that is being
--- removed. A lease that stayed would apply to a message with the same number once the destination is created
--- again.
+-- delete_destination_batch: removes a batch of messages, their lanes, leases and delays, of a destination that
+-- is being removed. A lease that stayed would apply to a message with the same number once the destination is
+-- created again.
 --
 -- KEYS:
 --   [1] destination   reseq:{p07}:d:<dest>

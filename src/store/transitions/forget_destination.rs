@@ -1,4 +1,4 @@
-//! Completes the removal of a destination: removes the rest of it in one step (`lua/forget.lua`).
+//! Completes the removal of a destination: removes the rest of it in one step (`lua/forget_destination.lua`).
 
 use crate::{
     domain::DestinationName,
@@ -7,9 +7,12 @@ use crate::{
 
 impl Store {
     /// Removes the destination's hash and its other single keys. Its messages must be gone.
-    pub(super) async fn forget(&self, destination: &DestinationName) -> Result<(), StoreError> {
+    pub(super) async fn forget_destination(
+        &self,
+        destination: &DestinationName,
+    ) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
-        let mut call = self.call(|scripts| &scripts.forget);
+        let mut call = self.call(|scripts| &scripts.forget_destination);
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.lanes());
         call.key(keys.in_progress(None)).key(keys.ready(None));

@@ -1,0 +1,104 @@
+-- Reads the front of lanes: which messages have left a lane, and which may be released next.
+--
+-- A lane is a table. `in_progress` and `ready` are its keys; `upto` is the last sequence that has left ('0':
+-- none); `held_upto` is the last one that the owner still holds, and `holds_none` is true if there is none. These
+-- functions fill in `gone` and `run` (sequences in order), `is_prefix` (the messages that are gone are exactly the
+-- front of in-progress) and `is_all` (the lane has no others).
+--
+-- `budget` is what is left for all lanes of a call: `settles` messages to settle, `reads` sequences to read.
+-- Its `first_read` is how many messages the first read of a lane takes, since the run may end soon.
+
+-- How many messages of a lane are in progress, within a range.
+local function pending_upto(lane, from, upto)
+  return redis.call('ZCOUNT', lane.in_progress, from, upto)
+end
+
+-- True if the messages that left are exactly the front of in-progress.
+local function is_gone_first(lane)
+  local last = lane.gone[#lane.gone]
+  return last and pending_upto(lane, '-inf', last) == #lane.gone
+end
+
+-- The ready messages from `from` on (a bound as in ZRANGE), up to the first gap. Messages that are gone make
+-- no gap.
+local function common_prefix(lane, budget, from, gone, finished)
+  local has_left, run = {}, {}
+  for _, sequence in ipairs(gone) do has_left[sequence] = true end
+  local count = #gone + #finished
+  local pending = redis.call('ZRANGE', lane.in_progress, from, '+inf', 'BYSCORE', 'LIMIT', '0', count)
+  budget.reads = budget.reads - #pending
+  for _, sequence in ipairs(pending) do
+    if not has_left[sequence] then
+      if sequence ~= finished[#run + 1] then break end
+      run[#run + 1] = sequence
+    end
+  end
+  return run
+end
+
+-- Reads the messages that left a lane. If there are more than one call may settle, fails for this lane and
+-- settles none: the owner takes every other answer as 'all of them are settled'.
+local function read_gone(lane, budget)
+  if lane.upto == '0' then return end
+  local most = budget.settles + 1
+  local gone = redis.call('ZRANGE', lane.ready, '-inf', lane.upto, 'BYSCORE', 'LIMIT', '0', most)
+  budget.settles = math.max(0, budget.settles - #gone)
+  if #gone == most then error({err = 'more messages to settle than the limit of one call'}) end
+  lane.gone = gone
+end
+
+-- Extends a lane's run by the finished messages after a sequence, without a gap. Reads more at a time as the
+-- run grows, so that a short run costs little.
+local function read_on(lane, budget, after, most, size)
+  while most > 0 and budget.reads > 0 do
+    local from, count = '(' .. after, math.min(size, most, budget.reads)
+    local finished = redis.call('ZRANGE', lane.ready, from, '+inf', 'BYSCORE', 'LIMIT', '0', count)
+    local found = #finished
+    if found == 0 then return end
+    budget.reads = budget.reads - found
+    -- Ready messages are in progress: if both counts are equal up to the last one, it is the common prefix.
+    local is_prefix = pending_upto(lane, from, finished[found]) == found
+    if not is_prefix then finished = common_prefix(lane, budget, from, {}, finished) end
+    if #lane.run == 0 then
+      lane.run = finished
+    else
+      for _, sequence in ipairs(finished) do lane.run[#lane.run + 1] = sequence end
+    end
+    if not is_prefix or found < count then return end
+    after, most, size = finished[found], most - found, 2 * size
+  end
+end
+
+-- Reads the run that follows the messages the owner holds.
+local function read_behind(lane, budget, most)
+  lane.is_prefix = is_gone_first(lane)
+  read_on(lane, budget, lane.held_upto, most, budget.first_read)
+end
+
+-- Reads the run of a lane of which the owner holds nothing: it follows the messages that left.
+local function read_front(lane, budget, most)
+  local gone, size = lane.gone, math.min(most, budget.first_read)
+  if #gone == 0 and most == 0 then return end
+  local pending = redis.call('ZCARD', lane.in_progress)
+  lane.is_all, lane.is_prefix = #gone == pending, true
+  if lane.is_all then return end
+  local finished = {}
+  if most > 0 then finished = redis.call('ZRANGE', lane.ready, #gone, #gone + size - 1) end
+  budget.reads = budget.reads - #finished
+  local count, last = #gone + #finished, finished[#finished] or gone[#gone]
+  if count == 0 then return end
+  if count == pending or pending_upto(lane, '-inf', last) == count then
+    lane.run = finished
+    if #finished == size then read_on(lane, budget, last, most - size, 2 * size) end
+  else
+    lane.is_prefix = is_gone_first(lane)
+    lane.run = common_prefix(lane, budget, '-inf', gone, finished)
+  end
+end
+
+-- Reads both for one lane: at most `most` messages to release.
+local function read_lane(lane, budget, most)
+  read_gone(lane, budget)
+  local read_run = lane.holds_none and read_front or read_behind
+  read_run(lane, budget, most)
+end
