@@ -5,5 +5,6 @@ use reseq_testing::support;
 
 mod checker;
 mod example_config;
+mod metrics;
 mod script_headers;
 mod structure;

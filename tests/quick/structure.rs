@@ -53,7 +53,7 @@ const SOURCES: [&str; 2] = ["src", BENCH];
 const BENCH: &str = "crates/bench/src";
 
 /// All source files, without tests.
-fn sources() -> Vec<PathBuf> {
+pub(super) fn sources() -> Vec<PathBuf> {
     SOURCES.iter().flat_map(|folder| files(folder, "rs")).collect()
 }
 
