@@ -22,10 +22,32 @@
 --   body is stored apart is followed by the body ('': missing); {deadline, 'again'}: one call's limit of
 --   reads found nothing
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, expect, portions, bodies, withdrawn
+-- include: schema, clock, call, expect, portions, bodies, withdrawn, claim_alone
 
 local number, destination, by_priority = tonumber(ARGV[1]), ARGV[2], ARGV[9] == 'none'
 local least = tonumber(ARGV[8])
+
+local answered = replayed(KEYS[1], number)
+if answered and (answered.err or answered[2] == 'again') then return answered end
+
+local now = now_ms()
+local most = tonumber(ARGV[6])
+local deadline = text(now + tonumber(ARGV[5]))
+local known
+if not answered then
+  check_schema(KEYS[8])
+  known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'withdrawn')
+  if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+  if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+  if not by_priority and not known[3] and least <= 1 and most >= 1 then
+    local sequence, record =
+      claim_alone(destination, KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], deadline, ARGV[4], tonumber(ARGV[7]))
+    if sequence then
+      keep(KEYS[1], number, {deadline, sequence})
+      return {deadline, sequence, record}
+    end
+  end
+end
 
 local before_sequence, after_sequence = destination .. '/', '/' .. ARGV[4]
 local function lease_of(sequence)
@@ -73,9 +95,6 @@ local function answer_of(deadline, sequences, room)
   return answer, #sequences, claimed
 end
 
-local answered = replayed(KEYS[1], number)
-if answered and answered.err then return answered end
-if answered and answered[2] == 'again' then return answered end
 if answered then
   local held = {}
   for i = 2, #answered do
@@ -84,14 +103,6 @@ if answered then
   return (answer_of(answered[1], held, math.huge))
 end
 
-check_schema(KEYS[8])
-local now = now_ms()
-local known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'withdrawn')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-
-local most = tonumber(ARGV[6])
-local deadline = text(now + tonumber(ARGV[5]))
 -- The hint may name a destination without waiting messages, but never leaves out one that has some.
 if not redis.call('ZSCORE', KEYS[7], destination) then return keep(KEYS[1], number, {deadline}) end
 -- If the list has withdrawn messages: how many messages at its front are not withdrawn.

@@ -26,7 +26,7 @@
 -- Returns: {which (from 1), 'stale_lease' | 'settled' | 'damaged', which, …}: all others were completed;
 --   settled: completed before; damaged: a key that it needs has the wrong type, and its lease runs on
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_CALL, UNREADABLE
--- include: schema, clock, call, expect, damage, lists, leases, attempts, wake, waiting, serial
+-- include: schema, clock, call, expect, damage, lists, leases, attempts, wake, waiting, serial, complete_alone
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[1], number)
@@ -39,6 +39,20 @@ local destination = ARGV[2]
 local known = redis.call('HMGET', KEYS[2], 'ordering', 'processing', 'ready')
 local ordering, serial = known[1], known[2] == 'serial'
 local lane_count = tonumber(ARGV[3])
+-- The index of the keys of the first lane.
+local FIRST_LANE = 16
+
+-- One lane, one message, no body stored apart.
+if ordering == 'destination' and not serial and #ARGV == 9 and ARGV[6] == '' then
+  local now = now_ms()
+  local is_head = complete_alone(destination, KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[FIRST_LANE],
+    KEYS[FIRST_LANE + 1], ARGV[7], ARGV[8], ARGV[9], now)
+  if is_head ~= nil then
+    redis.call('HSET', KEYS[2], 'ready', text((tonumber(known[3]) or 0) + 1))
+    if is_head then wake(KEYS[8], destination) end
+    return keep(KEYS[1], number, {})
+  end
+end
 local place = {
   destination = destination, ordering = ordering, hash = KEYS[2], messages = KEYS[3],
   attempts = KEYS[4], waiting = KEYS[9], delayed = KEYS[10], builtin = KEYS[11], worker = KEYS[12],

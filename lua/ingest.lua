@@ -42,7 +42,7 @@
 --   arrivals that are not listed were stamped, from the first sequence on, without gaps
 -- Errors: STALE_CALL, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, expect, damage, lists, attempts, wake, waiting, bodies, dead_letters
+-- include: schema, clock, call, epoch, expect, damage, lists, attempts, wake, waiting, bodies, dead_letters, ingest_alone
 
 -- Ids beyond the limit that one call removes, in addition to as many as it adds.
 local IDS_REMOVED_MAX = 1000
@@ -66,15 +66,30 @@ local born = tonumber(known[5]) or 0
 epoch = math.max(epoch, born)
 if text(epoch) ~= ARGV[4] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 
-local destination, needs_processing = ARGV[2], ARGV[6] == 'waiting'
-local ordering, serial, window_ms = ARGV[10], ARGV[11] == 'serial', tonumber(ARGV[9])
-local last = tonumber(known[3]) or 0
+local destination, last = ARGV[2], tonumber(known[3]) or 0
 local room = tonumber(ARGV[7]) - (last - (tonumber(known[4]) or 0))
-local bytes, pending_bytes = 0, tonumber(known[6]) or 0
-local has_room_for_all = ARGV[8] == '0'
+local count, pending_bytes = tonumber(ARGV[15]), tonumber(known[6]) or 0
+-- The index of the keys of the first lane.
+local FIRST_LANE = 19
+
+-- One lane, and nothing but the records.
+local is_simple = ARGV[10] == 'destination' and ARGV[11] == 'parallel' and ARGV[6] == 'waiting' and ARGV[8] == '0'
+  and ARGV[12] == '1' and #ARGV == 19 + count and count <= FEW_ARRIVALS and count <= room
+if is_simple then
+  local length = ingest_alone(destination, KEYS[4], KEYS[5], KEYS[6], KEYS[FIRST_LANE], last + 1, count, 19, now)
+  if length then
+    redis.call('HSET', KEYS[3], 'last', text(last + count), 'bytes', text(pending_bytes + ARGV[16]))
+    if length == count then wake(KEYS[9], destination) end
+    return keep(KEYS[2], number, {last + 1})
+  end
+end
+
+local needs_processing = ARGV[6] == 'waiting'
+local ordering, serial, window_ms = ARGV[10], ARGV[11] == 'serial', tonumber(ARGV[9])
+local bytes, has_room_for_all = 0, ARGV[8] == '0'
 local room_bytes = has_room_for_all and math.huge or tonumber(ARGV[8]) - pending_bytes
 local lane_count, name_count = tonumber(ARGV[12]), tonumber(ARGV[13])
-local count, body_count, ids_max = tonumber(ARGV[15]), tonumber(ARGV[17]), tonumber(ARGV[18])
+local body_count, ids_max = tonumber(ARGV[17]), tonumber(ARGV[18])
 local function in_progress_of(lane) return KEYS[17 + 2 * lane] end
 local function ready_of(lane) return KEYS[18 + 2 * lane] end
 local function lane_key(lane) return ARGV[18 + lane] end

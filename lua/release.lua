@@ -38,7 +38,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.
--- include: schema, clock, epoch, expect, owner, portions, bodies, gone, runs
+-- include: schema, clock, epoch, expect, owner, portions, bodies, gone, runs, release_alone
 
 local now = now_ms()
 local epoch, takeover_wait = current_epoch(KEYS[1], now, ARGV[6])
@@ -50,14 +50,42 @@ local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'withdrawals', 
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
+local destination, ordering = ARGV[4], ARGV[5]
+local room, entry_count = tonumber(ARGV[7]), tonumber(ARGV[10])
+local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
+-- Without withdrawals and halted messages.
+local is_plain = (known[3] or '0') == '0' and (known[4] or '0') == '0'
+
+-- Adds to the counters that changed: for damaged messages they are not exact, so they never go below 0.
+local function counted(at, change) return text(math.max(0, (tonumber(known[at]) or 0) + change)) end
+
+-- The index of the keys of the first lane.
+local FIRST_LANE = 16
+
+-- One lane, of which the owner holds nothing more, and wants something.
+local is_simple = is_plain and ordering == 'destination' and ARGV[9] == '1' and ARGV[18] == '0'
+  and ARGV[19] ~= '0' and not attempts_kept and ARGV[11] == '0' and #ARGV == 19 + 2 * entry_count
+  and (redis.call('ZSCORE', KEYS[6], destination) or 0) - now <= 0
+local sequences = is_simple and all_ready(KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1])
+if sequences and ARGV[16] == '0' and #sequences <= tonumber(ARGV[19]) then
+  local run = hand_out_alone(KEYS[4], sequences, room)
+  if run then return {0, run} end
+elseif sequences and #sequences == entry_count and tonumber(ARGV[16]) >= tonumber(sequences[entry_count]) then
+  local accounted_bytes = tonumber(ARGV[17])
+  if accounted_bytes and settle_alone(destination, KEYS[4], KEYS[6], KEYS[10], KEYS[11], KEYS[13], KEYS[FIRST_LANE],
+      KEYS[FIRST_LANE + 1], sequences, 19, tonumber(ARGV[8])) then
+    redis.call('HSET', KEYS[3], 'settled', counted(5, entry_count), 'ready', counted(6, -entry_count),
+      'bytes', counted(7, -accounted_bytes), 'delivered', counted(8, entry_count))
+    return {0, {0, ''}}
+  end
+end
+
 -- Limits of a call, over all lanes: messages to settle, messages to return, sequences to read to find those,
 -- and messages whose size to query. A lane for which nothing is left has to ask again.
 local SETTLED_MAX, RUNS_MAX, READS_MAX, SIZED_MAX = 4096, 4000, 12000, 1000
 
-local destination, ordering, room = ARGV[4], ARGV[5], tonumber(ARGV[7])
 local withdrawals, halted = tonumber(known[3]) or 0, (tonumber(known[4]) or 0) > 0
-local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
-local lane_count, entry_count, body_count = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local lane_count, body_count = tonumber(ARGV[9]), tonumber(ARGV[11])
 local budget = {
   settles = SETTLED_MAX, reads = READS_MAX, first_read = math.max(32, math.floor(RUNS_MAX / lane_count)),
 }
@@ -356,8 +384,6 @@ local function count_gone()
       bytes, delivered = bytes + accounted_bytes, delivered + left
     end
   end
-  -- For damaged messages, the counts are not exact, so never go below 0.
-  local function counted(at, change) return text(math.max(0, (tonumber(known[at]) or 0) + change)) end
   redis.call('HSET', KEYS[3], 'settled', counted(5, #gone), 'ready', counted(6, -#gone),
     'bytes', counted(7, -bytes), 'delivered', counted(8, delivered))
   if known[3] and withdrawals ~= tonumber(known[3]) then redis.call('HSET', KEYS[3], 'withdrawals', withdrawals) end

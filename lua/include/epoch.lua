@@ -25,6 +25,18 @@ local function history_of_server()
   return history_of_call
 end
 
+-- What callers know, as numbers: {lease, epoch of the partition, epoch of a message or creation}. Blocks of a call
+-- (blocks.lua) often know the same, and parsing is expensive.
+local parsed = {}
+
+local function parse_known(known)
+  if not parsed[known] then
+    local lease_ms, seen, carried = string.match(known, '^(%d+) ?(%d*) ?(%d*)$')
+    parsed[known] = {tonumber(lease_ms), tonumber(seen) or 0, tonumber(carried) or 0}
+  end
+  return unpack(parsed[known])
+end
+
 -- The messages of a destination carry the epoch of the partition, or the one in which the destination was
 -- created if that is higher: a destination created after a removal gets an epoch above `removed_epoch`, the
 -- highest epoch that a message of any removed destination may have carried. So a removal does not affect
@@ -37,15 +49,14 @@ local function current_epoch(key, now, known)
   local noted = partition_of(key)
   local schema = known_schema(noted[5])
   local history = history_of_server()
-  local lease_ms, seen, carried = string.match(known, '^(%d+) ?(%d*) ?(%d*)$')
+  local lease_ms, seen, carried = parse_known(known)
   local epoch = tonumber(noted[2]) or 0
   local birth = math.max(epoch, (tonumber(noted[6]) or 0) + 1)
-  seen, carried = tonumber(seen) or 0, tonumber(carried) or 0
   if noted[1] and string.sub(noted[1], 41) == history and epoch >= seen and birth >= carried then
     return epoch, math.max(0, tonumber(noted[3]) - now), schema, birth
   end
   epoch = math.max(math.max(birth, seen, carried) + 1, now)
-  local wait = math.max(tonumber(lease_ms), tonumber(noted[4]) or 0)
+  local wait = math.max(lease_ms, tonumber(noted[4]) or 0)
   local server = id_after('run_id:', redis.call('INFO', 'server')) .. history
   local ends = text(now + wait)
   redis.call('HSET', key, 'server', server, 'epoch', text(epoch), 'takeover_wait_ends_ms', ends)

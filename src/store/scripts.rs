@@ -7,23 +7,27 @@ use super::{commands, known_schema};
 use crate::{faults::planted_lua::text_of, redis_client::Script};
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 23] = [
+const INCLUDES: [(&str, &str); 27] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
     ("changes", include_str!("../../lua/include/changes.lua")),
+    ("claim_alone", include_str!("../../lua/include/claim_alone.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
+    ("complete_alone", include_str!("../../lua/include/complete_alone.lua")),
     ("damage", include_str!("../../lua/include/damage.lua")),
     ("epoch", include_str!("../../lua/include/epoch.lua")),
     ("expect", include_str!("../../lua/include/expect.lua")),
     ("findings", include_str!("../../lua/include/findings.lua")),
     ("head", include_str!("../../lua/include/head.lua")),
+    ("ingest_alone", include_str!("../../lua/include/ingest_alone.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
     ("gone", include_str!("../../lua/include/gone.lua")),
     ("dead_letters", include_str!("../../lua/include/dead_letters.lua")),
     ("lists", include_str!("../../lua/include/lists.lua")),
     ("portions", include_str!("../../lua/include/portions.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
+    ("release_alone", include_str!("../../lua/include/release_alone.lua")),
     ("runs", include_str!("../../lua/include/runs.lua")),
     ("schema", include_str!("../../lua/include/schema.lua")),
     ("serial", include_str!("../../lua/include/serial.lua")),

@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 69] = [
+pub static BUGS: [Bug; 74] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -158,7 +158,7 @@ end",
     bug(
         "starts no takeover wait after a failover",
         "include/epoch",
-        "math.max(tonumber(lease_ms), tonumber(noted[4]) or 0)",
+        "math.max(lease_ms, tonumber(noted[4]) or 0)",
         "0",
     ),
     bug(
@@ -423,5 +423,36 @@ end",
         "include/owner",
         "owners[key] = owners[key] or redis.call('GET', key) or ''",
         "owners[key] = owners[next(owners) or key] or redis.call('GET', key) or ''",
+    ),
+    // The short ways of quiet destinations.
+    bug(
+        "the short way of release hands out ready messages although an earlier one is not ready",
+        "include/release_alone",
+        "redis.call('ZCARD', in_progress) == count",
+        "true",
+    ),
+    bug(
+        "the short way of release keeps the records of settled messages",
+        "include/release_alone",
+        "type(redis.pcall('HDEL', messages, unpack(sequences))) == 'table'",
+        "false",
+    ),
+    bug(
+        "the short way of complete does not check the lease",
+        "include/complete_alone",
+        "not redis.call('ZSCORE', leases, lease) or ",
+        "",
+    ),
+    bug(
+        "the short way of claim leaves the message waiting",
+        "include/claim_alone",
+        "redis.call('LPOP', waiting)",
+        "",
+    ),
+    bug(
+        "the short way of ingest does not note that messages wait",
+        "include/ingest_alone",
+        "(length > count\n    or type(redis.pcall('ZADD', active, text(now), destination)) ~= 'table')",
+        "true",
     ),
 ];
