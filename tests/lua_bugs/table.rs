@@ -438,10 +438,10 @@ end",
         "false",
     ),
     bug(
-        "the short way of complete does not check the lease",
+        "the short way of complete ignores that the lease is gone, and earlier attempts",
         "include/complete_alone",
-        "not redis.call('ZSCORE', leases, lease) or ",
-        "",
+        "not redis.call('ZSCORE', leases, lease) or redis.call('HLEN', attempts) > 0",
+        "false",
     ),
     bug(
         "the short way of claim leaves the message waiting",
