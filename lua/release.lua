@@ -38,7 +38,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.
--- include: schema, clock, epoch, expect, owner, portions, bodies, gone, runs, release_alone
+-- include: schema, clock, epoch, expect, damage, owner, portions, bodies, gone, runs, release_alone
 
 local now = now_ms()
 local epoch, takeover_wait = current_epoch(KEYS[1], now, ARGV[6])
@@ -72,8 +72,8 @@ if sequences and ARGV[16] == '0' and #sequences <= tonumber(ARGV[19]) then
   if run then return {0, run} end
 elseif sequences and #sequences == entry_count and tonumber(ARGV[16]) >= tonumber(sequences[entry_count]) then
   local accounted_bytes = tonumber(ARGV[17])
-  if accounted_bytes and settle_alone(destination, KEYS[4], KEYS[6], KEYS[10], KEYS[11], KEYS[13], KEYS[FIRST_LANE],
-      KEYS[FIRST_LANE + 1], sequences, 19, tonumber(ARGV[8])) then
+  if accounted_bytes and settle_alone(destination, KEYS[4], KEYS[6], KEYS[10], KEYS[11], KEYS[13],
+      KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1], sequences, 19, tonumber(ARGV[8])) then
     redis.call('HSET', KEYS[3], 'settled', counted(5, entry_count), 'ready', counted(6, -entry_count),
       'bytes', counted(7, -accounted_bytes), 'delivered', counted(8, entry_count))
     return {0, {0, ''}}

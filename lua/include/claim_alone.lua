@@ -1,5 +1,5 @@
--- The short way through claim, for what quiet destinations do most: one message waits, and has nothing special. It
--- does the same with fewer commands and less Lua, or returns nil without a change; then the whole transition runs.
+-- The short way through claim, for what quiet destinations do most: one message waits, and has nothing special.
+-- It does the same with fewer commands and less Lua, or returns nil without a change; then the whole transition runs.
 
 -- Leases the only waiting message, until `deadline`. Returns its sequence and record.
 local function claim_alone(destination, waiting, messages, attempts, leases, active, deadline, secret, room)
@@ -9,8 +9,8 @@ local function claim_alone(destination, waiting, messages, attempts, leases, act
   local record = redis.call('HGET', messages, sequence)
   if not record or #record > room or bytes_apart(record) > 0 then return nil end
   local lease = destination .. '/' .. sequence .. '/' .. secret
-  if type(redis.pcall('ZADD', leases, deadline, lease)) == 'table' then return nil end
-  if type(redis.pcall('ZREM', active, destination)) == 'table' then
+  if not try('ZADD', leases, deadline, lease) then return nil end
+  if not try('ZREM', active, destination) then
     redis.call('ZREM', leases, lease)
     return nil
   end

@@ -7,15 +7,14 @@
 local function complete_alone(destination, messages, attempts, leases, releasable, in_progress, ready, sequence,
     lease, record, now)
   if not redis.call('ZSCORE', leases, lease) or redis.call('HLEN', attempts) > 0 then return nil end
-  local heads = redis.pcall('ZRANGE', in_progress, '0', '0')
-  local head = heads[1]
+  local heads = try('ZRANGE', in_progress, '0', '0')
+  local head = heads and heads[1]
   if not head or tonumber(head) > tonumber(sequence) then return nil end
-  if redis.pcall('ZADD', ready, sequence, sequence) ~= 1 then return nil end
+  if try('ZADD', ready, sequence, sequence) ~= 1 then return nil end
   local is_head = head == sequence
-  local hinted = is_head and redis.pcall('ZADD', releasable, 'LT', text(now), destination) or 0
-  local is_stored = type(hinted) ~= 'table'
-    and (record == '' or type(redis.pcall('HSET', messages, sequence, record)) ~= 'table')
-  if not is_stored then
+  local hinted = 0
+  if is_head then hinted = try('ZADD', releasable, 'LT', text(now), destination) end
+  if not hinted or record ~= '' and not try('HSET', messages, sequence, record) then
     redis.call('ZREM', ready, sequence)
     if hinted == 1 then redis.call('ZREM', releasable, destination) end
     return nil

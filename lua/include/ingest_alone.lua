@@ -5,7 +5,8 @@
 -- More arrivals than this take the long way, which costs less for each.
 local FEW_ARRIVALS = 32
 
--- Stores `count` records, with the sequences from `first` on; they are in ARGV, behind `base`. True if it did.
+-- Stores `count` records, with the sequences from `first` on; they are in ARGV, behind `base`. Returns how many
+-- messages wait now; nil if it stored none.
 local function ingest_alone(destination, waiting, messages, active, in_progress, first, count, base, now)
   local records, scores, sequences = {}, {}, {}
   for i = 1, count do
@@ -14,16 +15,14 @@ local function ingest_alone(destination, waiting, messages, active, in_progress,
     scores[2 * i - 1], scores[2 * i] = sequence, sequence
     sequences[i] = sequence
   end
-  if type(redis.pcall('HSET', messages, unpack(records))) == 'table' then return nil end
-  local length = redis.pcall('RPUSH', waiting, unpack(sequences))
-  if type(length) == 'table' then
+  if not try('HSET', messages, unpack(records)) then return nil end
+  local length = try('RPUSH', waiting, unpack(sequences))
+  if not length then
     redis.call('HDEL', messages, unpack(sequences))
     return nil
   end
-  local has_lane = type(redis.pcall('ZADD', in_progress, unpack(scores))) ~= 'table'
-  local is_active = has_lane and (length > count
-    or type(redis.pcall('ZADD', active, text(now), destination)) ~= 'table')
-  if is_active then return length end
+  local has_lane = try('ZADD', in_progress, unpack(scores))
+  if has_lane and (length > count or try('ZADD', active, text(now), destination)) then return length end
   redis.call('LTRIM', waiting, 0, -1 - count)
   redis.call('HDEL', messages, unpack(sequences))
   if has_lane then redis.call('ZREM', in_progress, unpack(sequences)) end

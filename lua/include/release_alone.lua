@@ -30,14 +30,13 @@ local function settle_alone(destination, messages, releasable, log, order, bodie
   for i, sequence in ipairs(sequences) do
     if ARGV[base + 2 * i - 1] ~= sequence then return nil end
   end
-  local length = redis.pcall('RPUSH', order, unpack(sequences))
-  if type(length) == 'table' then return nil end
+  local length = try('RPUSH', order, unpack(sequences))
+  if not length then return nil end
   local excess = length - log_max
   -- Bodies may be kept for the entries that leave the log.
-  local can_trim = excess <= 0 or excess <= FEW_MESSAGES and redis.pcall('HLEN', bodies) == 0
-  local has_logged = can_trim
-    and type(redis.pcall('HSET', log, unpack(ARGV, base + 1, base + 2 * #sequences))) ~= 'table'
-  if not has_logged or type(redis.pcall('HDEL', messages, unpack(sequences))) == 'table' then
+  local can_trim = excess <= 0 or excess <= FEW_MESSAGES and try('HLEN', bodies) == 0
+  local has_logged = can_trim and try('HSET', log, unpack(ARGV, base + 1, base + 2 * #sequences))
+  if not has_logged or not try('HDEL', messages, unpack(sequences)) then
     redis.call('LTRIM', order, 0, -1 - #sequences)
     if has_logged then redis.call('HDEL', log, unpack(sequences)) end
     return nil

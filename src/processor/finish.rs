@@ -57,7 +57,7 @@ impl Finisher {
         let jobs = GroupCommit::new(of_workers, QUEUE_MAX, tracker, move |name, queue| {
             let call_sequence = store.new_call_sequence(&format!("finish:{name}"));
             let (store, catalog, due) = (store.clone(), catalog.clone(), due.clone());
-            Box::pin(Committer { store, catalog, due, name, call_sequence }.run(queue))
+            Box::pin(FinishTask { store, catalog, due, name, call_sequence }.run(queue))
         });
         Finisher { jobs }
     }
@@ -68,7 +68,7 @@ impl Finisher {
     }
 }
 
-struct Committer {
+struct FinishTask {
     store: Store,
     catalog: Catalog,
     due: DueTimer,
@@ -76,7 +76,7 @@ struct Committer {
     call_sequence: CallSequence,
 }
 
-impl Committer {
+impl FinishTask {
     async fn run(self, mut queue: Batches<Job>) {
         while let Some(jobs) = queue.next(BATCH_MAX).await {
             let (mut completed, mut failed, mut requeued) = (Vec::new(), Vec::new(), Vec::new());

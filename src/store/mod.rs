@@ -118,7 +118,7 @@ struct Inner {
     damage: Damage,
 }
 
-/// A call_sequence whose calls must not run twice. It makes one call at a time and numbers them.
+/// Calls that must not run twice: made one at a time, and numbered.
 #[derive(Debug)]
 pub struct CallSequence {
     name: String,

@@ -1259,7 +1259,7 @@ export interface components {
              * @description How long ago it arrived, in milliseconds.
              */
             age_ms: number;
-            /** @description What it waits for: `transform`, `delivery`, its `delay`, or a `operator`. */
+            /** @description What it waits for: `transform`, `delivery`, its `delay`, or an `operator`. */
             blocked_by: string;
             /**
              * Format: int32

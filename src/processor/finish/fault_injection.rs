@@ -1,13 +1,13 @@
 //! A bug that can be planted in finishing.
 
-use super::Committer;
+use super::FinishTask;
 use crate::{
     domain::{Arrival, Processed},
     faults::planted,
     store::{CatalogEntry, Completion, Failed},
 };
 
-impl Committer {
+impl FinishTask {
     /// Stamps failed messages again as new arrivals.
     pub(super) async fn inject_faults(&self, entry: &CatalogEntry, failed: &mut Vec<Failed>) {
         if planted::is("retry_restamped") {

@@ -78,7 +78,7 @@ pub struct Head {
     pub state: State,
     /// How long ago it arrived, in milliseconds.
     pub age_ms: u64,
-    /// What it waits for: `transform`, `delivery`, its `delay`, or a `operator`.
+    /// What it waits for: `transform`, `delivery`, its `delay`, or an `operator`.
     pub blocked_by: &'static str,
     /// Failed attempts in the stage that it waits for.
     pub attempts: u32,

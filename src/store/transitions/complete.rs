@@ -22,7 +22,7 @@ pub enum Status {
     Ok,
     /// Done, and the message's attempts are used up.
     Halted,
-    /// The lease is no longer the call_sequence's; nothing was changed.
+    /// The lease is no longer the caller's; nothing was changed.
     StaleLease,
     /// The message had already been finished; nothing was changed, and nothing needs to be.
     Settled,

@@ -1,4 +1,5 @@
-//! Removes a destination (`lua/delete_destination.lua`, then `lua/delete_destination_batch.lua` and `lua/forget_destination.lua`).
+//! Removes a destination (`lua/delete_destination.lua`, then `lua/delete_destination_batch.lua` and
+//! `lua/forget_destination.lua`).
 
 use crate::{
     domain::DestinationName,

@@ -1,4 +1,5 @@
-//! Completes the removal of a destination: removes the rest of it in one step (`lua/forget_destination.lua`).
+//! Completes the removal of a destination: removes the rest of it in one step
+//! (`lua/forget_destination.lua`).
 
 use crate::{
     domain::DestinationName,

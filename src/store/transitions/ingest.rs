@@ -127,7 +127,7 @@ fn digest(body: &[u8]) -> String {
 impl Store {
     /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
     /// result each, in order, with the destination's durability. Without confirmation the call is
-    /// unconfirmed, and a repeat waits again. `epoch` is the message epoch that the call_sequence last
+    /// unconfirmed, and a repeat waits again. `epoch` is the message epoch that the caller last
     /// saw.
     pub async fn ingest(
         &self,
