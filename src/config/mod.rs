@@ -7,6 +7,7 @@
 mod admin;
 mod auth;
 mod file;
+mod kubernetes;
 mod overlay;
 mod topology;
 mod validate;
@@ -24,6 +25,9 @@ pub use auth::{Auth, AuthMode};
 pub use topology::{Access, Host, Topology};
 
 use crate::domain::{Destination, DestinationName, Envelope, Framing, Topic};
+
+/// The value of `redis.url` that asks for a redis-server of Reseq's own.
+pub const EMBEDDED: &str = "embedded";
 
 /// The whole configuration.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -87,8 +91,8 @@ pub struct Http {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Redis {
-    /// `redis://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`. Empty: embedded, a
-    /// private redis-server in `data_dir`.
+    /// `redis://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`; or `embedded`: a private
+    /// redis-server in `data_dir`. Never guessed, so that a lost variable does not become an empty database.
     pub url: String,
     /// The ACL user on the sentinels themselves. Empty: none.
     pub sentinel_user: String,
@@ -254,13 +258,13 @@ impl std::fmt::Debug for Redis {
 impl Redis {
     /// True when Reseq starts its own redis-server.
     pub fn is_embedded(&self) -> bool {
-        self.url.is_empty()
+        self.url == EMBEDDED
     }
 
     /// The URL with its password masked, for display.
     pub fn url_masked(&self) -> String {
         match self.topology() {
-            _ if self.url.is_empty() => "embedded".into(),
+            _ if self.is_embedded() => EMBEDDED.into(),
             Ok(topology) => topology.masked(),
             Err(_) => "(not a URL)".into(),
         }

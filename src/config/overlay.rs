@@ -2,7 +2,7 @@
 
 use toml::Value;
 
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, kubernetes};
 use crate::domain::nearest::nearest;
 
 /// The prefix of all variables.
@@ -39,7 +39,9 @@ pub(super) fn environment(
     let mut whole = Value::try_from(&config)
         .map_err(|error| invalid(PREFIX, format!("the configuration has no text form: {error}")))?;
     for (name, text) in variables {
-        let is_field = name.starts_with(PREFIX) && !OTHERS.contains(&name.as_str());
+        let is_field = name.starts_with(PREFIX)
+            && !OTHERS.contains(&name.as_str())
+            && !kubernetes::is_of_a_service(&name, &text);
         if !is_field {
             continue;
         }

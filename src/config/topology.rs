@@ -47,7 +47,7 @@ pub enum Topology {
 const SHAPES: &str = "write redis://[user:password@]host:port[/database], unix:///path/to/socket, \
      redis+sentinel://[user:password@]host:port,host:port,…/service-name[/database] or \
      redis+cluster://[user:password@]host:port,host:port,…; \
-     or leave it empty for the embedded redis-server";
+     or write embedded for a redis-server of Reseq's own";
 
 impl Topology {
     /// Parses a URL. An error is a sentence that never contains a password.

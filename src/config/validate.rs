@@ -56,6 +56,11 @@ impl Config {
         {
             return Err(invalid("redis.prefix", "use letters, digits, '.', '_' and '-'".into()));
         }
+        if self.redis.url.is_empty() {
+            let problem = "says which Redis holds the messages: redis://host:port, or another of the URLs \
+                           in the reference, or embedded for a redis-server of Reseq's own in redis.data_dir";
+            return Err(invalid("redis.url", problem.into()));
+        }
         if !self.redis.is_embedded() {
             self.redis.topology().map_err(|problem| invalid("redis.url", problem))?;
         }
