@@ -120,8 +120,14 @@ impl Reseq {
         let mut embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
         let background = CancellationToken::new();
         let (supervisor, ended) = Supervisor::new();
-        let parts =
-            Parts::build(&config, self.transforms, self.metrics, &background, &supervisor).await;
+        let parts = Parts::build(
+            &config,
+            &self.roles,
+            (self.transforms, self.metrics),
+            &background,
+            &supervisor,
+        )
+        .await;
         let started = match parts {
             Ok(parts) => {
                 if embedded.as_mut().is_some_and(EmbeddedRedis::take_clean) {
@@ -172,8 +178,8 @@ struct Parts {
 impl Parts {
     async fn build(
         config: &Config,
-        transforms: HashMap<String, Arc<dyn Transform>>,
-        metrics: Option<PrometheusHandle>,
+        roles: &HashSet<Role>,
+        (transforms, metrics): (HashMap<String, Arc<dyn Transform>>, Option<PrometheusHandle>),
         background: &CancellationToken,
         supervisor: &Supervisor,
     ) -> Result<Parts, AppError> {
@@ -181,7 +187,9 @@ impl Parts {
         let (store, fitness) = Store::open(&config.redis, owner_lease).await?;
         tracing::info!(redis = config.redis.url_masked(), version = fitness.version, "connected");
         fitness.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let presence = store.clone().stay(background.clone());
+        let roles = Role::ALL.into_iter().filter(|role| roles.contains(role)).map(Role::name);
+        let roles = roles.collect::<Vec<_>>().join(",");
+        let presence = store.clone().stay(roles, background.clone());
         tokio::spawn(supervisor.watch("presence", presence));
         let watching = store.clone().watch_rights(background.clone());
         tokio::spawn(supervisor.watch("check of rights", watching));
