@@ -38,6 +38,7 @@ use crate::{
     redis_client::embedded::EmbeddedRedis,
     sender::Sender,
     store::{Catalog, DueTimer, InFile, Store, Wakes},
+    tls,
     wire::{self, pace::Pace},
 };
 
@@ -116,6 +117,7 @@ impl Reseq {
         }
         let stop = CancellationToken::new();
         let mut config = self.config;
+        tls::check(&config)?;
         let descriptors = Descriptors::share(&config)?;
         let mut embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
         let background = CancellationToken::new();

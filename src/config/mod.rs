@@ -9,6 +9,7 @@ mod auth;
 mod file;
 mod kubernetes;
 mod overlay;
+mod tls;
 mod topology;
 mod validate;
 
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use admin::Admin;
 pub use auth::{Auth, AuthMode};
+pub use tls::ClientTls;
 pub use topology::{Access, Host, Topology};
 
 use crate::domain::{Destination, DestinationName, Envelope, Framing, Topic};
@@ -91,8 +93,9 @@ pub struct Http {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Redis {
-    /// `redis://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`; or `embedded`: a private
-    /// redis-server in `data_dir`. Never guessed, so that a lost variable does not become an empty database.
+    /// `redis://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`, or over TLS with `rediss`;
+    /// or `embedded`: a private redis-server in `data_dir`. Never guessed, so that a lost variable does not
+    /// become an empty database.
     pub url: String,
     /// The ACL user on the sentinels themselves. Empty: none.
     pub sentinel_user: String,
@@ -111,6 +114,8 @@ pub struct Redis {
     /// Replicas of each primary. Destinations with `durability = "replicated"` wait for all of
     /// them; those with `"quorum"`, and ownership of partitions, wait for half of them.
     pub replicas: u8,
+    /// Certificates of `rediss` URLs.
+    pub tls: ClientTls,
 }
 
 /// The ingest role.
@@ -216,6 +221,7 @@ impl Default for Redis {
             connections: 4,
             timeout_ms: 5_000,
             replicas: 0,
+            tls: ClientTls::default(),
         }
     }
 }

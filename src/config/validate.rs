@@ -61,10 +61,16 @@ impl Config {
                            in the reference, or embedded for a redis-server of Reseq's own in redis.data_dir";
             return Err(invalid("redis.url", problem.into()));
         }
+        let mut is_tls = false;
         if !self.redis.is_embedded() {
-            self.redis.topology().map_err(|problem| invalid("redis.url", problem))?;
+            let topology = self.redis.topology();
+            is_tls = topology.map_err(|problem| invalid("redis.url", problem))?.is_tls();
         }
-        Ok(())
+        if self.redis.tls.is_set() && !is_tls {
+            let problem = "redis.url is not over TLS: begin it with rediss";
+            return Err(invalid("redis.tls", problem.into()));
+        }
+        self.redis.tls.validate("redis.tls")
     }
 
     fn validate_destinations(&self) -> Result<(), ConfigError> {

@@ -17,14 +17,15 @@ use support::{
 };
 
 /// The modules, and what each may import of the others. Arrows point down only.
-const ARROWS: [(&str, &[&[&str]]); 18] = [
+const ARROWS: [(&str, &[&[&str]]); 19] = [
     ("domain", &[]),
     ("faults", &[]),
     ("telemetry", &[]),
     ("config", &[&["domain"]]),
+    ("tls", &[&["config"]]),
     ("wire", &[&["domain"]]),
     ("jq", &[&["domain"]]),
-    ("redis_client", &[&["config", "telemetry"]]),
+    ("redis_client", &[&["config", "telemetry", "tls"]]),
     ("store", &[&["domain", "config", "telemetry", "faults", "redis_client"]]),
     ("access", &[&["domain", "config", "store", "wire"]]),
     ("ingest", STAGE_WITH_JQ),
@@ -38,7 +39,7 @@ const ARROWS: [(&str, &[&[&str]]); 18] = [
     ("bench", &[&["domain", "config", "wire", "processor", "app", "cli", "harness"]]),
 ];
 
-const BASE: &[&str] = &["access", "store", "domain", "wire", "config", "telemetry"];
+const BASE: &[&str] = &["access", "store", "domain", "wire", "config", "telemetry", "tls"];
 
 /// Ingest, processor and sender never import each other: they meet in Redis.
 const STAGE: &[&[&str]] = &[BASE, &["faults"]];

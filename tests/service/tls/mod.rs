@@ -1,0 +1,3 @@
+//! TLS: to Redis, on the listeners, and to receivers.
+
+mod redis;
