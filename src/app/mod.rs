@@ -30,7 +30,7 @@ use supervisor::{Ended, Supervisor};
 use crate::{
     access::Guard,
     api::{self, Api},
-    config::{AuthMode, Config, invalid},
+    config::{AuthMode, Config, TcpAuth, invalid},
     faults::pause::{Point, point},
     ingest::{self, Committer, Watermark},
     jq,
@@ -376,7 +376,8 @@ fn guarded(config: &Config, guard: &Guard) -> Result<(), AppError> {
     }
     let http = std::iter::once(("http.listen", config.http.listen));
     let admin = config.admin.address()?.map(|address| ("admin.listen", address));
-    let tcp = config.tcp.iter().map(|listener| ("tcp.listen", listener.listen));
+    let tcp = config.tcp.iter().filter(|listener| listener.auth == TcpAuth::Token);
+    let tcp = tcp.map(|listener| ("tcp.listen", listener.listen));
     if let Some((field, address)) =
         http.chain(admin).chain(tcp).find(|(_, at)| !at.ip().is_loopback())
     {

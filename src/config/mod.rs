@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use admin::Admin;
 pub use auth::{Auth, AuthMode};
-pub use tls::ClientTls;
+pub use tls::{ClientTls, ListenerTls};
 pub use topology::{Access, Host, Topology};
 
 use crate::domain::{Destination, DestinationName, Envelope, Framing, Topic};
@@ -87,6 +87,8 @@ pub struct Http {
     pub body_bytes_per_second_min: u64,
     /// The speed is averaged over this many milliseconds.
     pub body_window_ms: u64,
+    /// Its certificates.
+    pub tls: ListenerTls,
 }
 
 /// The Redis that holds all state.
@@ -172,6 +174,23 @@ pub struct TcpListener {
     /// The content of a frame.
     #[serde(default)]
     pub envelope: Envelope,
+    /// How producers say who they are.
+    #[serde(default)]
+    pub auth: TcpAuth,
+    /// Its certificates.
+    #[serde(default)]
+    pub tls: ListenerTls,
+}
+
+/// How the producers of a TCP listener say who they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TcpAuth {
+    /// With a token, as `[auth]` says.
+    #[default]
+    Token,
+    /// With a certificate that `tls.client_ca_file` has signed. They need no token.
+    Certificate,
 }
 
 impl Default for Config {
@@ -205,6 +224,7 @@ impl Default for Http {
             idle_timeout_ms: 75_000,
             body_bytes_per_second_min: 1024,
             body_window_ms: 10_000,
+            tls: ListenerTls::default(),
         }
     }
 }

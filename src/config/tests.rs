@@ -149,7 +149,10 @@ fn where_redis_is_follows_from_the_url_alone() {
     assert!(found == Ok(expected));
     let found = parse("redis+cluster://:pw@a:1,b:2/");
     let nodes = vec![host("a", 1), host("b", 2)];
-    assert!(found == Ok(Topology::Cluster { nodes, access: access(None, Some("pw"), 0), is_tls: false }));
+    assert!(
+        found
+            == Ok(Topology::Cluster { nodes, access: access(None, Some("pw"), 0), is_tls: false })
+    );
     for url in ["redis://h:1/2", "unix:///run/redis.sock"] {
         assert!(parse(url) == Ok(Topology::Single { url: url.into() }));
     }

@@ -30,6 +30,40 @@ impl ClientTls {
     }
 }
 
+/// TLS of a listener.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListenerTls {
+    /// The certificate of this process, with its chain. Empty: the listener is in plain text.
+    pub certificate_file: PathBuf,
+    /// The key of that certificate.
+    pub key_file: PathBuf,
+    /// Root certificates of clients: with it, each client must show a certificate.
+    pub client_ca_file: PathBuf,
+}
+
+impl ListenerTls {
+    /// True if the listener serves TLS.
+    pub fn is_set(&self) -> bool {
+        !is_empty(&self.certificate_file)
+    }
+
+    /// True if clients must show a certificate.
+    pub fn wants_certificates(&self) -> bool {
+        self.is_set() && !is_empty(&self.client_ca_file)
+    }
+
+    /// Checks which fields are set together. `section` is the path of this section.
+    pub(super) fn validate(&self, section: &str) -> Result<(), ConfigError> {
+        pair(section, &self.certificate_file, &self.key_file)?;
+        if !self.is_set() && !is_empty(&self.client_ca_file) {
+            let problem = "needs certificate_file and key_file".into();
+            return Err(invalid(&format!("{section}.client_ca_file"), problem));
+        }
+        Ok(())
+    }
+}
+
 /// A certificate needs its key, and a key its certificate.
 fn pair(section: &str, certificate: &Path, key: &Path) -> Result<(), ConfigError> {
     let missing = |field: &str, other: &str| {

@@ -1,6 +1,6 @@
 //! Checks that serde cannot do: ranges, and contradictions between fields.
 
-use super::{Config, ConfigError, invalid};
+use super::{Config, ConfigError, TcpAuth, invalid};
 
 impl Config {
     /// Checks ranges and contradictions.
@@ -103,6 +103,8 @@ impl Config {
     }
 
     fn validate_listeners(&self) -> Result<(), ConfigError> {
+        self.http.tls.validate("http.tls")?;
+        self.admin.tls.validate("admin.tls")?;
         let admin = self.admin.address()?;
         if admin.is_some_and(|admin| admin == self.http.listen && admin.port() != 0) {
             let problem = format!("{} is used by http.listen", self.http.listen);
@@ -110,6 +112,11 @@ impl Config {
         }
         let mut addresses = std::collections::HashSet::new();
         for listener in &self.tcp {
+            listener.tls.validate("tcp.tls")?;
+            if listener.auth == TcpAuth::Certificate && !listener.tls.wants_certificates() {
+                let problem = "\"certificate\" needs tls.client_ca_file".into();
+                return Err(invalid("tcp.auth", problem));
+            }
             let taken = !addresses.insert(listener.listen)
                 || listener.listen == self.http.listen
                 || Some(listener.listen) == admin;

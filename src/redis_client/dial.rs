@@ -104,16 +104,14 @@ fn certificates(pem: &Pem) -> Result<TlsCertificates, Unusable> {
     let mut roots = Vec::new();
     for certificate in tls::system_roots() {
         let text = BASE64_STANDARD.encode(&certificate);
-        let text = format!(
-            "-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n"
-        );
+        let text = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
         roots.extend_from_slice(text.as_bytes());
     }
     roots.extend_from_slice(pem.ca.as_deref().unwrap_or_default());
-    let client_tls = pem.identity.clone().map(|(certificate, key)| ClientTlsConfig {
-        client_cert: certificate,
-        client_key: key,
-    });
+    let client_tls = pem
+        .identity
+        .clone()
+        .map(|(certificate, key)| ClientTlsConfig { client_cert: certificate, client_key: key });
     Ok(TlsCertificates { client_tls, root_cert: Some(roots).filter(|roots| !roots.is_empty()) })
 }
 

@@ -111,8 +111,7 @@ impl Sentinels {
     ) -> Result<MultiplexedConnection, ClientError> {
         let host = self.primary().await?;
         let info = self.dialer.info_of(&host, &self.access);
-        let mut connection =
-            self.dialer.dial(&info, config, protocol).await.map_err(unreached)?;
+        let mut connection = self.dialer.dial(&info, config, protocol).await.map_err(unreached)?;
         let role: Vec<redis::Value> =
             redis::cmd("ROLE").query_async(&mut connection).await.map_err(unreached)?;
         let role = role.into_iter().next().and_then(|role| redis::from_redis_value(role).ok());

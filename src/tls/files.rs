@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::config::{ClientTls, ConfigError, invalid};
+use crate::config::{ClientTls, ConfigError, ListenerTls, invalid};
 
 /// How long the content of the files counts as known.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -69,6 +69,16 @@ impl Files {
         Files {
             section: section.to_owned(),
             ca: ("ca_file", tls.ca_file.clone()),
+            certificate: tls.certificate_file.clone(),
+            key: tls.key_file.clone(),
+        }
+    }
+
+    /// The files of a listener.
+    pub fn of_listener(section: &str, tls: &ListenerTls) -> Files {
+        Files {
+            section: section.to_owned(),
+            ca: ("client_ca_file", tls.client_ca_file.clone()),
             certificate: tls.certificate_file.clone(),
             key: tls.key_file.clone(),
         }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use rustls::{
-    ClientConfig, RootCertStore,
+    ClientConfig, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
 };
 
 use super::files::{Pem, Unusable};
@@ -16,17 +17,49 @@ pub fn client(pem: &Pem) -> Result<Arc<ClientConfig>, Unusable> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     roots.add_parsable_certificates(system_roots());
     if let Some(ca) = &pem.ca {
-        for certificate in certificates(ca).map_err(Unusable::Ca)? {
-            roots.add(certificate).map_err(|error| Unusable::Ca(error.to_string()))?;
-        }
+        add(&mut roots, ca)?;
     }
-    let versions = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+    let versions =
+        ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
     let builder = versions.map_err(|error| Unusable::Ca(error.to_string()))?;
     let builder = builder.with_root_certificates(roots);
     let Some(identity) = &pem.identity else { return Ok(Arc::new(builder.with_no_client_auth())) };
     let (chain, key) = identity_of(identity)?;
     let config = builder.with_client_auth_cert(chain, key).map_err(mismatch)?;
     Ok(Arc::new(config))
+}
+
+/// The settings of a listener that speaks these protocols. Clients must show a certificate if there is
+/// a root certificate for them.
+pub fn server(pem: &Pem, protocols: &[&[u8]]) -> Result<Arc<ServerConfig>, Unusable> {
+    let Some(identity) = &pem.identity else {
+        return Err(Unusable::Certificate("is missing".into()));
+    };
+    let (chain, key) = identity_of(identity)?;
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Unusable::Certificate(error.to_string()))?;
+    let builder = match &pem.ca {
+        None => builder.with_no_client_auth(),
+        Some(ca) => {
+            let mut roots = RootCertStore::empty();
+            add(&mut roots, ca)?;
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+            let verifier = verifier.map_err(|error| Unusable::Ca(error.to_string()))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut settings = builder.with_single_cert(chain, key).map_err(mismatch)?;
+    settings.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    Ok(Arc::new(settings))
+}
+
+fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), Unusable> {
+    for certificate in certificates(pem).map_err(Unusable::Ca)? {
+        roots.add(certificate).map_err(|error| Unusable::Ca(error.to_string()))?;
+    }
+    Ok(())
 }
 
 /// The root certificates of the system. Those that cannot be read are left out.

@@ -39,11 +39,7 @@ impl TestSentinel {
     }
 
     /// Like `start_with`, over TLS if there is an authority.
-    pub async fn start_at(
-        replicas: usize,
-        config: &str,
-        tls: Option<&Authority>,
-    ) -> TestSentinel {
+    pub async fn start_at(replicas: usize, config: &str, tls: Option<&Authority>) -> TestSentinel {
         let common = format!("repl-diskless-sync-delay 0\nrepl-timeout 10\n{config}\n");
         let mut nodes = vec![TestRedis::start_at(Some(&common), &[], tls).await];
         let port = nodes[0].port();
