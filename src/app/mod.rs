@@ -30,7 +30,7 @@ use supervisor::{Ended, Supervisor};
 use crate::{
     access::Guard,
     api::{self, Api},
-    config::{AuthMode, Config, invalid},
+    config::{AuthMode, Config, TcpAuth, invalid},
     faults::pause::{Point, point},
     ingest::{self, Committer, Watermark},
     jq,
@@ -38,6 +38,7 @@ use crate::{
     redis_client::embedded::EmbeddedRedis,
     sender::Sender,
     store::{Catalog, DueTimer, InFile, Store, Wakes},
+    tls,
     wire::{self, pace::Pace},
 };
 
@@ -116,6 +117,7 @@ impl Reseq {
         }
         let stop = CancellationToken::new();
         let mut config = self.config;
+        tls::check(&config)?;
         let descriptors = Descriptors::share(&config)?;
         let mut embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
         let background = CancellationToken::new();
@@ -382,7 +384,8 @@ fn guarded(config: &Config, guard: &Guard) -> Result<(), AppError> {
     }
     let http = std::iter::once(("http.listen", config.http.listen));
     let admin = config.admin.address()?.map(|address| ("admin.listen", address));
-    let tcp = config.tcp.iter().map(|listener| ("tcp.listen", listener.listen));
+    let tcp = config.tcp.iter().filter(|listener| listener.auth == TcpAuth::Token);
+    let tcp = tcp.map(|listener| ("tcp.listen", listener.listen));
     if let Some((field, address)) =
         http.chain(admin).chain(tcp).find(|(_, at)| !at.ip().is_loopback())
     {

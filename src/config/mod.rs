@@ -9,6 +9,7 @@ mod auth;
 mod file;
 mod kubernetes;
 mod overlay;
+mod tls;
 mod topology;
 mod validate;
 
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use admin::Admin;
 pub use auth::{Auth, AuthMode};
+pub use tls::{ClientTls, ListenerTls};
 pub use topology::{Access, Host, Topology};
 
 use crate::domain::{Destination, DestinationName, Envelope, Framing, Topic};
@@ -85,14 +87,17 @@ pub struct Http {
     pub body_bytes_per_second_min: u64,
     /// The speed is averaged over this many milliseconds.
     pub body_window_ms: u64,
+    /// Its certificates.
+    pub tls: ListenerTls,
 }
 
 /// The Redis that holds all state.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Redis {
-    /// `redis://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`; or `embedded`: a private
-    /// redis-server in `data_dir`. Never guessed, so that a lost variable does not become an empty database.
+    /// `redis://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`, or over TLS with `rediss`;
+    /// or `embedded`: a private redis-server in `data_dir`. Never guessed, so that a lost variable does not
+    /// become an empty database.
     pub url: String,
     /// The ACL user on the sentinels themselves. Empty: none.
     pub sentinel_user: String,
@@ -111,6 +116,8 @@ pub struct Redis {
     /// Replicas of each primary. Destinations with `durability = "replicated"` wait for all of
     /// them; those with `"quorum"`, and ownership of partitions, wait for half of them.
     pub replicas: u8,
+    /// Certificates of `rediss` URLs.
+    pub tls: ClientTls,
 }
 
 /// The ingest role.
@@ -167,6 +174,23 @@ pub struct TcpListener {
     /// The content of a frame.
     #[serde(default)]
     pub envelope: Envelope,
+    /// How producers say who they are.
+    #[serde(default)]
+    pub auth: TcpAuth,
+    /// Its certificates.
+    #[serde(default)]
+    pub tls: ListenerTls,
+}
+
+/// How the producers of a TCP listener say who they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TcpAuth {
+    /// With a token, as `[auth]` says.
+    #[default]
+    Token,
+    /// With a certificate that `tls.client_ca_file` has signed. They need no token.
+    Certificate,
 }
 
 impl Default for Config {
@@ -200,6 +224,7 @@ impl Default for Http {
             idle_timeout_ms: 75_000,
             body_bytes_per_second_min: 1024,
             body_window_ms: 10_000,
+            tls: ListenerTls::default(),
         }
     }
 }
@@ -216,6 +241,7 @@ impl Default for Redis {
             connections: 4,
             timeout_ms: 5_000,
             replicas: 0,
+            tls: ClientTls::default(),
         }
     }
 }

@@ -144,13 +144,21 @@ fn where_redis_is_follows_from_the_url_alone() {
         sentinels,
         service: "main".into(),
         access: access(Some("u"), Some("p@ss"), 4),
+        is_tls: false,
     };
     assert!(found == Ok(expected));
     let found = parse("redis+cluster://:pw@a:1,b:2/");
     let nodes = vec![host("a", 1), host("b", 2)];
-    assert!(found == Ok(Topology::Cluster { nodes, access: access(None, Some("pw"), 0) }));
+    assert!(
+        found
+            == Ok(Topology::Cluster { nodes, access: access(None, Some("pw"), 0), is_tls: false })
+    );
     for url in ["redis://h:1/2", "unix:///run/redis.sock"] {
         assert!(parse(url) == Ok(Topology::Single { url: url.into() }));
+    }
+    for url in ["rediss://h:1/2", "rediss+sentinel://u@a:1/main/4", "rediss+cluster://a:1,b:2"] {
+        let topology = parse(url).unwrap_or_else(|problem| panic!("{url}: {problem}"));
+        assert!(topology.is_tls() && topology.masked() == url, "{url}: {}", topology.masked());
     }
     let Ok(Topology::Sentinel { access, .. }) = parse("redis+sentinel://:p/w@a:1/main") else {
         panic!("a password may hold a slash")
@@ -167,7 +175,9 @@ fn where_redis_is_follows_from_the_url_alone() {
         ("redis+cluster://a:1/3", "one database"),
         ("redis+cluster://", "port"),
         ("redis://", "redis://"),
-        ("rediss://h:1", "TLS"),
+        ("rediss://", "host"),
+        ("rediss://h:1/#insecure", "#"),
+        ("rediss+cluster://a:1/3", "one database"),
         ("h:1", "redis://"),
     ];
     for (url, named) in wrong {

@@ -24,6 +24,7 @@ pub mod json;
 pub mod pace;
 pub mod peer;
 pub mod problem;
+pub mod socket;
 pub mod tcp_answer;
 
 pub use crate::domain::destination::REQUEST_ID;

@@ -21,6 +21,7 @@ mod openapi;
 mod operations;
 mod policies;
 mod reference;
+mod tls;
 mod topics;
 mod topologies;
 mod transform_http;

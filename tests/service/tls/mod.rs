@@ -1,0 +1,4 @@
+//! TLS: to Redis, on the listeners, and to receivers.
+
+mod listeners;
+mod redis;
