@@ -7,6 +7,7 @@
 mod admin;
 mod auth;
 mod file;
+mod outgoing;
 mod overlay;
 mod topology;
 mod validate;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use admin::Admin;
 pub use auth::{Auth, AuthMode};
+pub use outgoing::Outgoing;
 pub use topology::{Access, Host, Topology};
 
 use crate::domain::{Destination, DestinationName, Envelope, Framing, Topic};
@@ -43,6 +45,8 @@ pub struct Config {
     pub processor: Processor,
     /// The sender role.
     pub sender: Sender,
+    /// Where deliveries and transforms may connect to.
+    pub outgoing: Outgoing,
     /// The process exits within this many milliseconds after SIGTERM.
     pub shutdown_ms: u64,
     /// Destinations that belong to this file.
@@ -175,6 +179,7 @@ impl Default for Config {
             ingest: Ingest::default(),
             processor: Processor::default(),
             sender: Sender::default(),
+            outgoing: Outgoing::default(),
             shutdown_ms: 20_000,
             destinations: Vec::new(),
             topics: Vec::new(),

@@ -305,6 +305,12 @@ impl Destination {
         }
     }
 
+    /// The URLs that Reseq connects to, each with the name of its field.
+    pub fn urls(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let transform = self.transform.url.as_deref().map(|url| ("transform.url", url));
+        [("url", self.url.as_str())].into_iter().chain(transform)
+    }
+
     /// True if messages may hold keys that ingest must find.
     pub fn has_key_sources(&self) -> bool {
         self.key_from.is_some() || self.idempotency_key_from.is_some()

@@ -33,8 +33,10 @@ use super::{Deliver, Finality, Verdict};
 use crate::{
     domain::{Ack, AttemptError, Destination, Envelope, ErrorKind, Framing, Stage, Stamped},
     wire::{
-        FrameCodec, FrameError, envelope,
-        http::CONNECT_TIMEOUT,
+        FrameCodec, FrameError,
+        clients::CONNECT_TIMEOUT,
+        envelope,
+        outgoing::{Outgoing, OutgoingError},
         tcp_answer::{ANSWER_BYTES_MAX, FromReceiver},
     },
 };
@@ -50,8 +52,9 @@ type Connection = Framed<TcpStream, FrameCodec>;
 
 /// A receiver that speaks frames over TCP.
 pub struct Tcp {
-    /// `host:port`, looked up for each new connection.
-    address: String,
+    /// `tcp://host:port`. The host is looked up for each new connection.
+    url: String,
+    outgoing: Outgoing,
     framing: Framing,
     envelope: Envelope,
     json_depth_max: usize,
@@ -167,11 +170,11 @@ fn understood(answer: Answer) -> Result<FromReceiver, Stop> {
 
 impl Tcp {
     /// The receiver of this destination. Nothing is connected yet.
-    pub fn new(destination: &Destination, json_depth_max: usize) -> Tcp {
-        let url = destination.url.strip_prefix("tcp://").unwrap_or(&destination.url);
+    pub fn new(destination: &Destination, outgoing: Outgoing, json_depth_max: usize) -> Tcp {
         let delivery = &destination.delivery;
         Tcp {
-            address: url.split(['/', '?', '#']).next().unwrap_or_default().to_owned(),
+            url: destination.url.clone(),
+            outgoing,
             framing: delivery.framing,
             envelope: delivery.envelope,
             json_depth_max,
@@ -203,7 +206,7 @@ impl Tcp {
             }
         }
         let opened = timeout_at(progress.deadline, self.open()).await;
-        let connection = opened.map_err(|_| self.timed_out())?.map_err(Stop::broken)?;
+        let connection = opened.map_err(|_| self.timed_out())??;
         self.exchange(connection, bodies, progress).await
     }
 
@@ -247,18 +250,26 @@ impl Tcp {
         Stop::again(error(ErrorKind::Timeout, reason))
     }
 
-    async fn open(&self) -> Result<Connection, String> {
-        let opening = timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address));
+    async fn open(&self) -> Result<Connection, Stop> {
+        let opening = timeout(CONNECT_TIMEOUT, self.outgoing.connect(&self.url));
         let stream = match opening.await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(format!("no connection: {error}")),
-            Err(_) => return Err(format!("no connection within {CONNECT_TIMEOUT:?}")),
+            Ok(Err(error)) => {
+                let is_refused = matches!(error, OutgoingError::Refused(_));
+                let stop = Stop::broken(format!("no connection: {error}"));
+                let finality =
+                    if is_refused { Finality::RetryableThenHalts } else { stop.finality };
+                return Err(Stop { finality, ..stop });
+            }
+            Err(_) => {
+                return Err(Stop::broken(format!("no connection within {CONNECT_TIMEOUT:?}")));
+            }
         };
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
         let prepared = stream
             .set_nodelay(true)
             .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive));
-        prepared.map_err(|error| format!("no connection: {error}"))?;
+        prepared.map_err(|error| Stop::broken(format!("no connection: {error}")))?;
         let mut connection = Framed::new(stream, FrameCodec::new(self.framing, ANSWER_BYTES_MAX));
         // All frames of an attempt leave together: how many these are is bounded elsewhere.
         connection.set_backpressure_boundary(usize::MAX);
@@ -351,7 +362,8 @@ mod tests {
     async fn a_frame_of_which_nothing_left_goes_out_on_a_fresh_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("tcp://{}/ignored", listener.local_addr().unwrap());
-        let tcp = Tcp::new(&Destination::new("erp".parse().unwrap(), url), 128);
+        let outgoing = Outgoing::new(vec!["127.0.0.0/8".parse().unwrap()]);
+        let tcp = Tcp::new(&Destination::new("erp".parse().unwrap(), url), outgoing, 128);
         let serve = async {
             let mut served = Vec::new();
             for _ in 0..2 {
