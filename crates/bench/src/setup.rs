@@ -129,7 +129,14 @@ pub async fn start_ingest(
             let framing = args.framing.into();
             let envelope = args.envelope();
             let (auth, tls) = (config::TcpAuth::default(), config::ListenerTls::default());
-            config.tcp.push(config::TcpListener { listen, destination, framing, envelope, auth, tls });
+            config.tcp.push(config::TcpListener {
+                listen,
+                destination,
+                framing,
+                envelope,
+                auth,
+                tls,
+            });
             tcp[*stream as usize] = Some(listen);
         }
         let path = harness.write(&format!("ingest-{}", process + 1), &config)?;
