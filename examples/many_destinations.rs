@@ -27,6 +27,7 @@ async fn main() -> anyhow::Result<()> {
     let mut config = Config::default();
     config.http.listen = "127.0.0.1:0".parse()?;
     config.redis.url = redis.url();
+    config.outgoing.allow = vec!["127.0.0.1".parse().map_err(anyhow::Error::msg)?];
 
     let all = [Role::Ingest, Role::Processor, Role::Sender];
     let first = Reseq::new(config.clone()).roles(all).start().await?;

@@ -53,6 +53,7 @@ async fn main() -> anyhow::Result<()> {
     let mut config = Config { destinations: vec![destination], ..Config::default() };
     config.http.listen = "127.0.0.1:0".parse()?;
     config.redis.url = redis.url();
+    config.outgoing.allow = vec!["127.0.0.1".parse().map_err(anyhow::Error::msg)?];
     let ingest = Reseq::new(config.clone()).roles([Role::Ingest]).start().await?;
     let url = format!("http://{}/v1/messages", ingest.http);
 

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     domain::{Delivery, Destination, DestinationName, Transform, destination::MASK},
     store::{CatalogEntry, Replaces, StoreError},
-    wire::{document, problem::Problem},
+    wire::{document, outgoing::OutgoingError, problem::Problem},
 };
 
 /// How often a change is made again because the definition has changed meanwhile.
@@ -141,7 +141,7 @@ pub(super) async fn define(
     let wanted: Destination = read_named(name.as_str(), body, api.batch_bytes_max)?;
     let condition = Condition::of(&headers)?;
     if condition == Condition::None && !has_masks(&wanted) {
-        check(&wanted)?;
+        check(&api, &wanted).await?;
         return stored(&api, &wanted, Replaces::Any).await?.map_err(Problem::from);
     }
     change(&api, &name, &condition, |current| unmasked(wanted.clone(), current)).await
@@ -234,7 +234,7 @@ async fn change(
         }
         let replaces = condition.check(current.as_deref())?;
         let wanted = wanted(current.as_deref().map(|entry| &entry.destination))?;
-        check(&wanted)?;
+        check(api, &wanted).await?;
         match stored(api, &wanted, replaces).await? {
             Ok(response) => return Ok(response),
             Err(error) => last = error,
@@ -260,8 +260,16 @@ async fn stored(
     Ok(Ok((status, View::of(api, &entry).response()).into_response()))
 }
 
-fn check(wanted: &Destination) -> Result<(), Problem> {
-    wanted.validate().map_err(|error| Problem::invalid_field(error.to_string()))
+async fn check(api: &Api, wanted: &Destination) -> Result<(), Problem> {
+    wanted.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
+    let checked = api.outgoing.check_destination(wanted).await;
+    checked.map_err(|(field, error)| {
+        let detail = format!("{field}: {error}");
+        match error {
+            OutgoingError::Refused(_) => Problem::refused_address(detail),
+            OutgoingError::NoHost | OutgoingError::Io(_) => Problem::invalid_field(detail),
+        }
+    })
 }
 
 fn has_masks(definition: &Destination) -> bool {

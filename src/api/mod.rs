@@ -60,6 +60,7 @@ use crate::{
     wire::{
         REQUEST_ID,
         code::Code,
+        outgoing::Outgoing,
         pace::{Pace, Paced},
         problem::Problem,
     },
@@ -78,6 +79,8 @@ pub struct Api {
     pub due: DueTimer,
     /// Destinations and topics that belong to the configuration file.
     pub in_file: InFile,
+    /// Where destinations may lead.
+    pub outgoing: Outgoing,
     /// The longest batch, in bytes.
     pub batch_bytes_max: usize,
     /// The longest body of one message, in bytes.

@@ -1,7 +1,7 @@
 //! Writes the definitions of the configuration file into Redis when a process starts.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -11,16 +11,55 @@ use futures::{Stream, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    config::invalid,
     domain::{Destination, Topic},
     store::{Catalog, Store, StoreError},
+    wire::outgoing::Outgoing,
 };
 
 use super::AppError;
 
 /// How many destinations are defined in parallel.
 const DEFINED_AT_ONCE: usize = 16;
+/// How many names are resolved in parallel, and for how long in all.
+const NAMES_AT_ONCE: usize = 64;
+const NAMES_MAX: Duration = Duration::from_secs(10);
 /// How often to try again where Redis was not available.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
+
+/// Checks where the destinations of the file lead: addresses first, then names, each only once.
+pub(super) async fn check_addresses(
+    outgoing: &Outgoing,
+    all: &[Destination],
+) -> Result<(), AppError> {
+    let mut names = HashMap::new();
+    for destination in all {
+        for (field, url) in destination.urls() {
+            let field = format!("destination {:?}: {field}", destination.name);
+            match outgoing.check_without_lookup(url) {
+                Ok(None) => {}
+                Ok(Some(name)) => drop(names.entry(name).or_insert((field, url))),
+                Err(error) => return Err(invalid(&field, error.to_string()).into()),
+            }
+        }
+    }
+    let checks = names.into_values().map(|(field, url)| async move {
+        let checked = outgoing.check_url(url).await;
+        checked.map_err(|error| invalid(&field, error.to_string()))
+    });
+    let mut checked = pin!(stream::iter(checks).buffer_unordered(NAMES_AT_ONCE));
+    let checking = async {
+        while let Some(checked) = checked.next().await {
+            checked?;
+        }
+        Ok(())
+    };
+    // Whatever is not checked by then is checked when Reseq connects to it.
+    tokio::time::timeout(NAMES_MAX, checking).await.unwrap_or_else(|_| {
+        tracing::warn!("not all hosts of the configuration file could be resolved in {NAMES_MAX:?}");
+        Ok(())
+    })
+}
 
 /// Defines the destinations of the file. Returns those whose partition is not available now, such as that of a
 /// dead primary of a cluster: they must not keep the process from serving the others.

@@ -5,6 +5,7 @@ mod definitions;
 mod descriptors;
 mod error;
 mod listen;
+mod own_addresses;
 mod role;
 mod serve_http;
 mod supervisor;
@@ -25,6 +26,7 @@ pub use role::Role;
 
 use descriptors::Descriptors;
 use listen::{listen_http, listen_tcp};
+use own_addresses::RedisAddresses;
 use supervisor::{Ended, Supervisor};
 
 use crate::{
@@ -38,8 +40,12 @@ use crate::{
     redis_client::embedded::EmbeddedRedis,
     sender::Sender,
     store::{Catalog, DueTimer, InFile, Store, Wakes},
-    tls,
-    wire::{self, pace::Pace},
+    tls::{self, Connector},
+    wire::{
+        clients::Clients,
+        outgoing::{Lookup, Outgoing},
+        pace::Pace,
+    },
 };
 
 /// Reseq, not yet started. As a library: register transforms, then call [`Reseq::start`].
@@ -48,6 +54,7 @@ pub struct Reseq {
     roles: HashSet<Role>,
     transforms: HashMap<String, Arc<dyn Transform>>,
     metrics: Option<PrometheusHandle>,
+    lookup: Option<Arc<dyn Lookup>>,
 }
 
 /// A running Reseq.
@@ -88,7 +95,7 @@ impl Reseq {
     /// All roles, with this configuration.
     pub fn new(config: Config) -> Reseq {
         let roles = Role::ALL.into_iter().collect();
-        Reseq { config, roles, transforms: HashMap::new(), metrics: None }
+        Reseq { config, roles, transforms: HashMap::new(), metrics: None, lookup: None }
     }
 
     /// Limits it to these roles.
@@ -110,6 +117,12 @@ impl Reseq {
         self
     }
 
+    /// Resolves the host names of receivers and transforms in this way, instead of asking the system.
+    pub fn lookup(mut self, lookup: impl Lookup + 'static) -> Reseq {
+        self.lookup = Some(Arc::new(lookup));
+        self
+    }
+
     /// Starts all parts. When it returns, the listeners are open.
     pub async fn start(self) -> Result<Running, AppError> {
         if jq::is_meant_as_runner() {
@@ -122,14 +135,18 @@ impl Reseq {
         let mut embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
         let background = CancellationToken::new();
         let (supervisor, ended) = Supervisor::new();
-        let parts = Parts::build(
-            &config,
-            &self.roles,
-            (self.transforms, self.metrics),
-            &background,
-            &supervisor,
-        )
-        .await;
+        let outgoing = Outgoing::new(config.outgoing.allow.clone());
+        let outgoing = match self.lookup {
+            Some(lookup) => outgoing.with_lookup(lookup),
+            None => outgoing,
+        };
+        let given = Given {
+            roles: self.roles.clone(),
+            transforms: self.transforms,
+            metrics: self.metrics,
+            outgoing,
+        };
+        let parts = Parts::build(&config, given, &background, &supervisor).await;
         let started = match parts {
             Ok(parts) => {
                 if embedded.as_mut().is_some_and(EmbeddedRedis::take_clean) {
@@ -163,6 +180,14 @@ async fn stop_redis(embedded: Option<EmbeddedRedis>) {
     }
 }
 
+/// What the parts are made of, besides the configuration.
+struct Given {
+    roles: HashSet<Role>,
+    transforms: HashMap<String, Arc<dyn Transform>>,
+    metrics: Option<PrometheusHandle>,
+    outgoing: Outgoing,
+}
+
 /// The parts that all roles share.
 struct Parts {
     store: Store,
@@ -170,7 +195,7 @@ struct Parts {
     in_file: InFile,
     wakes: Wakes,
     due: DueTimer,
-    client: reqwest::Client,
+    clients: Clients,
     transforms: HashMap<String, Arc<dyn Transform>>,
     metrics: Option<PrometheusHandle>,
     /// Cancelled once the roles have drained: ends the background tasks.
@@ -180,11 +205,11 @@ struct Parts {
 impl Parts {
     async fn build(
         config: &Config,
-        roles: &HashSet<Role>,
-        (transforms, metrics): (HashMap<String, Arc<dyn Transform>>, Option<PrometheusHandle>),
+        given: Given,
         background: &CancellationToken,
         supervisor: &Supervisor,
     ) -> Result<Parts, AppError> {
+        let Given { roles, transforms, metrics, outgoing } = given;
         let owner_lease = Duration::from_millis(config.sender.lease_ms);
         let (store, fitness) = Store::open(&config.redis, owner_lease).await?;
         tracing::info!(redis = config.redis.url_masked(), version = fitness.version, "connected");
@@ -198,6 +223,13 @@ impl Parts {
         let watching = store.clone().watch_damage(background.clone());
         tokio::spawn(supervisor.watch("check for damage", watching));
         let wakes = Wakes::default();
+        let clients = Clients::new(outgoing, Connector::open("outgoing.tls", &config.outgoing.tls)?)?;
+        own_addresses::note_listeners(clients.outgoing(), config)?;
+        let of_redis =
+            RedisAddresses::new(store.clone(), config.redis.clone(), clients.outgoing().clone());
+        let noting = of_redis.keep_noted(background.clone()).await;
+        tokio::spawn(supervisor.watch("addresses of Redis", noting));
+        definitions::check_addresses(clients.outgoing(), &config.destinations).await?;
         let later = definitions::define_destinations(&store, &config.destinations).await?;
         let catalog = Catalog::load(store.clone()).await?;
         let following = catalog.clone().follow(wakes.listen(), background.clone());
@@ -216,9 +248,8 @@ impl Parts {
         tokio::spawn(supervisor.watch("check of the file's definitions", both));
         let (due, timing) = DueTimer::new(store.clone(), background.clone());
         tokio::spawn(supervisor.watch("timer of due messages", timing));
-        let client = wire::http::client()?;
         let background = background.clone();
-        Ok(Parts { store, catalog, in_file, wakes, due, client, transforms, metrics, background })
+        Ok(Parts { store, catalog, in_file, wakes, due, clients, transforms, metrics, background })
     }
 }
 
@@ -284,6 +315,8 @@ impl Whole {
         let (http, admin) =
             listen_http(config, descriptors, (routes, guard), &listeners, &stop, supervisor)
                 .await?;
+        let listening = tcp.iter().copied().chain([http]).chain(admin);
+        parts.clients.outgoing().note_listeners(listening.collect());
         // The roles get only a part of shutdown_ms, because other parts have to stop after them.
         let drain = Duration::from_millis(config.shutdown_ms) * 7 / 10;
         if roles.contains(&Role::Processor) {
@@ -292,7 +325,7 @@ impl Whole {
                 catalog: parts.catalog.clone(),
                 config: config.processor.clone(),
                 transforms: Transforms::new(
-                    parts.client.clone(),
+                    parts.clients.clone(),
                     config.http.body_bytes_max,
                     parts.transforms,
                 ),
@@ -306,7 +339,7 @@ impl Whole {
                 store: parts.store.clone(),
                 catalog: parts.catalog.clone(),
                 config: config.sender.clone(),
-                client: parts.client.clone(),
+                clients: parts.clients.clone(),
                 json_depth_max: config.http.json_depth_max,
             };
             let sending = sender.run(parts.wakes.listen(), stop.clone(), drain);
@@ -413,6 +446,7 @@ fn api_of(config: &Config, parts: &Parts, stop: &CancellationToken, tasks: &Task
         wakes: parts.wakes.clone(),
         due: parts.due.clone(),
         in_file: parts.in_file.clone(),
+        outgoing: parts.clients.outgoing().clone(),
         batch_bytes_max: config.http.batch_bytes_max,
         body_bytes_max: config.http.body_bytes_max,
         json_depth_max: config.http.json_depth_max,

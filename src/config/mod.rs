@@ -8,6 +8,7 @@ mod admin;
 mod auth;
 mod file;
 mod kubernetes;
+mod outgoing;
 mod overlay;
 mod tls;
 mod topology;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub use admin::Admin;
 pub use auth::{Auth, AuthMode};
+pub use outgoing::Outgoing;
 pub use tls::{ClientTls, ListenerTls};
 pub use topology::{Access, Host, Topology};
 
@@ -49,6 +51,8 @@ pub struct Config {
     pub processor: Processor,
     /// The sender role.
     pub sender: Sender,
+    /// Where deliveries and transforms may connect to.
+    pub outgoing: Outgoing,
     /// The process exits within this many milliseconds after SIGTERM.
     pub shutdown_ms: u64,
     /// Destinations that belong to this file.
@@ -203,6 +207,7 @@ impl Default for Config {
             ingest: Ingest::default(),
             processor: Processor::default(),
             sender: Sender::default(),
+            outgoing: Outgoing::default(),
             shutdown_ms: 20_000,
             destinations: Vec::new(),
             topics: Vec::new(),

@@ -44,6 +44,7 @@ impl Config {
             }
         }
         self.validate_redis()?;
+        self.outgoing.validate()?;
         self.validate_destinations()?;
         self.validate_topics()?;
         self.validate_listeners()

@@ -13,6 +13,7 @@ pub mod lease;
 pub mod message;
 pub mod name;
 pub mod nearest;
+pub mod network;
 pub mod shell;
 pub mod state;
 pub mod token;
@@ -29,6 +30,7 @@ pub use message::{
     Apart, Arrival, Body, Due, Message, Origin, Position, Processed, Redrive, Stamped, Tombstone,
 };
 pub use name::{DestinationName, InvalidName};
+pub use network::AllowedNetwork;
 pub use state::{Event, InvalidTransition, State};
 pub use token::{Grant, Scope, Token, TokenText};
 pub use topic::{Topic, TopicName};

@@ -162,6 +162,18 @@ impl RedisClient {
         self.spread(keys).0.into_iter().map(|(_, members)| members).collect()
     }
 
+    /// The servers that are known now.
+    pub fn hosts(&self) -> Vec<Host> {
+        let hosts = match &*self.servers {
+            Servers::One(node) => match node.sentinels() {
+                Some(sentinels) => sentinels.current().into_iter().collect(),
+                None => vec![node.host()],
+            },
+            Servers::Cluster(cluster) => cluster.hosts(),
+        };
+        hosts.into_iter().filter(|(name, _)| !name.is_empty()).collect()
+    }
+
     /// All servers that hold data and accept writes.
     pub(super) fn primaries(&self) -> Vec<Arc<Node>> {
         match &*self.servers {

@@ -77,6 +77,11 @@ impl Cluster {
         nodes.entry(host.clone()).or_insert_with(fresh).clone()
     }
 
+    /// The nodes that are known now.
+    pub(super) fn hosts(&self) -> Vec<Host> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
     /// The primary that serves a slot, if any does.
     pub(super) fn of_slot(&self, slot: u16) -> Option<Arc<Node>> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);

@@ -70,6 +70,11 @@ impl Sentinels {
         most.map(|(host, _)| host).ok_or(ClientError::Unavailable(problem))
     }
 
+    /// The primary of the last connection.
+    pub(super) fn current(&self) -> Option<Host> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// How to reach the primary.
     pub(super) async fn primary_info(&self) -> Result<ConnectionInfo, ClientError> {
         Ok(self.dialer.info_of(&self.primary().await?, &self.access))

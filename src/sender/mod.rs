@@ -19,6 +19,7 @@ use crate::{
     faults::planted,
     store::{Catalog, Round, Store, Wake},
     telemetry,
+    wire::clients::Clients,
 };
 use backlogs::{BACKLOGS_CHECK_MAX, Backlogs};
 use destination::{Dependencies, DestinationSender, Gauge, Poke};
@@ -38,8 +39,8 @@ pub struct Sender {
     pub catalog: Catalog,
     /// Its settings.
     pub config: config::Sender,
-    /// Sends HTTP deliveries.
-    pub client: reqwest::Client,
+    /// Connects to receivers.
+    pub clients: Clients,
     /// How deeply the JSON of batches and envelopes may nest.
     pub json_depth_max: usize,
 }
@@ -178,7 +179,7 @@ impl Work {
         let task = DestinationSender::new(Dependencies {
             store: self.sender.store.clone(),
             catalog: self.sender.catalog.clone(),
-            client: self.sender.client.clone(),
+            clients: self.sender.clients.clone(),
             json_depth_max: self.sender.json_depth_max,
             release_batch_max: self.sender.config.release_batch_max,
             name: name.clone(),

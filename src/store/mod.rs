@@ -198,6 +198,11 @@ impl Store {
         &self.inner.pod
     }
 
+    /// The Redis servers that are known now.
+    pub fn redis_hosts(&self) -> Vec<config::Host> {
+        self.inner.client.hosts()
+    }
+
     /// The names of the keys.
     pub fn keys(&self) -> &Keys {
         &self.inner.keys

@@ -2,12 +2,14 @@
 //! rustls that follow from them.
 
 mod acceptor;
+mod connector;
 mod files;
 mod settings;
 
 use std::{sync::Once, time::Duration};
 
 pub use acceptor::Acceptor;
+pub use connector::Connector;
 pub use files::{Files, Pem, Reloaded, Unusable};
 pub use settings::{client, system_roots};
 
@@ -20,6 +22,7 @@ pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     let redis = Files::of_client("redis.tls", &config.redis.tls);
     Reloaded::open(redis, client)?;
+    Connector::open("outgoing.tls", &config.outgoing.tls)?;
     Acceptor::http("http.tls", &config.http.tls)?;
     Acceptor::http("admin.tls", &config.admin.tls)?;
     for listener in &config.tcp {

@@ -140,6 +140,10 @@ codes! {
          `idempotency_key_from`), and the message does not have it, or it is not one text of allowed length. \
          Nothing was stored for this destination.",
         "Read `detail`. Send the key, or change where the destination takes it from.";
+    RefusedAddress "refused_address" UNPROCESSABLE, "Address not allowed":
+        "The `url` of a destination or of its transform leads to an address that is not public and not in \
+         `outgoing.allow`, or to Reseq itself or its Redis. `detail` names the address.",
+        "Fix the URL, or add the network to `outgoing.allow` in the configuration file.";
     DefinedInFile "defined_in_file" CONFLICT, "Defined in the configuration file":
         "The destination or topic belongs to the configuration file of this process.",
         "Change the file.";

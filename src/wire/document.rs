@@ -137,7 +137,9 @@ groups! {
     RemovesDestination: ANY, CHANGE, &[Code::UnknownDestination, Code::DefinedInFile];
     /// Defines a destination.
     DefinesDestination: ANY, CHANGE, BODY,
-        &[Code::UnknownDestination, Code::DefinedInFile, Code::WrongVersion];
+        &[
+            Code::UnknownDestination, Code::DefinedInFile, Code::RefusedAddress, Code::WrongVersion,
+        ];
     /// Defines or removes a topic.
     DefinesTopic: ANY, CHANGE, BODY,
         &[Code::UnknownDestination, Code::UnknownTopic, Code::DefinedInFile];

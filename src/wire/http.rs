@@ -27,7 +27,7 @@ use std::{borrow::Borrow, error::Error, time::Duration};
 use bytes::{Bytes, BytesMut};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use reqwest::{
-    Client, Response, Url,
+    Response, Url,
     header::{self, HeaderMap, HeaderName, HeaderValue},
 };
 
@@ -35,16 +35,15 @@ pub use response::{
     content_encoding, drain, ends_with_connection, refusal, refusal_in_full, retry_after,
 };
 
-use super::envelope::origin_text;
+use super::{
+    clients::{Clients, RequestError},
+    envelope::origin_text,
+    outgoing::RefusedAddress,
+};
 use crate::domain::{
     ErrorKind, Stamped,
     destination::{Headers, is_reserved},
 };
-
-/// Time limit to connect.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Idle connections kept per host.
-const IDLE_PER_HOST_MAX: usize = 256;
 
 /// What is percent-encoded in a header value, besides non-ASCII: the space, because spaces at the
 /// ends get lost; `%`, so that decoding is unambiguous.
@@ -68,26 +67,11 @@ pub const DELIVERY_HEADERS: [&str; 10] = [
 const FRAMING: [HeaderName; 3] =
     [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];
 
-/// The client for all requests. Build it only once, because it holds the connections.
-///
-/// Does not follow redirects, since another URL is another receiver. Ignores the environment's
-/// proxy variables: messages go where the definition says.
-pub fn client() -> reqwest::Result<Client> {
-    Client::builder()
-        .user_agent(concat!("reseq/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
-        .tcp_nodelay(true)
-        .connect_timeout(CONNECT_TIMEOUT)
-        .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
-        .build()
-}
-
 /// A URL for POST requests, with the parts that are the same for all.
 ///
 /// Not `Debug`, because the URL's query may contain a secret.
 pub struct Endpoint {
-    client: Client,
+    clients: Clients,
     /// `None` if the definition was not validated.
     url: Option<Url>,
     headers: HeaderMap,
@@ -103,6 +87,8 @@ pub struct NoAnswer {
     pub kind: ErrorKind,
     /// What happened, as text.
     pub reason: String,
+    /// True if Reseq may not connect to the address. Nothing was sent.
+    pub is_refused_address: bool,
 }
 
 /// Why the body of an answer is missing.
@@ -122,13 +108,29 @@ pub enum BodyError {
 impl NoAnswer {
     /// The error for an empty batch.
     pub fn nothing_to_send() -> NoAnswer {
-        NoAnswer { kind: ErrorKind::Unsendable, reason: "there is nothing to send".to_owned() }
+        NoAnswer::unsendable("there is nothing to send")
+    }
+
+    fn unsendable(reason: &str) -> NoAnswer {
+        NoAnswer {
+            kind: ErrorKind::Unsendable,
+            reason: reason.to_owned(),
+            is_refused_address: false,
+        }
+    }
+
+    fn refused(address: &RefusedAddress) -> NoAnswer {
+        NoAnswer {
+            kind: ErrorKind::Connection,
+            reason: format!("no connection: {address}"),
+            is_refused_address: true,
+        }
     }
 }
 
 impl Endpoint {
     /// An endpoint. `timeout_ms` limits one whole attempt: to connect, send, and read the answer.
-    pub fn new(client: Client, url: &str, headers: &Headers, timeout_ms: u64) -> Endpoint {
+    pub fn new(clients: Clients, url: &str, headers: &Headers, timeout_ms: u64) -> Endpoint {
         let parse = |(name, value): (&String, &String)| {
             let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
             let mut value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
@@ -136,7 +138,7 @@ impl Endpoint {
             (!FRAMING.contains(&name)).then_some((name, value))
         };
         Endpoint {
-            client,
+            clients,
             url: Url::parse(url).ok(),
             headers: headers.iter().filter_map(parse).collect(),
             timeout: Duration::from_millis(timeout_ms),
@@ -187,11 +189,13 @@ impl Endpoint {
 
     async fn request(&self, headers: HeaderMap, body: Bytes) -> Result<Response, NoAnswer> {
         let Some(url) = &self.url else {
-            let reason = "the url of the definition is not one".to_owned();
-            return Err(NoAnswer { kind: ErrorKind::Unsendable, reason });
+            return Err(NoAnswer::unsendable("the url of the definition is not one"));
         };
-        let request = self.client.post(url.clone()).headers(headers).body(body);
-        request.timeout(self.timeout).send().await.map_err(|error| self.no_answer(error))
+        let request = self.clients.post(url).headers(headers).body(body).timeout(self.timeout);
+        self.clients.send(url, request).await.map_err(|error| match error {
+            RequestError::Refused(address) => NoAnswer::refused(&address),
+            RequestError::Failed(error) => self.no_answer(error),
+        })
     }
 
     /// Reads the whole body of an answer, up to `bytes_max`.
@@ -245,6 +249,9 @@ impl Endpoint {
         let mut cause: &dyn Error = &error;
         while let Some(source) = cause.source() {
             cause = source;
+            if let Some(address) = cause.downcast_ref::<RefusedAddress>() {
+                return NoAnswer::refused(address);
+            }
         }
         let (kind, reason) = if error.is_connect() {
             (ErrorKind::Connection, format!("no connection: {cause}"))
@@ -256,7 +263,7 @@ impl Endpoint {
         } else {
             (ErrorKind::Connection, format!("no whole answer: {cause}"))
         };
-        NoAnswer { kind, reason }
+        NoAnswer { kind, reason, is_refused_address: false }
     }
 }
 
@@ -296,6 +303,11 @@ fn encoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{tls::Connector, wire::outgoing::Outgoing};
+
+    fn clients() -> Clients {
+        Clients::new(Outgoing::new(Vec::new()), Connector::of_system().unwrap()).unwrap()
+    }
 
     #[test]
     fn every_header_of_a_delivery_is_listed() {
@@ -308,7 +320,7 @@ mod tests {
         let destination: crate::domain::DestinationName = "erp".parse().unwrap();
         let mut stamped = Stamped::new(destination.clone(), position, 0, message);
         stamped.origin = Some(Origin { destination, position });
-        let endpoint = Endpoint::new(Client::new(), "http://h/", &Headers::default(), 1);
+        let endpoint = Endpoint::new(clients(), "http://h/", &Headers::default(), 1);
         let mut sent = endpoint.request_headers(&stamped, 1);
         sent.extend(endpoint.batch_headers(&stamped, &stamped, 2, true, 1));
         let sent = sent.keys().map(HeaderName::as_str).filter(|name| name.starts_with("reseq-"));
@@ -340,7 +352,7 @@ mod tests {
         let position = Position { epoch: 1, sequence: 1 };
         let stamped = Stamped::new("erp".parse().unwrap(), position, None, message);
         let of_definition = [("authorization".to_owned(), "Bearer x".to_owned())].into();
-        let endpoint = Endpoint::new(Client::new(), "http://h/", &of_definition, 1);
+        let endpoint = Endpoint::new(clients(), "http://h/", &of_definition, 1);
         let sent = endpoint.request_headers(&stamped, 1);
         let forged = sent.iter().filter(|(_, value)| *value == "forged");
         let forged: Vec<&str> = forged.map(|(name, _)| name.as_str()).collect();
@@ -357,7 +369,7 @@ mod tests {
             ("Content-Length", "7"),
         ];
         let headers = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let endpoint = Endpoint::new(Client::new(), "http://h/", &headers, 1);
+        let endpoint = Endpoint::new(clients(), "http://h/", &headers, 1);
         assert_eq!(endpoint.headers.len(), 1);
         assert!(endpoint.headers[header::AUTHORIZATION].is_sensitive());
     }

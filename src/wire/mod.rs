@@ -1,7 +1,8 @@
 //! Wire formats that ingest, processor and sender share: TCP framing ([`FrameCodec`]), answers to
 //! frames ([`answer`]) and to batches ([`accepted`]), a message as an HTTP request ([`http`]),
 //! messages as JSON ([`envelope`]), the JSON of their parts ([`json`]), the codes of errors
-//! ([`code`]), the [`problem`] that carries one, and the parts of a request that it calls [`invalid`].
+//! ([`code`]), the [`problem`] that carries one, and the parts of a request that it calls [`invalid`]. And how
+//! Reseq reaches other services: the [`clients`], and where they may connect to ([`outgoing`]).
 
 use std::io;
 
@@ -14,6 +15,7 @@ use crate::domain::Framing;
 
 pub mod batch_answer;
 pub mod caller;
+pub mod clients;
 pub mod code;
 pub mod document;
 pub mod envelope;
@@ -21,9 +23,11 @@ pub mod http;
 pub mod idempotency_key;
 pub mod invalid;
 pub mod json;
+pub mod outgoing;
 pub mod pace;
 pub mod peer;
 pub mod problem;
+pub mod receiver_stream;
 pub mod socket;
 pub mod tcp_answer;
 

@@ -103,6 +103,13 @@ impl Problem {
         Problem { errors, ..Problem::new(Code::InvalidField, detail) }
     }
 
+    /// A 422: a URL leads where Reseq does not connect to. `detail` begins with the field's path and a colon.
+    pub fn refused_address(detail: impl Into<String>) -> Problem {
+        let detail = detail.into();
+        let errors = vec![InvalidPart::of(Location::Body, &detail)];
+        Problem { errors, ..Problem::new(Code::RefusedAddress, detail) }
+    }
+
     /// A 404.
     pub fn unknown_destination(name: &str) -> Problem {
         let detail =

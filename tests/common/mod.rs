@@ -10,13 +10,23 @@ use axum::{
     http::{HeaderMap, Request, Response, Uri},
     response::IntoResponse,
 };
-use reseq::domain::{Body, Message, Position, Stamped};
+use reseq::{
+    domain::{Body, Message, Position, Stamped},
+    tls::Connector,
+    wire::{clients::Clients, outgoing::Outgoing},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
     sync::mpsc,
 };
 use tokio_util::task::AbortOnDropHandle;
+
+/// Clients that may connect to this machine.
+pub fn clients() -> Clients {
+    let outgoing = Outgoing::new(vec!["127.0.0.0/8".parse().unwrap()]);
+    Clients::new(outgoing, Connector::of_system().unwrap()).unwrap()
+}
 
 /// A message with epoch 3 and sequence 42, and no optional fields.
 pub fn message(body: &str) -> Stamped {

@@ -53,6 +53,7 @@ fn every_field_is_shown_with_its_default() {
     let default = Destination::new(destination.name.clone(), destination.url.clone());
     assert_eq!(*destination, default);
     let expected = Config {
+        outgoing: config.outgoing.clone(),
         destinations: config.destinations.clone(),
         topics: config.topics.clone(),
         tcp: config.tcp.clone(),

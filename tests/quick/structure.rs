@@ -23,7 +23,7 @@ const ARROWS: [(&str, &[&[&str]]); 19] = [
     ("telemetry", &[]),
     ("config", &[&["domain"]]),
     ("tls", &[&["config"]]),
-    ("wire", &[&["domain"]]),
+    ("wire", &[&["domain", "tls"]]),
     ("jq", &[&["domain"]]),
     ("redis_client", &[&["config", "telemetry", "tls"]]),
     ("store", &[&["domain", "config", "telemetry", "faults", "redis_client"]]),

@@ -8,13 +8,13 @@ use std::{
 };
 
 use axum::http::StatusCode;
-use common::{Receiver, closed_port, endless, message, message_with_everything, receiver};
+use common::{clients, Receiver, closed_port, endless, message, message_with_everything, receiver};
 use reseq::{
     domain::{
         AttemptError, BatchFormat, Destination, ErrorKind, Ordering, Origin, Position, Stage,
         Stamped,
     },
-    sender::deliver::{Deliver, Finality, Verdict, client, connect},
+    sender::deliver::{Deliver, Finality, Verdict, connect},
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -31,7 +31,7 @@ fn destination(url: &str) -> Destination {
 }
 
 fn to(receiver: &Receiver) -> Arc<dyn Deliver> {
-    connect(&destination(&receiver.url()), &client().unwrap(), JSON_DEPTH_MAX)
+    connect(&destination(&receiver.url()), &clients(), JSON_DEPTH_MAX)
 }
 
 /// One attempt at one message.
@@ -147,10 +147,10 @@ async fn redirects_are_not_followed() {
 
 #[tokio::test]
 async fn no_connection_and_a_broken_one_are_refusals_without_secrets() {
-    let client = client().unwrap();
+    let clients = clients();
     let nobody = format!("http://{}/in?token=s3cret", closed_port().await);
     let verdict =
-        deliver(&*connect(&destination(&nobody), &client, JSON_DEPTH_MAX), message("x"), 1).await;
+        deliver(&*connect(&destination(&nobody), &clients, JSON_DEPTH_MAX), message("x"), 1).await;
     let (reason, _) = refused(verdict);
     assert!(reason.starts_with("no connection: "), "{reason}");
 
@@ -162,14 +162,14 @@ async fn no_connection_and_a_broken_one_are_refusals_without_secrets() {
         }
     });
     let verdict =
-        deliver(&*connect(&destination(&rude), &client, JSON_DEPTH_MAX), message("x"), 1).await;
+        deliver(&*connect(&destination(&rude), &clients, JSON_DEPTH_MAX), message("x"), 1).await;
     let (reason, _) = refused(verdict.clone());
     assert!(reason.starts_with("no whole answer: "), "{reason}");
     assert_eq!(kind(verdict), (ErrorKind::Connection, Finality::Retryable));
 
     let mut broken = destination(&nobody);
     broken.url = "http://[s3cret".into();
-    refused(deliver(&*connect(&broken, &client, JSON_DEPTH_MAX), message("x"), 1).await);
+    refused(deliver(&*connect(&broken, &clients, JSON_DEPTH_MAX), message("x"), 1).await);
 }
 
 #[tokio::test]
@@ -178,8 +178,8 @@ async fn a_slow_receiver_is_a_time_out_unless_it_has_said_2xx() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut silent = destination(&format!("http://{}/", listener.local_addr().unwrap()));
     silent.delivery.timeout_ms = 50;
-    let client = client().unwrap();
-    let verdict = deliver(&*connect(&silent, &client, JSON_DEPTH_MAX), message("x"), 1).await;
+    let clients = clients();
+    let verdict = deliver(&*connect(&silent, &clients, JSON_DEPTH_MAX), message("x"), 1).await;
     let (error, _, finality) = parts(verdict);
     assert_eq!((&*error.detail, error.kind), ("timed out after 50 ms", ErrorKind::Timeout));
     assert_eq!(finality, Finality::Retryable);
@@ -187,7 +187,7 @@ async fn a_slow_receiver_is_a_time_out_unless_it_has_said_2xx() {
     let dribbling = receiver(endless).await;
     let mut destination = destination(&dribbling.url());
     destination.delivery.timeout_ms = 500;
-    let verdict = deliver(&*connect(&destination, &client, JSON_DEPTH_MAX), message("x"), 1).await;
+    let verdict = deliver(&*connect(&destination, &clients, JSON_DEPTH_MAX), message("x"), 1).await;
     assert_eq!(verdict, Verdict::Accepted(1));
 }
 
@@ -209,7 +209,7 @@ fn batches_to(receiver: &Receiver, change: impl FnOnce(&mut Destination)) -> Arc
     destination.delivery.batch_max = 3;
     change(&mut destination);
     destination.validate().unwrap();
-    connect(&destination, &client().unwrap(), JSON_DEPTH_MAX)
+    connect(&destination, &clients(), JSON_DEPTH_MAX)
 }
 
 /// Three messages of one lane, with a tombstone between the second and the third.
@@ -366,7 +366,7 @@ async fn an_answer_to_a_batch_that_breaks_off_accepts_nothing() {
         let mut destination = destination(&format!("http://{address}/"));
         destination.delivery.batch_max = 3;
         let verdict =
-            connect(&destination, &client().unwrap(), JSON_DEPTH_MAX).deliver(&three(), 1).await;
+            connect(&destination, &clients(), JSON_DEPTH_MAX).deliver(&three(), 1).await;
         assert_eq!(parts(verdict).2, Finality::Retryable, "{answer}");
     }
 }

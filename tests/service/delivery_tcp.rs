@@ -4,10 +4,10 @@ use crate::common;
 
 use std::{sync::Arc, time::Duration};
 
-use common::{closed_port, message, message_with_everything};
+use common::{clients, closed_port, message, message_with_everything};
 use reseq::{
     domain::{Ack, AttemptError, Destination, Envelope, ErrorKind, Framing, Stage, Stamped},
-    sender::deliver::{Deliver, Finality, Verdict, client, connect},
+    sender::deliver::{Deliver, Finality, Verdict, connect},
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -29,7 +29,7 @@ async fn peer(change: impl FnOnce(&mut Destination)) -> Peer {
     let mut destination = Destination::new("erp".parse().unwrap(), url);
     change(&mut destination);
     destination.validate().unwrap();
-    Peer { listener, delivery: connect(&destination, &client().unwrap(), JSON_DEPTH_MAX) }
+    Peer { listener, delivery: connect(&destination, &clients(), JSON_DEPTH_MAX) }
 }
 
 impl Peer {
@@ -240,7 +240,7 @@ async fn a_receiver_that_does_not_answer_times_out_and_loses_the_connection() {
 async fn nobody_there_is_a_refusal() {
     let url = format!("tcp://{}", closed_port().await);
     let destination = Destination::new("erp".parse().unwrap(), url);
-    let delivery = connect(&destination, &client().unwrap(), JSON_DEPTH_MAX);
+    let delivery = connect(&destination, &clients(), JSON_DEPTH_MAX);
     let (reason, kind, finality) = reason(deliver(&*delivery, message("x")).await);
     assert_eq!((kind, finality), (ErrorKind::Connection, Finality::Retryable));
     assert!(reason.starts_with("no connection: "), "{reason}");

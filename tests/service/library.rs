@@ -71,6 +71,7 @@ async fn start_with(
 ) -> Running {
     let mut config = Config { destinations, ..Config::default() };
     config.http.listen = "127.0.0.1:0".parse().unwrap();
+    config.outgoing.allow = vec!["127.0.0.0/8".parse().unwrap()];
     config.redis.url = redis.url().to_owned();
     Reseq::new(config).transform("shout", shout).start().await.unwrap()
 }

@@ -19,6 +19,7 @@ mod library;
 mod node_worker;
 mod openapi;
 mod operations;
+mod outgoing;
 mod policies;
 mod reference;
 mod tls;

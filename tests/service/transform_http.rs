@@ -5,11 +5,10 @@ use crate::common;
 use std::time::Duration;
 
 use axum::{body::Body as AxumBody, http::StatusCode, response::IntoResponse};
-use common::{Receiver, closed_port, endless, message, message_with_everything, receiver};
+use common::{clients, Receiver, closed_port, endless, message, message_with_everything, receiver};
 use reseq::{
     domain::{self, Attempts, Body, ErrorKind, TransformKind},
     processor::transform::{Failure, Http, Output, Transform},
-    sender::deliver::client,
 };
 
 const OUTPUT_BYTES_MAX: usize = 1000;
@@ -25,7 +24,7 @@ fn definition(url: &str) -> domain::Transform {
 }
 
 fn by(definition: &domain::Transform) -> Http {
-    Http::new(definition, client().unwrap(), OUTPUT_BYTES_MAX)
+    Http::new(definition, clients(), OUTPUT_BYTES_MAX)
 }
 
 fn at(receiver: &Receiver) -> Http {

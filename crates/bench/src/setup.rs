@@ -35,6 +35,8 @@ pub fn config(
 ) -> anyhow::Result<Config> {
     let mut config = Config::default();
     config.redis.url = redis_url;
+    // The receivers are on this machine.
+    config.outgoing.allow = vec!["127.0.0.0/8".parse().map_err(anyhow::Error::msg)?];
     let connections_max = &mut config.ingest.connections_max;
     *connections_max = (*connections_max).max(args.streams() as usize);
     config.processor.concurrency = args.concurrency as usize;

@@ -16,6 +16,8 @@ use crate::{
 pub const PROCESSOR_LEASE_MS: u64 = 3_000;
 /// A killed sender's partitions are taken over after this time. Also shorter than the default.
 pub const SENDER_LEASE_MS: u64 = 2_000;
+/// The demo's receivers and transforms are on this machine.
+const LOOPBACK: &str = "127.0.0.0/8";
 /// How long to wait until the senders share the partitions; then the demo begins anyway.
 const SHARED_MAX: Duration = Duration::from_millis(3 * SENDER_LEASE_MS);
 /// The roles of the processes, numbered from 1 within each role.
@@ -32,6 +34,7 @@ fn config(
     let mut config = Config::default();
     config.redis.url = redis_url;
     config.processor.lease_ms = PROCESSOR_LEASE_MS;
+    config.outgoing.allow = vec![LOOPBACK.parse().map_err(anyhow::Error::msg)?];
     config.sender.lease_ms = SENDER_LEASE_MS;
     config.shutdown_ms = SHUTDOWN_MAX.as_millis() as u64;
     for stream in Stream::ALL {

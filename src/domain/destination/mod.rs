@@ -26,7 +26,7 @@ pub const MASK: &str = "***";
 pub struct Destination {
     /// Its name: `[a-z0-9._-]{1,64}`.
     pub name: DestinationName,
-    /// The receiver: `http://`, `https://` or `tcp://host:port`.
+    /// The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`.
     pub url: String,
     /// Static headers sent with each delivery (HTTP only), such as `authorization`.
     #[serde(default, skip_serializing_if = "Headers::is_empty")]
@@ -305,6 +305,12 @@ impl Destination {
         }
     }
 
+    /// The URLs that Reseq connects to, each with the name of its field.
+    pub fn urls(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let transform = self.transform.url.as_deref().map(|url| ("transform.url", url));
+        [("url", self.url.as_str())].into_iter().chain(transform)
+    }
+
     /// True if messages may hold keys that ingest must find.
     pub fn has_key_sources(&self) -> bool {
         self.key_from.is_some() || self.idempotency_key_from.is_some()
@@ -318,7 +324,7 @@ impl Destination {
 
     /// True if the receiver uses TCP frames.
     pub fn is_tcp(&self) -> bool {
-        self.url.starts_with("tcp://")
+        self.url.starts_with("tcp://") || self.url.starts_with("tls://")
     }
 
     /// The key in the names of the sets that hold a message with this ordering key; `None`: the

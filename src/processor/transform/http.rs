@@ -8,6 +8,7 @@ use crate::{
     domain::{self, Body, ErrorKind, Stamped},
     store::server_clock,
     wire::{
+        clients::Clients,
         http::{
             BodyError, Endpoint, NoAnswer, content_encoding, drain, ends_with_connection,
             refusal_in_full, retry_after,
@@ -35,11 +36,11 @@ impl Http {
     /// failure.
     pub fn new(
         transform: &domain::Transform,
-        client: reqwest::Client,
+        clients: Clients,
         output_bytes_max: usize,
     ) -> Http {
         let url = transform.url.as_deref().unwrap_or_default();
-        let endpoint = Endpoint::new(client, url, &transform.headers, transform.timeout_ms);
+        let endpoint = Endpoint::new(clients, url, &transform.headers, transform.timeout_ms);
         Http { endpoint, output_bytes_max }
     }
 

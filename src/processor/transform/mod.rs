@@ -14,6 +14,7 @@ use crate::{
     domain::{self, Body, DestinationName, ErrorKind, Stamped, TransformKind},
     jq::Program,
     store::CatalogEntry,
+    wire::clients::Clients,
 };
 
 mod http;
@@ -109,7 +110,7 @@ type Built = (domain::Transform, Arc<dyn Transform>, Instant);
 
 /// Finds the transform of a destination: built from its definition, or registered by name.
 pub struct Transforms {
-    client: reqwest::Client,
+    clients: Clients,
     output_bytes_max: usize,
     native: HashMap<String, Arc<dyn Transform>>,
     built: Mutex<HashMap<DestinationName, Built>>,
@@ -119,11 +120,11 @@ impl Transforms {
     /// The transforms of this pod. An output longer than `output_bytes_max` fails
     /// permanently.
     pub fn new(
-        client: reqwest::Client,
+        clients: Clients,
         output_bytes_max: usize,
         native: HashMap<String, Arc<dyn Transform>>,
     ) -> Self {
-        Transforms { client, output_bytes_max, native, built: Mutex::default() }
+        Transforms { clients, output_bytes_max, native, built: Mutex::default() }
     }
 
     /// The destination's transform; `None` if this pod does not have it.
@@ -166,7 +167,7 @@ impl Transforms {
             TransformKind::Jq => {
                 Arc::new(Jq::new(definition, output_bytes_max, Program::of_environment()))
             }
-            _ => Arc::new(Http::new(definition, self.client.clone(), output_bytes_max)),
+            _ => Arc::new(Http::new(definition, self.clients.clone(), output_bytes_max)),
         }
     }
 }

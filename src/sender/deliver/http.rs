@@ -19,6 +19,7 @@ use crate::{
     store::server_clock,
     wire::{
         batch_answer::{Accepted, accepted},
+        clients::Clients,
         envelope,
         http::{
             BodyError, Endpoint, NoAnswer, content_encoding, drain, refusal_in_full, retry_after,
@@ -44,10 +45,10 @@ struct Batches {
 
 impl Http {
     /// The receiver of this destination.
-    pub fn new(destination: &Destination, client: reqwest::Client, json_depth_max: usize) -> Http {
+    pub fn new(destination: &Destination, clients: Clients, json_depth_max: usize) -> Http {
         let delivery = &destination.delivery;
         let endpoint =
-            Endpoint::new(client, &destination.url, &destination.headers, delivery.timeout_ms);
+            Endpoint::new(clients, &destination.url, &destination.headers, delivery.timeout_ms);
         let batches = Batches {
             format: delivery.batch_format,
             json_depth_max,
@@ -79,9 +80,7 @@ impl Http {
                 Ok(body) => accepted(&body, count),
                 Err(error @ BodyError::TooLong { .. }) => Accepted::Unclear(error.to_string()),
                 // It may have been about to say that it has only some.
-                Err(BodyError::Broken(NoAnswer { kind, reason })) => {
-                    return refused(AttemptError::new(Stage::Delivery, kind, reason), None);
-                }
+                Err(BodyError::Broken(error)) => return unanswered(error),
             },
         };
         let mut detail = format!("status {}: none of {count} was accepted", status.as_u16());
@@ -103,9 +102,7 @@ impl Deliver for Http {
     async fn deliver(&self, messages: &[Arc<Stamped>], attempt: u32) -> Verdict {
         let answer = match self.send(messages, attempt).await {
             Ok(answer) => answer,
-            Err(NoAnswer { kind, reason }) => {
-                return refused(AttemptError::new(Stage::Delivery, kind, reason), None);
-            }
+            Err(error) => return unanswered(error),
         };
         let status = answer.status();
         if status.is_success() {
@@ -122,6 +119,14 @@ impl Deliver for Http {
         let error = error.with_status(status.as_u16());
         Verdict::Refused { accepted: 0, error, retry_after, finality: finality_of(status) }
     }
+}
+
+fn unanswered(error: NoAnswer) -> Verdict {
+    let NoAnswer { kind, reason, is_refused_address } = error;
+    let finality =
+        if is_refused_address { Finality::RetryableThenHalts } else { Finality::Retryable };
+    let error = AttemptError::new(Stage::Delivery, kind, reason);
+    Verdict::Refused { accepted: 0, error, retry_after: None, finality }
 }
 
 fn refused(error: AttemptError, retry_after: Option<Duration>) -> Verdict {

@@ -4,9 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::domain::{AttemptError, Destination, Stamped};
-
-pub use crate::wire::http::client;
+use crate::{
+    domain::{AttemptError, Destination, Stamped},
+    wire::clients::Clients,
+};
 
 #[cfg(feature = "planted-bugs")]
 mod fault_injection;
@@ -38,6 +39,9 @@ pub enum Finality {
     Retryable,
     /// No attempt at this message will ever succeed.
     Permanent,
+    /// Another attempt may succeed. When the attempts are used up, an operator must act: the fault is in
+    /// the configuration, not in the message.
+    RetryableThenHalts,
     /// No attempt at any message will succeed: the receiver is gone, and an operator must act.
     Halts,
 }
@@ -55,13 +59,13 @@ pub trait Deliver: Send + Sync {
 /// `json_depth_max` levels deep.
 pub fn connect(
     destination: &Destination,
-    client: &reqwest::Client,
+    clients: &Clients,
     json_depth_max: usize,
 ) -> Arc<dyn Deliver> {
     let way: Arc<dyn Deliver> = if destination.is_tcp() {
-        Arc::new(tcp::Tcp::new(destination, json_depth_max))
+        Arc::new(tcp::Tcp::new(destination, clients.clone(), json_depth_max))
     } else {
-        Arc::new(http::Http::new(destination, client.clone(), json_depth_max))
+        Arc::new(http::Http::new(destination, clients.clone(), json_depth_max))
     };
     #[cfg(feature = "planted-bugs")]
     let way = fault_injection::wrap(way);

@@ -13,7 +13,6 @@
 
 use std::{
     future::poll_fn,
-    io::{self, Read},
     sync::{Arc, Mutex, PoisonError},
     task::Poll,
     time::Duration,
@@ -24,7 +23,6 @@ use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
-    net::TcpStream,
     time::{Instant, timeout, timeout_at},
 };
 use tokio_util::codec::Framed;
@@ -33,25 +31,25 @@ use super::{Deliver, Finality, Verdict};
 use crate::{
     domain::{Ack, AttemptError, Destination, Envelope, ErrorKind, Framing, Stage, Stamped},
     wire::{
-        FrameCodec, FrameError, envelope,
-        http::CONNECT_TIMEOUT,
+        FrameCodec, FrameError,
+        clients::{CONNECT_TIMEOUT, Clients},
+        envelope,
+        outgoing::OutgoingError,
+        receiver_stream::ReceiverStream,
         tcp_answer::{ANSWER_BYTES_MAX, FromReceiver},
     },
 };
 
 /// An idle connection whose other end vanished is noticed after some probes this far apart.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// With `ack = "none"`, answers of the receiver are discarded before each frame: up to this many reads
-/// of [`SCRAP_BYTES`].
-const SCRAP_READS_MAX: usize = 16;
-const SCRAP_BYTES: usize = 4096;
 
-type Connection = Framed<TcpStream, FrameCodec>;
+type Connection = Framed<ReceiverStream, FrameCodec>;
 
 /// A receiver that speaks frames over TCP.
 pub struct Tcp {
-    /// `host:port`, looked up for each new connection.
-    address: String,
+    /// `tcp://host:port` or `tls://host:port`. The host is looked up for each new connection.
+    url: String,
+    clients: Clients,
     framing: Framing,
     envelope: Envelope,
     json_depth_max: usize,
@@ -167,11 +165,11 @@ fn understood(answer: Answer) -> Result<FromReceiver, Stop> {
 
 impl Tcp {
     /// The receiver of this destination. Nothing is connected yet.
-    pub fn new(destination: &Destination, json_depth_max: usize) -> Tcp {
-        let url = destination.url.strip_prefix("tcp://").unwrap_or(&destination.url);
+    pub fn new(destination: &Destination, clients: Clients, json_depth_max: usize) -> Tcp {
         let delivery = &destination.delivery;
         Tcp {
-            address: url.split(['/', '?', '#']).next().unwrap_or_default().to_owned(),
+            url: destination.url.clone(),
+            clients,
             framing: delivery.framing,
             envelope: delivery.envelope,
             json_depth_max,
@@ -195,7 +193,7 @@ impl Tcp {
                 Some(turn)
             }
         };
-        if let Some(connection) = self.take_idle() {
+        if let Some(connection) = self.take_idle().await {
             match self.exchange(connection, bodies, progress).await {
                 // The receiver closed it just now; it has nothing, so a fresh one is safe.
                 Err(stop) if stop.is_untouched => {}
@@ -203,7 +201,7 @@ impl Tcp {
             }
         }
         let opened = timeout_at(progress.deadline, self.open()).await;
-        let connection = opened.map_err(|_| self.timed_out())?.map_err(Stop::broken)?;
+        let connection = opened.map_err(|_| self.timed_out())??;
         self.exchange(connection, bodies, progress).await
     }
 
@@ -247,18 +245,27 @@ impl Tcp {
         Stop::again(error(ErrorKind::Timeout, reason))
     }
 
-    async fn open(&self) -> Result<Connection, String> {
-        let opening = timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.address));
+    async fn open(&self) -> Result<Connection, Stop> {
+        let opening = timeout(CONNECT_TIMEOUT, self.clients.connect(&self.url));
         let stream = match opening.await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(format!("no connection: {error}")),
-            Err(_) => return Err(format!("no connection within {CONNECT_TIMEOUT:?}")),
+            Ok(Err(error)) => {
+                let is_refused = matches!(error, OutgoingError::Refused(_));
+                let stop = Stop::broken(format!("no connection: {error}"));
+                let finality =
+                    if is_refused { Finality::RetryableThenHalts } else { stop.finality };
+                return Err(Stop { finality, ..stop });
+            }
+            Err(_) => {
+                return Err(Stop::broken(format!("no connection within {CONNECT_TIMEOUT:?}")));
+            }
         };
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
         let prepared = stream
+            .tcp()
             .set_nodelay(true)
-            .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive));
-        prepared.map_err(|error| format!("no connection: {error}"))?;
+            .and_then(|()| SockRef::from(stream.tcp()).set_tcp_keepalive(&keepalive));
+        prepared.map_err(|error| Stop::broken(format!("no connection: {error}")))?;
         let mut connection = Framed::new(stream, FrameCodec::new(self.framing, ANSWER_BYTES_MAX));
         // All frames of an attempt leave together: how many these are is bounded elsewhere.
         connection.set_backpressure_boundary(usize::MAX);
@@ -266,10 +273,11 @@ impl Tcp {
     }
 
     /// An idle connection that the receiver has not closed as far as can be seen.
-    fn take_idle(&self) -> Option<Connection> {
+    async fn take_idle(&self) -> Option<Connection> {
         loop {
-            let connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-            if is_usable(connection.get_ref(), self.ack) {
+            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut connection = idle?;
+            if connection.get_mut().is_usable(self.ack).await {
                 return Some(connection);
             }
         }
@@ -321,21 +329,6 @@ fn unwritten(error: &FrameError) -> Stop {
     Stop::broken(format!("the frame could not be written: {error}"))
 }
 
-/// False if the receiver has closed the connection, or has sent unexpected data. Reads the
-/// socket itself, because tokio's state of it may be outdated. Never blocks.
-fn is_usable(stream: &TcpStream, ack: Ack) -> bool {
-    let socket = SockRef::from(stream);
-    let mut scrap = [0; SCRAP_BYTES];
-    for _ in 0..SCRAP_READS_MAX {
-        match (&*socket).read(&mut scrap) {
-            Ok(1..) if ack == Ack::None => {}
-            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
-            Ok(_) => return false,
-        }
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::Shutdown;
@@ -346,12 +339,15 @@ mod tests {
     };
 
     use super::*;
+    use crate::{tls::Connector, wire::outgoing::Outgoing};
 
     #[tokio::test]
     async fn a_frame_of_which_nothing_left_goes_out_on_a_fresh_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("tcp://{}/ignored", listener.local_addr().unwrap());
-        let tcp = Tcp::new(&Destination::new("erp".parse().unwrap(), url), 128);
+        let outgoing = Outgoing::new(vec!["127.0.0.0/8".parse().unwrap()]);
+        let clients = Clients::new(outgoing, Connector::of_system().unwrap()).unwrap();
+        let tcp = Tcp::new(&Destination::new("erp".parse().unwrap(), url), clients, 128);
         let serve = async {
             let mut served = Vec::new();
             for _ in 0..2 {
@@ -368,8 +364,8 @@ mod tests {
             let mut progress = Progress::begin(tcp.timeout);
             let first = tcp.attempt(&[Bytes::from_static(b"one")], &mut progress).await;
             // Writing fails from now on, while nothing can be read: as after a late RST.
-            let idle = tcp.take_idle().unwrap();
-            SockRef::from(idle.get_ref()).shutdown(Shutdown::Write).unwrap();
+            let idle = tcp.take_idle().await.unwrap();
+            SockRef::from(idle.get_ref().tcp()).shutdown(Shutdown::Write).unwrap();
             tcp.keep(idle);
             progress = Progress::begin(tcp.timeout);
             let second = tcp.attempt(&[Bytes::from_static(b"two")], &mut progress).await;

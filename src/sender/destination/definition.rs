@@ -54,7 +54,7 @@ impl DestinationSender {
         }
         let destination = &entry.destination;
         let transport = transport.unwrap_or_else(|| {
-            deliver::connect(destination, &self.deps.client, self.deps.json_depth_max)
+            deliver::connect(destination, &self.deps.clients, self.deps.json_depth_max)
         });
         self.scheduler.set_rate(destination.delivery.rate_per_second_max, Instant::now());
         let rules = Arc::new(rules_of(destination, self.deps.release_batch_max));

@@ -38,6 +38,7 @@ use super::{
 use crate::{
     domain::{self, DestinationName},
     store::{Catalog, Store, Watch, server_clock_ms},
+    wire::clients::Clients,
 };
 
 /// A lane's key; `None` if the destination is the lane. With `ordering = "none"` each message is a
@@ -63,7 +64,7 @@ pub(super) struct Dependencies {
     pub(super) store: Store,
     pub(super) catalog: Catalog,
     /// Sends HTTP deliveries.
-    pub(super) client: reqwest::Client,
+    pub(super) clients: Clients,
     /// How deeply the JSON of batches and envelopes may nest.
     pub(super) json_depth_max: usize,
     /// The most messages that one call releases of one lane.

@@ -35,7 +35,8 @@ pub(super) fn disposition(
     chance: f64,
 ) -> Disposition {
     let delivery = &destination.delivery;
-    if finality == Finality::Retryable
+    let is_retryable = matches!(finality, Finality::Retryable | Finality::RetryableThenHalts);
+    if is_retryable
         && (delivery.attempts_max == 0 || failed < delivery.attempts_max)
     {
         let asked_max = Duration::from_millis(delivery.retry_after_max_ms);
@@ -44,10 +45,10 @@ pub(super) fn disposition(
     }
     let reason = match finality {
         Finality::Permanent => "the receiver will never take it",
-        Finality::Retryable | Finality::Halts => "the attempts at its delivery are used up",
+        _ => "the attempts at its delivery are used up",
     };
     match (finality, destination.on_exhausted) {
-        (Finality::Halts, _) | (_, OnExhausted::Halt) => Disposition::Halt,
+        (Finality::Halts | Finality::RetryableThenHalts, _) | (_, OnExhausted::Halt) => Disposition::Halt,
         (_, OnExhausted::DeadLetter) => {
             Disposition::Withdraw(Tombstone::DeadLettered, reason.to_owned())
         }

@@ -194,8 +194,8 @@ async fn what_the_deployment_cannot_give_is_refused_with_what_to_change() {
     let (_, said) = put(&pod, "erp", "forever").await;
     assert!(said["detail"].as_str().unwrap().contains("durability"), "{said}");
     let config = format!(
-        "[redis]\nurl = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\n[[destination]]\nname = \"erp\"\n\
-         url = \"http://127.0.0.1:9/\"\ndurability = \"replicated\"\n",
+        "[redis]\nurl = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\n[outgoing]\nallow = [\"127.0.0.1\"]\n\
+         [[destination]]\nname = \"erp\"\nurl = \"http://127.0.0.1:9/\"\ndurability = \"replicated\"\n",
         redis.url()
     );
     let (status, said) = refused_start(&config).await;

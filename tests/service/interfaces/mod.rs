@@ -168,7 +168,8 @@ fn has_shape(problem: &Value) {
     assert_eq!((text("type"), text("title")), (&*code.page(), code.title()), "{problem}");
     assert!(!text("detail").is_empty(), "{problem}");
     let errors = problem["errors"].as_array();
-    assert_eq!(errors.is_some(), *code == Code::InvalidField, "{problem}");
+    let names_parts = matches!(code, Code::InvalidField | Code::RefusedAddress);
+    assert_eq!(errors.is_some(), names_parts, "{problem}");
     for error in errors.into_iter().flatten() {
         let parts = ["pointer", "parameter", "header"].map(|part| error[part].is_string());
         assert!(parts.into_iter().filter(|is_named| *is_named).count() <= 1, "{problem}");

@@ -26,11 +26,11 @@ use crate::support::{
 const ADMIN: &str = "an-admin-token-from-the-environment";
 
 /// Starts Reseq in this process, with these lines and a destination `work` for workers.
-async fn start(redis: &TestRedis, lines: &str) -> Running {
+pub(super) async fn start(redis: &TestRedis, lines: &str) -> Running {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("reseq.toml");
     let text = format!(
-        "{lines}\n[redis]\nurl = {:?}\n[[destination]]\nname = 'work'\nurl = 'http://127.0.0.1:1/'\n\
+        "{lines}\n[outgoing]\nallow = ['127.0.0.0/8']\n[redis]\nurl = {:?}\n[[destination]]\nname = 'work'\nurl = 'http://127.0.0.1:1/'\n\
          transform = {{ kind = 'worker' }}\n",
         redis.url()
     );
@@ -39,7 +39,7 @@ async fn start(redis: &TestRedis, lines: &str) -> Running {
 }
 
 /// The section with this name.
-fn section(name: &str, identity: &Identity, client_ca: Option<&Authority>) -> String {
+pub(super) fn section(name: &str, identity: &Identity, client_ca: Option<&Authority>) -> String {
     let Identity { certificate, key } = identity;
     let client_ca = client_ca.map(|ca| format!("client_ca_file = {:?}\n", ca.ca_file()));
     format!(
@@ -48,12 +48,12 @@ fn section(name: &str, identity: &Identity, client_ca: Option<&Authority>) -> St
     )
 }
 
-fn trusting(authority: &Authority) -> ClientBuilder {
+pub(super) fn trusting(authority: &Authority) -> ClientBuilder {
     let root = Certificate::from_pem(authority.pem().as_bytes()).unwrap();
     Client::builder().no_proxy().tls_built_in_root_certs(false).add_root_certificate(root)
 }
 
-fn shown(identity: &Identity) -> ClientIdentity {
+pub(super) fn shown(identity: &Identity) -> ClientIdentity {
     let read = |path| std::fs::read(path).unwrap();
     let pem = [read(&identity.certificate), read(&identity.key)].concat();
     ClientIdentity::from_pem(&pem).unwrap()

@@ -89,7 +89,7 @@ export class Deployment {
   async #addPod(config) {
     const port = await freePort();
     const file = join(this.dir, `pod-${this.pods.length}.toml`);
-    const text = `shutdown_ms = 5000\n[http]\nlisten = "127.0.0.1:${port}"\n[redis]\nurl = "${this.redisUrl}"\npartitions = 4\n[sender]\nlease_ms = 1500\n${config}`;
+    const text = `shutdown_ms = 5000\n[http]\nlisten = "127.0.0.1:${port}"\n[redis]\nurl = "${this.redisUrl}"\npartitions = 4\n[sender]\nlease_ms = 1500\n[outgoing]\nallow = ["127.0.0.0/8", "::1"]\n${config}`;
     writeFileSync(file, text);
     const pod = new Restartable(reseqProgram(), ["serve", "--config", file], join(this.dir, `pod-${this.pods.length}.log`), { RUST_LOG: "warn" });
     pod.url = `http://127.0.0.1:${port}`;

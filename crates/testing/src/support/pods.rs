@@ -33,6 +33,7 @@ pub struct Settings {
     pub http: String,
     pub redis: String,
     pub ingest: String,
+    pub outgoing: String,
     /// `[[destination]]` sections.
     pub destinations: String,
     /// TCP listeners of ingest pods: destination and framing, followed by `json` if a frame is an
@@ -57,6 +58,7 @@ impl Settings {
             http: String::new(),
             redis: String::new(),
             ingest: String::new(),
+            outgoing: "allow = [\"127.0.0.0/8\"]".to_owned(),
             destinations: String::new(),
             tcp: Vec::new(),
             descriptors: None,
@@ -81,8 +83,8 @@ impl Settings {
         let mut text = format!(
             "shutdown_ms = {}\n[http]\nlisten = \"{http}\"\n{}\n\
              [redis]\nurl = \"{redis_url}\"\npartitions = {partitions}\n{}\n[ingest]\n{}\n\
-             [processor]\nlease_ms = {processor_lease_ms}\n[sender]\nlease_ms = {sender_lease_ms}\n{}",
-            self.shutdown_ms, self.http, self.redis, self.ingest, self.destinations,
+             [outgoing]\n{}\n[processor]\nlease_ms = {processor_lease_ms}\n[sender]\nlease_ms = {sender_lease_ms}\n{}",
+            self.shutdown_ms, self.http, self.redis, self.ingest, self.outgoing, self.destinations,
         );
         for ((destination, framing), address) in self.tcp.iter().zip(tcp) {
             let (framing, envelope) = framing.split_once(' ').unwrap_or((framing, "none"));

@@ -1,0 +1,88 @@
+//! The addresses of Reseq itself, which no delivery and no transform may connect to.
+
+use std::{collections::HashMap, future::Future, net::SocketAddr, time::Duration};
+
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use crate::{
+    config::{self, Config, ConfigError, Host, Topology},
+    store::Store,
+    wire::outgoing::Outgoing,
+};
+
+/// How often the addresses of Redis are found again: after a failover, they are others.
+const EVERY: Duration = Duration::from_secs(10);
+/// How long to wait for the addresses of one name.
+const LOOKUP_MAX: Duration = Duration::from_secs(2);
+/// The port of a Redis URL without one.
+const REDIS_PORT: u16 = 6379;
+
+/// Notes the addresses that the configuration says this process will listen on.
+pub(super) fn note_listeners(outgoing: &Outgoing, config: &Config) -> Result<(), ConfigError> {
+    let tcp = config.tcp.iter().map(|listener| listener.listen);
+    let all = tcp.chain([config.http.listen]).chain(config.admin.address()?);
+    outgoing.note_listeners(all.filter(|address| address.port() != 0).collect());
+    Ok(())
+}
+
+/// Finds the addresses of the Redis servers again and again.
+pub(super) struct RedisAddresses {
+    store: Store,
+    configured: Vec<Host>,
+    outgoing: Outgoing,
+    /// The last known addresses of each server. They stay noted when its name is not resolved for a while.
+    found: HashMap<Host, Vec<SocketAddr>>,
+}
+
+impl RedisAddresses {
+    pub(super) fn new(store: Store, redis: config::Redis, outgoing: Outgoing) -> RedisAddresses {
+        let configured = redis.topology().map(hosts_of).unwrap_or_default();
+        RedisAddresses { store, configured, outgoing, found: HashMap::new() }
+    }
+
+    /// Notes them once, and returns a task that goes on until `stop`.
+    pub(super) async fn keep_noted(
+        mut self,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        self.note().await;
+        async move {
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(EVERY) => self.note().await,
+                }
+            }
+        }
+    }
+
+    async fn note(&mut self) {
+        let mut hosts = self.store.redis_hosts();
+        hosts.extend(self.configured.iter().cloned());
+        for host in hosts {
+            let found = timeout(LOOKUP_MAX, tokio::net::lookup_host(host.clone())).await;
+            if let Ok(Ok(found)) = found {
+                self.found.insert(host, found.collect());
+            }
+        }
+        self.outgoing.note_redis(self.found.values().flatten().copied().collect());
+    }
+}
+
+/// The servers that the configuration names.
+fn hosts_of(topology: Topology) -> Vec<Host> {
+    match topology {
+        Topology::Single { url } => {
+            let url = Url::parse(&url).ok().filter(|url| url.scheme() == "redis");
+            let host = url.as_ref().and_then(|url| {
+                let name = url.host_str()?.trim_matches(['[', ']']).to_owned();
+                Some((name, url.port().unwrap_or(REDIS_PORT)))
+            });
+            host.into_iter().collect()
+        }
+        Topology::Sentinel { sentinels, .. } => sentinels,
+        Topology::Cluster { nodes, .. } => nodes,
+    }
+}
