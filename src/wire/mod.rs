@@ -27,6 +27,7 @@ pub mod outgoing;
 pub mod pace;
 pub mod peer;
 pub mod problem;
+pub mod signatures;
 pub mod tcp_answer;
 
 pub use crate::domain::destination::REQUEST_ID;
