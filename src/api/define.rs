@@ -24,7 +24,10 @@ use super::{
     read_json, read_named,
 };
 use crate::{
-    domain::{Delivery, Destination, DestinationName, Transform, destination::MASK},
+    domain::{
+        Delivery, Destination, DestinationName, Transform,
+        destination::{MASK, Sign},
+    },
     store::{CatalogEntry, Replaces, StoreError},
     wire::{document, outgoing::OutgoingError, problem::Problem},
 };
@@ -195,6 +198,7 @@ impl PartialSchema for MergePatch {
             ("transform", document::merge_patch_of(Transform::schema(), &[headers_patch()])),
             ("delivery", document::merge_patch_of(Delivery::schema(), &[])),
             headers_patch(),
+            ("sign", document::merge_patch_of(Sign::schema(), &[])),
         ];
         document::merge_patch_of(Destination::schema(), &inner)
     }
@@ -274,7 +278,8 @@ async fn check(api: &Api, wanted: &Destination) -> Result<(), Problem> {
 
 fn has_masks(definition: &Destination) -> bool {
     let both = definition.headers.values().chain(definition.transform.headers.values());
-    both.into_iter().any(|value| value == MASK)
+    let has_masked_secret = definition.sign.as_ref().is_some_and(|sign| sign.secrets.has_masks());
+    both.into_iter().any(|value| value == MASK) || has_masked_secret
 }
 
 /// The definition with each mask replaced by the secret that it stands for. If a URL leads to
@@ -283,6 +288,13 @@ fn unmasked(
     mut wanted: Destination,
     current: Option<&Destination>,
 ) -> Result<Destination, Problem> {
+    if let Some(sign) = &mut wanted.sign {
+        let before = current.and_then(|current| current.sign.as_ref());
+        if !sign.secrets.unmask(before.map(|sign| &sign.secrets)) {
+            let detail = "sign.secrets: has more masks than there are secrets; give their values";
+            return Err(Problem::invalid_field(detail));
+        }
+    }
     let same_origin = |a: Option<&str>, b: Option<&str>| origin(a) == origin(b);
     let transform = current.map(|current| &current.transform);
     let sets = [

@@ -56,7 +56,9 @@ pub(super) async fn check_addresses(
     };
     // Whatever is not checked by then is checked when Reseq connects to it.
     tokio::time::timeout(NAMES_MAX, checking).await.unwrap_or_else(|_| {
-        tracing::warn!("not all hosts of the configuration file could be resolved in {NAMES_MAX:?}");
+        tracing::warn!(
+            "not all hosts of the configuration file could be resolved in {NAMES_MAX:?}"
+        );
         Ok(())
     })
 }

@@ -59,7 +59,10 @@ impl Draft {
     ) -> Result<Option<Vec<(String, String)>>, Refusal> {
         match &self.request {
             Some(request) => travelling(request, &destination.forward_headers)
-                .map(Some)
+                .map(|mut headers| {
+                    headers.retain(|(name, _)| destination.forwards(name));
+                    Some(headers)
+                })
                 .map_err(Refusal::InvalidHeader),
             None => check_named(&self.arrival.message.headers, destination)
                 .map(|()| None)

@@ -81,7 +81,7 @@ pub(super) fn check_named(
     headers: &[(String, String)],
     destination: &Destination,
 ) -> Result<(), String> {
-    match headers.iter().find(|(name, _)| !destination.forward_headers.has(name)) {
+    match headers.iter().find(|(name, _)| !destination.forwards(name)) {
         None => Ok(()),
         Some((name, _)) => Err(format!(
             "headers.{}: does not travel to {} (forward_headers)",

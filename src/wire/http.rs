@@ -8,6 +8,8 @@
 //! content-type        the body's
 //! x-…, webhook-…, …   the message's own headers: those that travel (`forward_headers`)
 //! authorization, …    the static headers of the definition; they override the message's
+//! webhook-id, webhook-timestamp, webhook-signature, reseq-signature
+//!                     if the destination signs (`signatures/sign.rs`)
 //!
 //! <body>
 //! ```
@@ -38,19 +40,23 @@ pub use response::{
 use super::{
     clients::{Clients, RequestError},
     envelope::origin_text,
-    outgoing::RefusedAddress,
+    outgoing::{OutgoingError, RefusedAddress},
+    signatures::{RESEQ_SIGNATURE, Signer},
 };
 use crate::domain::{
     ErrorKind, Stamped,
-    destination::{Headers, is_reserved},
+    destination::{Headers, SIGNATURE_PREFIX, is_reserved},
 };
 
 /// What is percent-encoded in a header value, besides non-ASCII: the space, because spaces at the
 /// ends get lost; `%`, so that decoding is unambiguous.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
+/// The same for `webhook-id`, whose full stops would separate the parts of what is signed.
+const ENCODED_ID: &AsciiSet = &ENCODED.add(b'.');
+
 /// All Reseq-* headers of a delivery, or of a request to a transform.
-pub const DELIVERY_HEADERS: [&str; 10] = [
+pub const DELIVERY_HEADERS: [&str; 11] = [
     "reseq-attempt",
     "reseq-batch",
     "reseq-destination",
@@ -61,6 +67,7 @@ pub const DELIVERY_HEADERS: [&str; 10] = [
     "reseq-origin",
     "reseq-previous",
     "reseq-sequence",
+    RESEQ_SIGNATURE,
 ];
 
 /// Headers that frame the request; static ones would break it.
@@ -76,6 +83,7 @@ pub struct Endpoint {
     url: Option<Url>,
     headers: HeaderMap,
     timeout: Duration,
+    signer: Option<Signer>,
 }
 
 /// Why there is no complete answer. The text never contains a header or a part of the URL, which
@@ -142,13 +150,23 @@ impl Endpoint {
             url: Url::parse(url).ok(),
             headers: headers.iter().filter_map(parse).collect(),
             timeout: Duration::from_millis(timeout_ms),
+            signer: None,
         }
+    }
+
+    /// Signs each request.
+    pub fn signed_by(self, signer: Option<Signer>) -> Endpoint {
+        Endpoint { signer, ..self }
     }
 
     /// POSTs the message; returns the head of the answer, or why there is none.
     pub async fn send(&self, message: &Stamped, attempt: u32) -> Result<Response, NoAnswer> {
-        let headers = self.request_headers(message, attempt);
-        self.request(headers, message.message.body.bytes.clone()).await
+        let mut headers = self.request_headers(message, attempt);
+        let body = message.message.body.bytes.clone();
+        if let Some(signer) = &self.signer {
+            signer.sign(&mut headers, &signature_id(&message.message.id), &body);
+        }
+        self.request(headers, body).await
     }
 
     /// POSTs several messages, in order, as one body of this type.
@@ -166,6 +184,12 @@ impl Endpoint {
         let (first, last) = (first.borrow(), last.borrow());
         let mut headers = self.batch_headers(first, last, messages.len(), by_key, attempt);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        if let Some(signer) = &self.signer {
+            let (destination, at) = (&first.destination, first.position);
+            let last = last.position.sequence;
+            let id = format!("{destination}/{}/{}-{last}", at.epoch, at.sequence);
+            signer.sign(&mut headers, &signature_id(&id), &body);
+        }
         self.request(headers, body).await
     }
 
@@ -221,7 +245,10 @@ impl Endpoint {
         let mut headers = HeaderMap::with_capacity(16);
         // None of them is reserved, since ingest lets no such header travel; but nothing of a message
         // may pass for a header of Reseq.
-        let own = message.message.headers.iter().filter(|(name, _)| !is_reserved(name));
+        // Nor for a signature of Reseq: it may have been stored before the destination signed.
+        let is_replaced = |name: &str| self.signer.is_some() && name.starts_with(SIGNATURE_PREFIX);
+        let own = message.message.headers.iter();
+        let own = own.filter(|(name, _)| !is_reserved(name) && !is_replaced(name));
         for (name, value) in own {
             let name = HeaderName::from_bytes(name.as_bytes());
             let value = HeaderValue::from_bytes(value.as_bytes());
@@ -249,7 +276,7 @@ impl Endpoint {
         let mut cause: &dyn Error = &error;
         while let Some(source) = cause.source() {
             cause = source;
-            if let Some(address) = cause.downcast_ref::<RefusedAddress>() {
+            if let Some(OutgoingError::Refused(address)) = cause.downcast_ref() {
                 return NoAnswer::refused(address);
             }
         }
@@ -296,6 +323,11 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
     }
 }
 
+/// An id as `webhook-id`: without full stops, which separate the parts of what is signed.
+fn signature_id(id: &str) -> String {
+    utf8_percent_encode(id, ENCODED_ID).to_string()
+}
+
 fn encoded(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
@@ -303,7 +335,11 @@ fn encoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{tls::Connector, wire::outgoing::Outgoing};
+    use crate::{
+        domain::destination::{Secrets, Sign},
+        tls::Connector,
+        wire::outgoing::Outgoing,
+    };
 
     fn clients() -> Clients {
         Clients::new(Outgoing::new(Vec::new()), Connector::of_system().unwrap()).unwrap()
@@ -323,6 +359,9 @@ mod tests {
         let endpoint = Endpoint::new(clients(), "http://h/", &Headers::default(), 1);
         let mut sent = endpoint.request_headers(&stamped, 1);
         sent.extend(endpoint.batch_headers(&stamped, &stamped, 2, true, 1));
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let sign = Sign { secrets: Secrets::new([secret]) };
+        Signer::new(&sign, || 0).sign(&mut sent, "i", b"");
         let sent = sent.keys().map(HeaderName::as_str).filter(|name| name.starts_with("reseq-"));
         let sent: std::collections::BTreeSet<&str> = sent.collect();
         assert_eq!(sent, DELIVERY_HEADERS.into());
@@ -358,6 +397,12 @@ mod tests {
         let forged: Vec<&str> = forged.map(|(name, _)| name.as_str()).collect();
         assert_eq!(forged, ["x-tenant", "webhook-id"]);
         assert_eq!(sent["authorization"], "Bearer x");
+
+        // Where the destination signs, an arriving signature does not go on.
+        let sign = Sign { secrets: Secrets::new(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]) };
+        let endpoint = endpoint.signed_by(Some(Signer::new(&sign, || 0)));
+        assert!(!endpoint.request_headers(&stamped, 1).contains_key("webhook-id"));
+        assert_eq!(signature_id("a.b c\u{f6}%"), "a%2Eb%20c%C3%B6%25");
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub mod peer;
 pub mod problem;
 pub mod receiver_stream;
 pub mod socket;
+pub mod signatures;
 pub mod tcp_answer;
 
 pub use crate::domain::destination::REQUEST_ID;

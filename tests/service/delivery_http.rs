@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::http::StatusCode;
-use common::{clients, Receiver, closed_port, endless, message, message_with_everything, receiver};
+use common::{Receiver, clients, closed_port, endless, message, message_with_everything, receiver};
 use reseq::{
     domain::{
         AttemptError, BatchFormat, Destination, ErrorKind, Ordering, Origin, Position, Stage,
@@ -365,8 +365,7 @@ async fn an_answer_to_a_batch_that_breaks_off_accepts_nothing() {
         let (address, _server) = common::answering(answer).await;
         let mut destination = destination(&format!("http://{address}/"));
         destination.delivery.batch_max = 3;
-        let verdict =
-            connect(&destination, &clients(), JSON_DEPTH_MAX).deliver(&three(), 1).await;
+        let verdict = connect(&destination, &clients(), JSON_DEPTH_MAX).deliver(&three(), 1).await;
         assert_eq!(parts(verdict).2, Finality::Retryable, "{answer}");
     }
 }

@@ -3,15 +3,11 @@
 use std::{
     io,
     net::IpAddr,
-    sync::atomic::{AtomicBool, Ordering},
     sync::Arc,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
-use reseq::{
-    Reseq, Running,
-    config::Config,
-    wire::outgoing::Lookup,
-};
+use reseq::{Reseq, Running, config::Config, wire::outgoing::Lookup};
 use serde_json::{Value, json};
 use support::{
     pods::{Pod, Settings, client, refused_start},
@@ -69,16 +65,13 @@ async fn a_destination_that_leads_to_an_inner_address_is_not_defined() {
 async fn no_allow_list_opens_reseq_itself_and_its_redis() {
     let redis = TestRedis::start().await;
     let everything = "allow = [\"0.0.0.0/0\", \"::/0\"]".to_owned();
-    let settings = Settings {
-        outgoing: everything,
-        tcp: vec![("in", "lines")],
-        ..Settings::new(redis.url())
-    };
+    let settings =
+        Settings { outgoing: everything, tcp: vec![("in", "lines")], ..Settings::new(redis.url()) };
     let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
     let erp = || pod.url("/v1/destinations/erp");
     let own = pod.url("/v1/destinations/other/messages");
     is_refused(put(erp(), json!({"url": own})).await, "url", "a listener of Reseq itself");
-    let own = format!("tcp://localhost:{}", pod.addresses.tcp(0).port());
+    let own = format!("tcp://0x7f.1:{}", pod.addresses.tcp(0).port());
     is_refused(put(erp(), json!({"url": own})).await, "url", "a listener of Reseq itself");
     if let Some(address) = redis.url().strip_prefix("redis://") {
         let port = address.trim_end_matches('/').rsplit_once(':').unwrap().1;
@@ -93,10 +86,7 @@ async fn no_allow_list_opens_reseq_itself_and_its_redis() {
 async fn a_file_with_such_a_destination_is_refused_by_the_field() {
     let redis = TestRedis::start().await;
     let of = |fields: &str| {
-        format!(
-            "[redis]\nurl = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\n{fields}",
-            redis.url()
-        )
+        format!("[redis]\nurl = \"{}\"\n[http]\nlisten = \"127.0.0.1:0\"\n{fields}", redis.url())
     };
     for (fields, named) in [
         ("[[destination]]\nname = \"erp\"\nurl = \"http://127.1/\"\n", "\"erp\": url"),

@@ -5,7 +5,7 @@ use crate::common;
 use std::time::Duration;
 
 use axum::{body::Body as AxumBody, http::StatusCode, response::IntoResponse};
-use common::{clients, Receiver, closed_port, endless, message, message_with_everything, receiver};
+use common::{Receiver, clients, closed_port, endless, message, message_with_everything, receiver};
 use reseq::{
     domain::{self, Attempts, Body, ErrorKind, TransformKind},
     processor::transform::{Failure, Http, Output, Transform},

@@ -4,6 +4,7 @@ mod delivery;
 pub mod expression;
 mod forward_headers;
 mod key_source;
+mod signatures;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -14,11 +15,15 @@ use utoipa::ToSchema;
 pub use delivery::{Ack, BatchFormat, Delivery, Envelope, Framing};
 pub use forward_headers::{ForwardHeaders, REQUEST_ID, is_reserved};
 pub use key_source::KeySource;
+pub use signatures::{Secrets, Sign, StandardSecret};
 
 use super::{Backoff, DestinationName, Sequence};
 
 /// Replaces a secret in output.
 pub const MASK: &str = "***";
+
+/// What the headers of Standard Webhooks begin with.
+pub const SIGNATURE_PREFIX: &str = "webhook-";
 
 /// The definition of a destination, as in `[[destination]]` and in `PUT /v1/destinations/{d}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -31,6 +36,9 @@ pub struct Destination {
     /// Static headers sent with each delivery (HTTP only), such as `authorization`.
     #[serde(default, skip_serializing_if = "Headers::is_empty")]
     pub headers: Headers,
+    /// Signs each delivery, as Standard Webhooks say (HTTP only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sign: Option<Sign>,
     /// Which headers travel with a message: names in lower case, or their beginning and a `*`.
     #[serde(default)]
     #[schema(value_type = Vec<String>, max_items = 50)]
@@ -283,6 +291,7 @@ impl Destination {
             name,
             url: url.into(),
             headers: Headers::new(),
+            sign: None,
             forward_headers: ForwardHeaders::default(),
             key_from: None,
             idempotency_key_from: None,
@@ -361,11 +370,21 @@ impl Destination {
             && body.contains(&b'\n')
     }
 
-    /// The definition with header values masked, because they are often secrets.
+    /// True if a header with this name, in lower case, travels with a message. Where deliveries are signed,
+    /// the headers of another signature do not: they would pass for Reseq's.
+    pub fn forwards(&self, name: &str) -> bool {
+        let is_replaced = self.sign.is_some() && name.starts_with(SIGNATURE_PREFIX);
+        self.forward_headers.has(name) && !is_replaced
+    }
+
+    /// The definition with header values and other secrets masked, because they are often secrets.
     pub fn masked(&self) -> Destination {
         let mut shown = self.clone();
         let both = shown.headers.values_mut().chain(shown.transform.headers.values_mut());
         both.for_each(|value| *value = MASK.to_owned());
+        if let Some(sign) = &mut shown.sign {
+            sign.secrets.mask();
+        }
         shown
     }
 }

@@ -1,8 +1,8 @@
 //! Validates a definition when it is created, so that it cannot fail later.
 
 use super::{
-    Destination, Envelope, Headers, InvalidField, MASK, Ordering, Processing, TransformKind,
-    expression::Expression,
+    Destination, Envelope, Headers, InvalidField, MASK, Ordering, Processing, SIGNATURE_PREFIX,
+    TransformKind, expression::Expression,
 };
 use crate::domain::{Backoff, message::is_token};
 
@@ -17,6 +17,7 @@ impl Destination {
         if self.is_tcp() && !self.headers.is_empty() {
             return Err(bad("headers", "a TCP receiver gets no headers; leave them out"));
         }
+        self.validate_sign()?;
         self.validate_what_arrives()?;
         self.validate_transform()?;
         let delivery = &self.delivery;
@@ -57,6 +58,19 @@ impl Destination {
         check_range("log_max", self.log_max, 0, 10_000_000)?;
         check_range("previous_keys_max", self.previous_keys_max, 0, 1_000_000)?;
         check_range("ids_max", self.ids_max, 0, 10_000_000)
+    }
+
+    fn validate_sign(&self) -> Result<(), InvalidField> {
+        let Some(sign) = &self.sign else { return Ok(()) };
+        sign.validate()?;
+        if self.is_tcp() {
+            return Err(bad("sign", "a TCP receiver gets no headers, so nothing can be signed"));
+        }
+        let is_set = |name: &String| name.to_ascii_lowercase().starts_with(SIGNATURE_PREFIX);
+        if self.headers.keys().any(is_set) {
+            return Err(bad("headers", "sign sets the webhook-… headers; leave them out"));
+        }
+        Ok(())
     }
 
     fn validate_what_arrives(&self) -> Result<(), InvalidField> {

@@ -34,11 +34,7 @@ pub struct Http {
 impl Http {
     /// The service of this definition. An output longer than `output_bytes_max` is a permanent
     /// failure.
-    pub fn new(
-        transform: &domain::Transform,
-        clients: Clients,
-        output_bytes_max: usize,
-    ) -> Http {
+    pub fn new(transform: &domain::Transform, clients: Clients, output_bytes_max: usize) -> Http {
         let url = transform.url.as_deref().unwrap_or_default();
         let endpoint = Endpoint::new(clients, url, &transform.headers, transform.timeout_ms);
         Http { endpoint, output_bytes_max }

@@ -16,7 +16,7 @@ use super::{Deliver, Finality, Verdict};
 use crate::{
     domain::{AttemptError, BatchFormat, Destination, ErrorKind, Ordering, Stage, Stamped},
     faults::planted,
-    store::server_clock,
+    store::{server_clock, server_clock_ms},
     wire::{
         batch_answer::{Accepted, accepted},
         clients::Clients,
@@ -24,6 +24,7 @@ use crate::{
         http::{
             BodyError, Endpoint, NoAnswer, content_encoding, drain, refusal_in_full, retry_after,
         },
+        signatures::Signer,
     },
 };
 
@@ -49,6 +50,8 @@ impl Http {
         let delivery = &destination.delivery;
         let endpoint =
             Endpoint::new(clients, &destination.url, &destination.headers, delivery.timeout_ms);
+        let sign = destination.sign.as_ref();
+        let endpoint = endpoint.signed_by(sign.map(|sign| Signer::new(sign, server_clock_ms)));
         let batches = Batches {
             format: delivery.batch_format,
             json_depth_max,

@@ -36,9 +36,7 @@ pub(super) fn disposition(
 ) -> Disposition {
     let delivery = &destination.delivery;
     let is_retryable = matches!(finality, Finality::Retryable | Finality::RetryableThenHalts);
-    if is_retryable
-        && (delivery.attempts_max == 0 || failed < delivery.attempts_max)
-    {
+    if is_retryable && (delivery.attempts_max == 0 || failed < delivery.attempts_max) {
         let asked_max = Duration::from_millis(delivery.retry_after_max_ms);
         let wait = delivery.backoff().wait_asked(failed, chance, retry_after, asked_max);
         return Disposition::Postpone(wait);
@@ -48,7 +46,9 @@ pub(super) fn disposition(
         _ => "the attempts at its delivery are used up",
     };
     match (finality, destination.on_exhausted) {
-        (Finality::Halts | Finality::RetryableThenHalts, _) | (_, OnExhausted::Halt) => Disposition::Halt,
+        (Finality::Halts | Finality::RetryableThenHalts, _) | (_, OnExhausted::Halt) => {
+            Disposition::Halt
+        }
         (_, OnExhausted::DeadLetter) => {
             Disposition::Withdraw(Tombstone::DeadLettered, reason.to_owned())
         }

@@ -161,9 +161,6 @@ async fn request(clients: &Clients, url: &str) -> Result<(), RefusedAddress> {
         if let Some(OutgoingError::Refused(refused)) = cause.downcast_ref() {
             return Err(*refused);
         }
-        if let Some(refused) = cause.downcast_ref::<RefusedAddress>() {
-            return Err(*refused);
-        }
     }
     panic!("{url}: {error:?}")
 }
