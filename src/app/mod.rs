@@ -31,6 +31,7 @@ use crate::{
     access::Guard,
     api::{self, Api},
     config::{AuthMode, Config, invalid},
+    console,
     faults::pause::{Point, point},
     ingest::{self, Committer, Watermark},
     jq,
@@ -251,6 +252,12 @@ impl Whole {
         let noting = guard.clone().note_uses(parts.store.clone(), parts.background.clone());
         tokio::spawn(supervisor.watch("notes of the use of tokens", noting));
         let mut routes = api::router(api_of(config, &parts, &stop, &listeners));
+        routes = routes.merge(console::router(console::Sources {
+            store: parts.store.clone(),
+            catalog: parts.catalog.clone(),
+            stop: stop.clone(),
+            tasks: listeners.clone(),
+        }));
         let mut tcp = Vec::new();
         if roles.contains(&Role::Ingest) {
             let (store, catalog) = (parts.store.clone(), parts.catalog.clone());

@@ -1,0 +1,53 @@
+// The events of the page that is shown: one stream, and none while the page is hidden.
+import { useEffect, useState } from "preact/hooks";
+
+export type Query = Record<string, string | number | undefined>;
+
+export interface Live<T> {
+  value: T | null;
+  error: string | null;
+  isConnected: boolean;
+}
+
+/** Follows a view. With `null`, nothing. */
+export function useLive<T>(query: Query | null): Live<T> {
+  const [live, set] = useState<Live<T>>({ value: null, error: null, isConnected: false });
+  const search = query && new URLSearchParams(
+    Object.entries(query).filter((pair) => pair[1] !== undefined).map(([name, value]) => [name, String(value)]),
+  ).toString();
+  useEffect(() => {
+    set({ value: null, error: null, isConnected: false });
+    if (search === null) return;
+    let source: EventSource | null = null;
+    let again: ReturnType<typeof setTimeout> | undefined;
+    const close = () => {
+      clearTimeout(again);
+      source?.close();
+      source = null;
+    };
+    const open = () => {
+      close();
+      if (document.hidden) return;
+      source = new EventSource(`/console/events?${search}`);
+      source.onmessage = (event) => {
+        const value = JSON.parse(event.data);
+        if (typeof value.error === "string") set((now) => ({ ...now, error: value.error, isConnected: true }));
+        else set({ value, error: null, isConnected: true });
+      };
+      source.onerror = () => {
+        // The stream ends once a minute, and is opened again. A refusal closes it for good.
+        if (source?.readyState !== EventSource.CLOSED) return;
+        set((now) => ({ ...now, isConnected: false }));
+        again = setTimeout(open, 3000);
+      };
+    };
+    const visible = () => (document.hidden ? close() : open());
+    document.addEventListener("visibilitychange", visible);
+    open();
+    return () => {
+      document.removeEventListener("visibilitychange", visible);
+      close();
+    };
+  }, [search]);
+  return live;
+}
