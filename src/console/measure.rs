@@ -55,9 +55,12 @@ pub(super) fn error_rate(entries: &[(Sequence, LogEntry)]) -> Option<f64> {
     let (mut failed, mut all) = (0_u32, 0_u32);
     for (_, one) in entries {
         let processing = one.processed.map_or(0, |processed| processed.attempts);
-        let succeeded = u32::from(one.outcome == State::Delivered);
-        failed += one.attempts.saturating_sub(succeeded) + processing.saturating_sub(1);
-        all += one.attempts + processing;
+        let is_delivered = one.outcome == State::Delivered;
+        // Without a result of its processing, its attempts are those of the processing.
+        let gave_up = u32::from(one.outcome == State::DeadLettered);
+        let last = one.attempts.max(gave_up);
+        failed += last.saturating_sub(u32::from(is_delivered)) + processing.saturating_sub(1);
+        all += last + processing;
     }
     (all > 0).then(|| f64::from(failed) / f64::from(all))
 }

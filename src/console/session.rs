@@ -32,14 +32,19 @@ struct Session<'a> {
     version: &'static str,
 }
 
-/// `GET /console/session`
+/// `GET /console/session`: 204 if nobody is signed in.
 pub(super) async fn show(
     Extension(guard): Extension<Guard>,
     method: Method,
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let caller = guard.caller(&method, &headers, &uri)?;
+    let caller = match guard.caller(&method, &headers, &uri) {
+        Err(problem) if problem.status == StatusCode::UNAUTHORIZED => {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
+        caller => caller?,
+    };
     caller.check_scope(Scope::Read)?;
     Ok(shown(&caller, &guard).into_response())
 }

@@ -1,7 +1,7 @@
 // The frame of all pages: navigation, session, light and dark.
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { currentSession, may, onSignedOut, Refused, signIn, signOut, type Session } from "./api.ts";
+import { currentSession, may, onSignedOut, signIn, signOut, type Session } from "./api.ts";
 import type { Live } from "./live.ts";
 import { href, useRoute, type Route } from "./router.ts";
 import { Button, ErrorNotice, Field, useAction } from "./ui.tsx";
@@ -37,7 +37,7 @@ export function App() {
     onSignedOut(() => setSession(null));
     currentSession().then(setSession, (caught) => {
       setSession(null);
-      if (!(caught instanceof Refused && caught.problem.status === 401)) setError(caught);
+      setError(caught);
     });
   }, []);
   if (session === undefined) return null;

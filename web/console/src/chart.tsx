@@ -26,7 +26,7 @@ export function Chart({ label, lines, data, unit }: { label: string; lines: Line
       plot.current = new uPlot({
         width: holder.clientWidth || 300, height: 170, legend: { show: false }, cursor: { show: false },
         scales: { y: { range: (_, __, max) => [0, Math.max(max * 1.15, 1)] } },
-        axes: [{ ...axis, space: 80 }, { ...axis, size: 62, values: (_, all) => all.map((one) => `${one}${unit}`) }],
+        axes: [{ ...axis, space: 80, values: (_, all) => all.map((one) => new Date(one * 1000).toTimeString().slice(0, 8)) }, { ...axis, size: 62, values: (_, all) => all.map((one) => `${one}${unit}`) }],
         series: [{}, ...lines.map((line) => ({
           label: line.label, stroke: property(line.color), width: 2, dash: line.dash, points: { show: false },
         }))],

@@ -38,7 +38,7 @@ export function time(text: string | null | undefined): string {
 }
 
 export const percent = (value: number | null | undefined) =>
-  value == null ? "–" : `${value > 0 && value < 0.001 ? "< 0.1" : tenths.format(value * 100)} %`;
+  value == null ? "–" : value === 0 ? "0 %" : `${value < 0.001 ? "< 0.1" : tenths.format(value * 100)} %`;
 
 /** The time in a field of type datetime-local, as RFC 3339; undefined if it is empty. */
 export const instant = (local: string) => (local ? new Date(local).toISOString() : undefined);

@@ -61,9 +61,9 @@ export function OverviewPage() {
             <Tile name="In per second" value={rate(now.in_per_second)} />
             <Tile name="Out per second" value={rate(now.out_per_second)} />
             <Tile name="End to end, median" value={duration(now.latency.p50_ms)} sub={`p99 ${duration(now.latency.p99_ms)}`} />
-            <Tile name="Overhead over the ideal" value={duration(now.latency.overhead_p50_ms)} sub={`p99 ${duration(now.latency.overhead_p99_ms)}`} />
+            <Tile name="Overhead" value={duration(now.latency.overhead_p50_ms)} sub={`p99 ${duration(now.latency.overhead_p99_ms)}`} />
             <Tile name="Pending" value={count(now.totals.pending)} sub={bytes(now.totals.pending_bytes)} />
-            <Tile name="Halted" value={count(now.totals.halted)} isBad={now.totals.halted > 0} sub={`${count(now.stuck_destinations)} destinations`} />
+            <Tile name="Halted" value={count(now.totals.halted)} isBad={now.totals.halted > 0} sub={`in ${count(now.stuck_destinations)} ${now.stuck_destinations === 1 ? "destination" : "destinations"}`} />
             <Tile name="Dead letters" value={count(now.totals.dead_letters)} isBad={now.totals.dead_letters > 0} />
           </div>
           <Panel title="Pending by state">
@@ -76,7 +76,7 @@ export function OverviewPage() {
             </Panel>
             <Panel title="Latency">
               <Chart label={`End to end ${duration(now.latency.p50_ms)} at the median`} unit=" ms" lines={LATENCIES} data={[x, p50, p99, overhead]} />
-              <p class="muted small">Of the last {count(now.latency.messages)} messages of the destinations that deliver most, from their history.</p>
+              <p class="muted small">Of the last {count(now.latency.messages)} messages of the destinations that deliver most, from their history. Overhead: how much later a message left than it would have, had its work begun when it arrived and had it waited for nothing but the messages in front of it.</p>
             </Panel>
           </div>
           <Panel title="Stuck lanes">
