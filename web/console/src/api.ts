@@ -24,7 +24,7 @@ export class Refused extends Error {
   }
 }
 
-let signedOut = () => {};
+export let signedOut = () => {};
 export const onSignedOut = (call: () => void) => {
   signedOut = call;
 };

@@ -98,7 +98,7 @@ export function Pager({ pages }: { pages: ReturnType<typeof usePages<unknown>> }
   return (
     <>
       <ErrorNotice error={pages.error} />
-      <nav class="pager" aria-label="Pages">
+      <nav class="pager" aria-label="Pages of the list">
         <Button disabled={!pages.previous || pages.isBusy} onClick={() => pages.previous?.()}>Previous</Button>
         <span class="number" role="status">Page {pages.number}{pages.isBusy ? ", reading …" : ""}</span>
         <Button disabled={!pages.next || pages.isBusy} onClick={() => pages.next?.()}>Next</Button>

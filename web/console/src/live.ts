@@ -1,5 +1,6 @@
 // The events of the page that is shown: one stream, and none while the page is hidden.
 import { useEffect, useState } from "preact/hooks";
+import { signedOut } from "./api.ts";
 
 export type Query = Record<string, string | number | undefined>;
 
@@ -7,6 +8,21 @@ export interface Live<T> {
   value: T | null;
   error: string | null;
   isConnected: boolean;
+}
+
+/** Why a stream is refused: the browser does not tell. */
+async function refusal(url: string): Promise<string | null> {
+  const stop = new AbortController();
+  try {
+    const answer = await fetch(url, { credentials: "same-origin", signal: stop.signal });
+    if (answer.ok) return null;
+    if (answer.status === 401) signedOut();
+    return (await answer.json()).detail;
+  } catch {
+    return "Reseq does not answer. Is the process running?";
+  } finally {
+    stop.abort();
+  }
 }
 
 /** Follows a view. With `null`, nothing. */
@@ -38,7 +54,12 @@ export function useLive<T>(query: Query | null): Live<T> {
         // The stream ends once a minute, and is opened again. A refusal closes it for good.
         if (source?.readyState !== EventSource.CLOSED) return;
         set((now) => ({ ...now, isConnected: false }));
-        again = setTimeout(open, 3000);
+        const here = source;
+        refusal(`/console/events?${search}`).then((error) => {
+          if (source !== here) return;
+          if (error) set((now) => ({ ...now, error }));
+          again = setTimeout(open, 3000);
+        });
       };
     };
     const visible = () => (document.hidden ? close() : open());

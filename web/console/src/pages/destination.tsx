@@ -24,7 +24,7 @@ export function DestinationPage({ session, destination }: { session: Session; de
   const header = (isDryRun: boolean) => (isDryRun ? {} : { headers: { prefer: "respond-async" } });
   return (
     <>
-      <Head title={destination} sub={found ? `${found.url} · version ${found.version} · partition ${found.partition}` : "…"}>
+      <Head title={destination} sub={found ? `${found.url} · version ${found.version} · partition ${found.partition}` : definition.error ? "" : "…"}>
         {may(session, "ingest") && <Button onClick={() => setDialog("send")}>Send a message</Button>}
         {may(session, "admin") && found && <Button kind="main" onClick={() => setDialog("edit")} disabled={found.defined_in_file}>Change</Button>}
       </Head>

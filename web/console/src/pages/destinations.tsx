@@ -103,14 +103,14 @@ export function DestinationsPage({ session, query }: { session: Session; query: 
                   <td class="right number">{rate(row.out_per_second)}</td>
                   <td class="right number">{percent(row.error_rate)}</td>
                   <td class="right number">{row.counts?.dead_letters ? <a href={href(["dead-letters", row.name])}>{count(row.counts.dead_letters)}</a> : count(row.counts?.dead_letters)}</td>
-                  <td><a href={href(["lanes", row.name], { key: row.ordering === "key" ? row.head?.key ?? undefined : undefined })} aria-label={`Lane of ${row.name}`}>Show</a></td>
+                  <td><a href={href(["lanes", row.name], { key: row.ordering === "key" ? row.head?.key ?? undefined : undefined })} aria-label={`Show the lane of ${row.name}`}>Show</a></td>
                 </tr>
               ))}
             </tbody>
           </Table>
         )}
         {now && now.pages > 1 && (
-          <nav class="pager" aria-label="Pages">
+          <nav class="pager" aria-label="Pages of the list">
             <Button disabled={now.page === 0} onClick={() => setPage(now.page - 1)}>Previous</Button>
             <span class="number">Page {now.page + 1} of {now.pages}</span>
             <Button disabled={now.page + 1 >= now.pages} onClick={() => setPage(now.page + 1)}>Next</Button>

@@ -35,7 +35,7 @@ export function LanePage({ session, destination, laneKey }: { session: Session; 
   return (
     <>
       <Head title={<>Lane of <a href={href(["destinations", destination])}>{destination}</a></>}
-        sub={lane ? <>{lane.ordering === "key" ? <>Ordering key: <b>{laneName(lane.key)}</b></> : lane.ordering === "none" ? "Without ordering: each message is a lane of its own" : "One lane: all messages stay in order"}</> : "…"}>
+        sub={lane ? <>{lane.ordering === "key" ? <>Ordering key: <b>{laneName(lane.key)}</b></> : lane.ordering === "none" ? "Without ordering: each message is a lane of its own" : "One lane: all messages stay in order"}</> : live.error ? "" : "…"}>
         <LiveSign live={live} />
       </Head>
       {live.error && <Notice>{live.error}</Notice>}
