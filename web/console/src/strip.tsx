@@ -11,6 +11,8 @@ export interface Cell {
   attempts: number;
   due_ms?: number;
   withdrawing?: boolean;
+  worker?: string;
+  lease_expires_ms?: number;
 }
 export interface Left {
   sequence: number;

@@ -336,7 +336,7 @@ test("topics, tokens and pods", async () => {
   await page.locator("tr", { hasText: "for a test" }).waitFor({ state: "detached" });
   await page.show("pods");
   await page.getByText("this one").waitFor();
-  await page.getByText("yes, role sender").waitFor();
+  await page.getByText("ingest, processor, sender").waitFor();
 });
 
 test("who may only read sees everything of the listed destinations, and no button that changes something", async () => {

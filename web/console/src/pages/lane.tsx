@@ -92,9 +92,12 @@ function tally(cells: Cell[]): Partial<Record<Counted, number>> {
   return counts;
 }
 
-const HOLDERS: Record<string, (lane: Lane) => string> = {
+const HOLDERS: Record<string, (lane: Lane, head: Cell) => string> = {
   waiting: () => "nobody: it waits until it is claimed",
-  processing: (lane) => (lane.transform === "worker" ? "a worker, under a lease" : "a processor, under a lease"),
+  processing: (lane, head) => {
+    const kind = lane.transform === "worker" ? "worker" : "processor";
+    return `${head.worker ? `${kind} ${head.worker}` : `a ${kind}${kind === "worker" ? " without a name" : ""}`}, under a lease`;
+  },
   ready: (lane) => (lane.paused.delivery ? "nobody: delivery is paused" : "the sender: it delivers it next, or after a backoff"),
   delivering: () => "the receiver: its delivery is in progress",
   delayed: () => "nobody: it is due later",
@@ -114,9 +117,10 @@ function HeadOfLane({ session, lane, head }: { session: Session; lane: Lane; hea
         {head.withdrawing && <span class="tag">withdrawing</span>}
       </p>
       <dl class="fields">
-        <div><dt>Held by</dt><dd>{(HOLDERS[head.state] ?? (() => "nobody: it leaves without delivery"))(lane)}</dd></div>
+        <div><dt>Held by</dt><dd>{(HOLDERS[head.state] ?? (() => "nobody: it leaves without delivery"))(lane, head)}</dd></div>
         <div><dt>Arrived</dt><dd class="number">{duration(head.age_ms)} ago</dd></div>
         {message?.halted_at && <div><dt>Halted</dt><dd class="number">{duration(lane.at_ms - new Date(message.halted_at).getTime())} ago</dd></div>}
+        {head.lease_expires_ms !== undefined && <div><dt>Lease expires</dt><dd class="number">in {duration(Math.max(0, head.lease_expires_ms - lane.at_ms))}, unless extended</dd></div>}
         {head.due_ms !== undefined && <div><dt>Due</dt><dd class="number">in {duration(Math.max(0, head.due_ms - lane.at_ms))}</dd></div>}
         <div><dt>Failed attempts</dt><dd class="number">{head.attempts}</dd></div>
         {lane.ordering !== "none" && <div><dt>Behind it</dt><dd class="number">{lane.has_more ? "more than " : ""}{count(lane.cells.length - 1)} messages, {count(lane.cells.filter((one) => one.state === "ready").length)} of them ready</dd></div>}

@@ -22,7 +22,7 @@ interface Overview {
   stuck: Stuck[];
   busiest: { name: string; in_per_second: number; out_per_second: number; pending: number }[];
   redis: { silent_partitions: number; servers: { used_bytes: number; max_bytes: number }[] };
-  pods: { all: number; senders: number } | null;
+  pods: { all: number; by_role: Record<string, number> } | null;
 }
 export interface Stuck {
   destination: string; sequence: number; key: string | null; state: string; age_ms: number; attempts: number; blocked_by: string;
@@ -119,7 +119,7 @@ export function OverviewPage() {
             <Panel title="Pods and Redis">
               <dl class="fields">
                 <div><dt>Pods</dt><dd>{now.pods ? count(now.pods.all) : "cannot be read"}</dd></div>
-                <div><dt>with the role sender</dt><dd>{now.pods ? count(now.pods.senders) : "–"}</dd></div>
+                {Object.entries(now.pods?.by_role ?? {}).map(([role, number]) => <div key={role}><dt>with the role {role}</dt><dd class="number">{count(number)}</dd></div>)}
                 {now.redis.servers.map((server, at) => (
                   <div key={at}>
                     <dt>Redis{now.redis.servers.length > 1 ? ` ${at + 1}` : ""}</dt>

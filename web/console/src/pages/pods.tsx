@@ -6,9 +6,8 @@ import { Empty, Head, Notice, Panel, Table } from "../ui.tsx";
 
 interface Pods {
   at_ms: number;
-  this: string;
-  pods: { name: string; is_sender: boolean; schema: number | null; expires_in_ms: number }[];
-  partitions: { partition: number; owner: string | null; expires_in_ms: number | null; destinations: number }[];
+  pods: { pod: string; host: string; roles: string[]; schema: number; expires_in_ms: number; partitions: number[]; is_self: boolean }[];
+  partitions: { partition: number; owner: string | null; destinations: number }[];
 }
 
 export function PodsPage() {
@@ -24,30 +23,30 @@ export function PodsPage() {
         <>
           <Panel title="Pods">
             <Table label="Pods">
-              <thead><tr><th>Pod</th><th>Delivers</th><th class="right">Schema</th><th class="right">Heartbeat counts for</th></tr></thead>
+              <thead><tr><th>Pod</th><th>Host</th><th>Roles</th><th class="right">Schema</th><th class="right">Partitions</th><th class="right">Heartbeat counts for</th></tr></thead>
               <tbody>
                 {now.pods.map((pod) => (
-                  <tr key={pod.name}>
-                    <td><code>{pod.name}</code>{pod.name === now.this && <span class="tag">this one</span>}</td>
-                    <td>{pod.is_sender ? "yes, role sender" : "no"}</td>
-                    <td class="right number">{pod.schema ?? "–"}</td>
+                  <tr key={pod.pod}>
+                    <td><code>{pod.pod}</code>{pod.is_self && <span class="tag">this one</span>}</td>
+                    <td>{pod.host}</td>
+                    <td>{pod.roles.join(", ")}</td>
+                    <td class="right number">{pod.schema}</td>
+                    <td class="right number">{count(pod.partitions.length)}</td>
                     <td class="right number">{duration(pod.expires_in_ms)}</td>
                   </tr>
                 ))}
               </tbody>
             </Table>
-            <p class="muted small">Pods report that they are alive, and whether they deliver. They do not report the roles ingest and processor.</p>
           </Panel>
           <Panel title="Partitions" tools={<span class="muted">{count(owners.size)} {owners.size === 1 ? "owner" : "owners"}</span>}>
             {now.partitions.length === 0 ? <Empty>There are no partitions.</Empty> : (
               <Table label="Partitions">
-                <thead><tr><th class="right">Partition</th><th>Owner</th><th class="right">Partition lease lasts</th><th class="right">Destinations</th></tr></thead>
+                <thead><tr><th class="right">Partition</th><th>Owner</th><th class="right">Destinations</th></tr></thead>
                 <tbody>
                   {now.partitions.map((one) => (
                     <tr key={one.partition}>
                       <td class="right number">{one.partition}</td>
                       <td>{one.owner ? <code>{one.owner}</code> : <span class="tag is-bad">no owner</span>}</td>
-                      <td class="right number">{duration(one.expires_in_ms)}</td>
                       <td class="right number">{count(one.destinations)}</td>
                     </tr>
                   ))}
