@@ -40,9 +40,8 @@ pub(super) async fn read(sources: &Sources) -> Result<Pods, ReadError> {
     let pods = sources.store.pods().await?;
     let now_ms = server_clock_ms();
     let count = usize::from(sources.store.keys().partitions());
-    let mut partitions: Vec<Partition> = (0..count)
-        .map(|partition| Partition { partition, owner: None, destinations: 0 })
-        .collect();
+    let mut partitions: Vec<Partition> =
+        (0..count).map(|partition| Partition { partition, owner: None, destinations: 0 }).collect();
     for entry in sources.catalog.all() {
         if let Some(found) = partitions.get_mut(usize::from(entry.partition)) {
             found.destinations += 1;

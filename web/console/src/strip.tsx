@@ -69,12 +69,13 @@ export function Strip({ cells, left, hasMore, selected, onSelect }: {
         <span class="strip-label" style={{ transform: `translateX(${gate + GATE}px)` }}>pending, in order of arrival</span>
         <span class="gate" style={{ transform: `translateX(${gate + GATE / 2 - 3}px)` }} aria-hidden="true" />
         {all.map((one) => (
-          <button key={one.sequence} type="button" data-sequence={one.sequence} title={one.title} aria-label={one.title}
+          <button key={one.sequence} type="button" data-sequence={one.sequence} title={one.title}
             aria-pressed={one.sequence === selected} tabIndex={one.sequence === current ? 0 : -1}
             class={`cell is-${tone(one.state, one.isPending)} ${one.isPending ? "" : "has-left"}`}
             style={{ transform: `translateX(${one.x}px)` }} onClick={() => onSelect(one.sequence)}>
             <span class="cell-letter" aria-hidden="true">{letter(one.state)}</span>
             <span class="cell-number">{String(one.sequence).slice(-5)}</span>
+            <span class="hidden">{one.title}</span>
           </button>
         ))}
         {hasMore && <span class="strip-more" style={{ transform: `translateX(${inner - 66}px)` }}>and more</span>}
