@@ -1,4 +1,5 @@
-// Draws the pictures of the documentation (docs/images/console), from a running Reseq: `make console-screenshots`.
+// Draws the pictures of the documentation (docs/images/console), from a running Reseq: `make console-screenshots`. With
+// `--lane`, only the animated one.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -14,8 +15,9 @@ const PAGES = {
   "dead-letters": "dead-letters/mail", history: "history/mail", operations: "operations/mail", topics: "topics", pods: "pods", tokens: "tokens",
 };
 /** Frames of the animated picture, and the time between them. */
-const FRAMES = 40;
+const FRAMES = 36;
 const FRAME_MS = 200;
+const COLOURS = 63;
 
 mkdirSync(folder, { recursive: true });
 const service = await new Service().start();
@@ -30,7 +32,8 @@ try {
   let seed = 7;
   const random = () => (seed = (seed * 16807) % 2147483647) / 2147483647;
   const stop = flow(service, { random });
-  for (const [kind, options] of [["", {}], ["-dark", { colorScheme: "dark" }], ["-phone", { viewport: { width: 390, height: 780 } }]]) {
+  const kinds = process.argv.includes("--lane") ? [] : [["", {}], ["-dark", { colorScheme: "dark" }], ["-phone", { viewport: { width: 390, height: 780 } }]];
+  for (const [kind, options] of kinds) {
     const page = await signedIn(browser, service, { viewport: { width: 1180, height: 780 }, ...options });
     for (const [name, path] of Object.entries(PAGES)) {
       if (kind && !["overview", "lane"].includes(name)) continue;
@@ -46,10 +49,16 @@ try {
   await pause(1500);
   const gif = GIFEncoder();
   let palette;
+  let last;
   for (let at = 0; at < FRAMES; at += 1) {
     const { data, width, height } = PNG.sync.read(await page.locator(".strip-panel").screenshot());
-    palette ??= quantize(data, 64);
-    gif.writeFrame(applyPalette(data, palette), width, height, { palette: at ? undefined : palette, delay: FRAME_MS });
+    palette ??= quantize(data, COLOURS);
+    const colours = applyPalette(data, palette);
+    // What has not changed is transparent, so that the picture stays small.
+    const changed = last ? colours.map((colour, place) => (colour === last[place] ? COLOURS : colour)) : colours;
+    last = colours;
+    const options = at ? { transparent: true, transparentIndex: COLOURS } : { palette: [...palette, ...Array(COLOURS + 1 - palette.length).fill([0, 0, 0])] };
+    gif.writeFrame(changed, width, height, { ...options, delay: FRAME_MS, dispose: 1 });
     await pause(FRAME_MS - 60);
   }
   gif.finish();

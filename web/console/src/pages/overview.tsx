@@ -60,8 +60,8 @@ export function OverviewPage() {
           <div class="tiles">
             <Tile name="In per second" value={rate(now.in_per_second)} />
             <Tile name="Out per second" value={rate(now.out_per_second)} />
-            <Tile name="End to end, median" value={duration(now.latency.p50_ms)} sub={`p99 ${duration(now.latency.p99_ms)}`} />
-            <Tile name="Overhead" value={duration(now.latency.overhead_p50_ms)} sub={`p99 ${duration(now.latency.overhead_p99_ms)}`} />
+            <Tile name="End to end" value={duration(now.latency.p50_ms)} sub={`median, p99 ${duration(now.latency.p99_ms)}`} />
+            <Tile name="Overhead" value={duration(now.latency.overhead_p50_ms)} sub={`median, p99 ${duration(now.latency.overhead_p99_ms)}`} />
             <Tile name="Pending" value={count(now.totals.pending)} sub={bytes(now.totals.pending_bytes)} />
             <Tile name="Halted" value={count(now.totals.halted)} isBad={now.totals.halted > 0} sub={`in ${count(now.stuck_destinations)} ${now.stuck_destinations === 1 ? "destination" : "destinations"}`} />
             <Tile name="Dead letters" value={count(now.totals.dead_letters)} isBad={now.totals.dead_letters > 0} />
