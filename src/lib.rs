@@ -35,6 +35,7 @@ pub mod api;
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod console;
 pub mod domain;
 pub mod faults;
 pub mod harness;

@@ -33,6 +33,7 @@ use crate::{
     access::Guard,
     api::{self, Api},
     config::{AuthMode, Config, TcpAuth, invalid},
+    console,
     faults::pause::{Point, point},
     ingest::{self, Committer, Watermark},
     jq,
@@ -223,7 +224,8 @@ impl Parts {
         let watching = store.clone().watch_damage(background.clone());
         tokio::spawn(supervisor.watch("check for damage", watching));
         let wakes = Wakes::default();
-        let clients = Clients::new(outgoing, Connector::open("outgoing.tls", &config.outgoing.tls)?)?;
+        let clients =
+            Clients::new(outgoing, Connector::open("outgoing.tls", &config.outgoing.tls)?)?;
         own_addresses::note_listeners(clients.outgoing(), config)?;
         let of_redis =
             RedisAddresses::new(store.clone(), config.redis.clone(), clients.outgoing().clone());
@@ -284,6 +286,12 @@ impl Whole {
         let noting = guard.clone().note_uses(parts.store.clone(), parts.background.clone());
         tokio::spawn(supervisor.watch("notes of the use of tokens", noting));
         let mut routes = api::router(api_of(config, &parts, &stop, &listeners));
+        routes = routes.merge(console::router(console::Sources {
+            store: parts.store.clone(),
+            catalog: parts.catalog.clone(),
+            stop: stop.clone(),
+            tasks: listeners.clone(),
+        }));
         let mut tcp = Vec::new();
         if roles.contains(&Role::Ingest) {
             let (store, catalog) = (parts.store.clone(), parts.catalog.clone());

@@ -28,8 +28,8 @@ pub mod pace;
 pub mod peer;
 pub mod problem;
 pub mod receiver_stream;
-pub mod socket;
 pub mod signatures;
+pub mod socket;
 pub mod tcp_answer;
 
 pub use crate::domain::destination::REQUEST_ID;

@@ -32,6 +32,7 @@ const ARROWS: [(&str, &[&[&str]]); 19] = [
     ("processor", STAGE_WITH_JQ),
     ("sender", STAGE),
     ("api", STAGE),
+    ("console", STAGE),
     ("app", &[BASE, STAGES, &["redis_client", "faults", "jq"]]),
     ("harness", &[&["config", "redis_client"]]),
     ("cli", &[BASE, STAGES, &["redis_client", "app", "harness", "jq"]]),
@@ -44,7 +45,7 @@ const BASE: &[&str] = &["access", "store", "domain", "wire", "config", "telemetr
 /// Ingest, processor and sender never import each other: they meet in Redis.
 const STAGE: &[&[&str]] = &[BASE, &["faults"]];
 const STAGE_WITH_JQ: &[&[&str]] = &[BASE, &["faults", "jq"]];
-const STAGES: &[&str] = &["ingest", "processor", "sender", "api"];
+const STAGES: &[&str] = &["ingest", "processor", "sender", "api", "console"];
 
 /// The most lines of a file, except tests.
 const LINES_MAX: usize = 450;

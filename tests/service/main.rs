@@ -7,6 +7,7 @@ mod access;
 mod clocks;
 #[path = "../common/mod.rs"]
 mod common;
+mod console;
 mod delivery_http;
 mod delivery_tcp;
 mod durability;

@@ -22,9 +22,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::{
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::codec::Framed;
 
 use super::{Deliver, Finality, Verdict};
