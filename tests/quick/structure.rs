@@ -17,7 +17,7 @@ use support::{
 };
 
 /// The modules, and what each may import of the others. Arrows point down only.
-const ARROWS: [(&str, &[&[&str]]); 19] = [
+const ARROWS: [(&str, &[&[&str]]); 20] = [
     ("domain", &[]),
     ("faults", &[]),
     ("telemetry", &[]),

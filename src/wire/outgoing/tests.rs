@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::tls::Connector;
 use crate::wire::{
     clients::{Clients, RequestError},
     outgoing::policy::RefusedAddress,
@@ -168,7 +169,7 @@ async fn request(clients: &Clients, url: &str) -> Result<(), RefusedAddress> {
 #[tokio::test]
 async fn every_disguise_is_refused_when_defined_and_when_connected_over_http_and_tcp() {
     let outgoing = Outgoing::new(Vec::new());
-    let clients = Clients::new(outgoing.clone()).unwrap();
+    let clients = Clients::new(outgoing.clone(), Connector::of_system().unwrap()).unwrap();
     for (host, kind) in DISGUISES {
         for scheme in ["http", "https", "tcp"] {
             let url = format!("{scheme}://{host}:9001/in");
@@ -299,7 +300,9 @@ async fn a_name_that_leads_elsewhere_after_its_definition_is_refused_at_the_conn
         outgoing.check_url(&url).await.unwrap();
         let refused = match scheme {
             "tcp" => refusal(outgoing.connect(&url).await.map(drop), &url),
-            _ => request(&Clients::new(outgoing).unwrap(), &url).await.unwrap_err(),
+            _ => request(&Clients::new(outgoing, Connector::of_system().unwrap()).unwrap(), &url)
+                .await
+                .unwrap_err(),
         };
         assert_eq!(refused.address, SocketAddr::from(([127, 0, 0, 1], port)));
     }
@@ -321,7 +324,7 @@ async fn of_a_names_addresses_only_those_that_are_allowed_are_connected_to() {
         let outgoing = Outgoing::new(allow.clone()).with_lookup(rebinding);
         let url = format!("{scheme}://mixed.example:{port}/");
         outgoing.check_url(&url).await.unwrap();
-        let clients = Clients::new(outgoing.clone()).unwrap();
+        let clients = Clients::new(outgoing.clone(), Connector::of_system().unwrap()).unwrap();
         let connecting = async {
             match scheme {
                 "tcp" => outgoing.connect(&url).await.is_ok(),
