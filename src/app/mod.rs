@@ -25,14 +25,14 @@ pub use error::AppError;
 pub use role::Role;
 
 use descriptors::Descriptors;
-use listen::{listen_http, listen_tcp};
+use listen::{guarded, listen_http, listen_tcp};
 use own_addresses::RedisAddresses;
 use supervisor::{Ended, Supervisor};
 
 use crate::{
     access::Guard,
     api::{self, Api},
-    config::{AuthMode, Config, TcpAuth, invalid},
+    config::Config,
     console,
     faults::pause::{Point, point},
     ingest::{self, Committer, Watermark},
@@ -413,32 +413,6 @@ impl Whole {
             }
         }
     }
-}
-
-/// Refuses to serve other machines as long as there is no token: anybody could do anything.
-fn guarded(config: &Config, guard: &Guard) -> Result<(), AppError> {
-    if guard.is_set_up() {
-        if config.auth.mode == AuthMode::None {
-            tracing::warn!("auth.mode is none: whoever reaches this process may do everything");
-        }
-        return Ok(());
-    }
-    let http = std::iter::once(("http.listen", config.http.listen));
-    let admin = config.admin.address()?.map(|address| ("admin.listen", address));
-    let tcp = config.tcp.iter().filter(|listener| listener.auth == TcpAuth::Token);
-    let tcp = tcp.map(|listener| ("tcp.listen", listener.listen));
-    if let Some((field, address)) =
-        http.chain(admin).chain(tcp).find(|(_, at)| !at.ip().is_loopback())
-    {
-        let problem = format!(
-            "{address} can be reached from other machines, and there is no token yet; set \
-             auth.admin_token_file or RESEQ_AUTH_ADMIN_TOKEN, or auth.mode = \"none\" if \
-             something else keeps strangers out"
-        );
-        return Err(invalid(field, problem).into());
-    }
-    tracing::info!("there is no token: this process serves only its own machine, without one");
-    Ok(())
 }
 
 /// The minimum speed of a body or frame that has begun.
