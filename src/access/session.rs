@@ -10,7 +10,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use crate::wire::{code::Code, problem::Problem};
 
 /// The name of the cookie.
-const COOKIE: &str = "reseq_session";
+const COOKIE: &str = "reseq-session";
 /// The header in which a browser says where a request comes from. No page can set it.
 const FETCH_SITE: &str = "sec-fetch-site";
 
