@@ -67,7 +67,7 @@ export class Service {
   async start() {
     this.folder = mkdtempSync(join(tmpdir(), "reseq-console-"));
     const config = join(this.folder, "reseq.toml");
-    writeFileSync(config, `[http]\nlisten = "127.0.0.1:0"\n[admin]\nlisten = "127.0.0.1:0"\n[redis]\nurl = "embedded"\ndata_dir = ${JSON.stringify(join(this.folder, "data"))}\npartitions = 8\n`);
+    writeFileSync(config, `[http]\nlisten = "127.0.0.1:0"\n[admin]\nlisten = "127.0.0.1:0"\n[outgoing]\nallow = ["127.0.0.0/8"]\n[redis]\nurl = "embedded"\ndata_dir = ${JSON.stringify(join(this.folder, "data"))}\npartitions = 8\n`);
     const others = Object.entries(process.env).filter(([name]) => !name.startsWith("RESEQ_"));
     this.log = "";
     this.child = spawn(program(), ["serve", "--config", config], {
