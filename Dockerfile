@@ -29,10 +29,11 @@ FROM debian:bookworm-slim
 # another container (set RESEQ_REDIS_URL), as its data must outlive this one.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates \
- && rm -rf /var/lib/apt/lists/* \
- && useradd --system --no-create-home --shell /usr/sbin/nologin reseq
+ && rm -rf /var/lib/apt/lists/*
 COPY --from=build /build/target/release/reseq /usr/local/bin/reseq
-USER reseq
+# A number, so that Kubernetes can see that it is not root (runAsNonRoot). The program writes no files: it
+# runs with a read-only root file system and without capabilities.
+USER 65532:65532
 EXPOSE 8080
 # `reseq` is process 1 here: SIGTERM reaches it, and it drains.
 ENTRYPOINT ["reseq"]

@@ -16,7 +16,7 @@ NEWER_TESTS := random_operations cluster wrong_types journey upgrades power_cut 
 .DEFAULT_GOAL := help
 # Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build build-bench demo run test quick torture test-node test-rights test-newer build-node bench bench-fast bench-keys bench-destinations bench-scripts bench-longest bench-peers lint fmt release-clean
+.PHONY: help setup build build-bench demo run test quick torture test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys bench-destinations bench-scripts bench-longest bench-peers lint fmt release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,6 +30,18 @@ build: ## Build the release: release/reseq in cargo's target directory (target/)
 
 build-node: ## Build the Node.js client; scripts in this folder can then import it as "reseq"
 	@scripts/node-client.sh
+
+build-console: ## Build the console (web/console/dist), which is committed and part of the program
+	@scripts/console.sh build
+
+check-console: ## Check that the build of the console is current
+	@scripts/console.sh check
+
+test-console: setup build ## Test the console in Chromium
+	RESEQ_BIN=$(RESEQ) npm test --silent --workspace web/console
+
+console-screenshots: setup build ## Draw the pictures of the console in the documentation
+	RESEQ_BIN=$(RESEQ) scripts/console.sh screenshots
 
 build-bench: build ## Build release/reseq-bench, which measures release/reseq
 	cargo build --release --locked --package reseq-bench

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs redis-server and, for tests, libfaketime and schemathesis if they are missing, builds the Node.js client, and
-# checks that cargo and node are there.
+# Installs redis-server and, for tests, libfaketime, chromium and schemathesis if they are missing, builds the Node.js
+# client, and checks that cargo and node are there.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -59,6 +59,17 @@ if ! ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1; then
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libfaketime
   else
     say "libfaketime is missing; Reseq runs without it, its test of wrong clocks does not"
+  fi
+fi
+
+# Only the tests of the console need it.
+if ! has chromium && ! has chromium-browser && ! has google-chrome; then
+  if has apt-get; then
+    say "installing chromium, for the tests of the console"
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core
+  else
+    say "chromium is missing; Reseq runs without it, the tests of its console do not"
   fi
 fi
 

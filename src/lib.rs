@@ -3,7 +3,7 @@
 //! The modules in reading order: the vocabulary ([`domain`]), the configuration ([`config`]), connections
 //! and calls to Redis ([`redis_client`]), state and transitions there ([`store`]), wire formats ([`wire`]),
 //! expressions ([`jq`]), the path of a message ([`ingest`], [`processor`], [`sender`]), the rest of the HTTP
-//! API ([`api`]), the assembly ([`app`]), and the commands ([`cli`]). [`harness`] starts real processes, for
+//! API ([`api`]), the assembly ([`app`]), and the commands ([`cli`]). [`tls`] reads certificates. [`harness`] starts real processes, for
 //! `reseq demo` and for the bench.
 //!
 //! As a library: implement [`Transform`], register it, start.
@@ -35,6 +35,7 @@ pub mod api;
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod console;
 pub mod domain;
 pub mod faults;
 pub mod harness;
@@ -45,6 +46,7 @@ pub mod redis_client;
 pub mod sender;
 pub mod store;
 pub mod telemetry;
+pub mod tls;
 pub mod wire;
 
 pub use app::{AppError, Reseq, Role, Running};

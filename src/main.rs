@@ -6,8 +6,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use reseq::cli::{
     check, completions, dead_letters, demo, destinations,
     exit::{EXIT_CODES, Exit},
-    jq_runner, log, man, messages, migrate, operations, pause, purge, repair, replay, retry_head,
-    send, serve, skip_head, status, tokens, topics,
+    jq_runner, log, man, messages, migrate, operations, pause, pods, purge, repair, replay,
+    retry_head, send, serve, skip_head, status, tokens, topics, why,
 };
 
 /// jemalloc, because messages are many small allocations that another thread frees.
@@ -34,6 +34,10 @@ enum Command {
     Send(send::SendArgs),
     /// Show the backlog and progress of all destinations
     Status(status::StatusArgs),
+    /// Show what blocks a destination or a lane, and what to do
+    Why(why::WhyArgs),
+    /// List the live pods, and which partitions each owns
+    Pods(pods::PodsArgs),
     /// List, show, create, change or delete destinations
     Destinations(destinations::DestinationsArgs),
     /// Make, list, show or revoke tokens
@@ -99,6 +103,8 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Check(args) => check::run(args).await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Send(args) => send::run(args).await,
+        Command::Why(args) => why::run(args).await,
+        Command::Pods(args) => pods::run(args).await,
         Command::Destinations(args) => destinations::run(args).await,
         Command::Tokens(args) => tokens::run(args).await,
         Command::Topics(args) => topics::run(args).await,

@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use axum::http::{HeaderMap, Uri, header};
+use axum::http::{HeaderMap, Method, Uri, header};
 use subtle::ConstantTimeEq;
 use tokio_util::sync::CancellationToken;
 
-use super::{page, routes::Needed};
+use super::{page, routes::Needed, session};
 use crate::{
     config::{Auth, AuthMode},
     domain::{Grant, Scope, TokenText, token::sha256_of},
@@ -89,12 +89,24 @@ impl Guard {
     }
 
     /// Who makes an HTTP request.
-    pub fn caller(&self, headers: &HeaderMap, uri: &Uri) -> Result<Caller, Problem> {
+    pub fn caller(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        uri: &Uri,
+    ) -> Result<Caller, Problem> {
         if self.is_open() {
             if self.shared.mode == AuthMode::Tokens {
                 page::check(headers, uri)?;
             }
             return Ok(self.anyone());
+        }
+        if !self.is_public
+            && !headers.contains_key(header::AUTHORIZATION)
+            && let Some(token) = session::token_of(headers)
+        {
+            session::check_origin(method, headers, uri)?;
+            return self.caller_of(&token);
         }
         let mut given = headers.get_all(header::AUTHORIZATION).iter();
         let (first, others) = (given.next(), given.next().is_some());

@@ -3,6 +3,7 @@
 mod guard;
 mod page;
 mod routes;
+pub mod session;
 
 pub use guard::Guard;
 pub use routes::{Needed, needed};

@@ -9,6 +9,8 @@ use crate::domain::Scope;
 pub enum Needed {
     /// Nothing: it tells nothing about the deployment's data.
     Nothing,
+    /// Nothing, but only on a listener that serves operators.
+    Operators,
     /// A token with this scope.
     Scope(Scope),
 }
@@ -26,11 +28,17 @@ const OPEN: [&str; 9] = [
     "/problems/{code}",
 ];
 
+/// The pages of the console, and the session of a browser, which checks the token itself.
+const CONSOLE: [&str; 4] = ["/console", "/console/", "/console/{file}", "/console/session"];
+
 /// What a route needs. `path` is its pattern, such as `/v1/topics/{topic}`.
 pub fn needed(method: &Method, path: &str) -> Needed {
     let is_get = method == Method::GET || method == Method::HEAD;
     if OPEN.contains(&path) {
         return Needed::Nothing;
+    }
+    if CONSOLE.contains(&path) {
+        return Needed::Operators;
     }
     let scope = match path {
         "/v1/messages" => Scope::Ingest,

@@ -23,6 +23,7 @@ pub(super) async fn authorize(
     match caller_of(&guard, path.as_str(), &parameters, &request) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
+            request.extensions_mut().insert(guard);
             next.run(request).await
         }
         Err(problem) => problem.into_response(),
@@ -42,7 +43,7 @@ fn caller_of(
         return Err(Problem::new(Code::NotFound, detail));
     }
     let Needed::Scope(scope) = needed else { return Ok(guard.anyone()) };
-    let caller = guard.caller(request.headers(), request.uri())?;
+    let caller = guard.caller(request.method(), request.headers(), request.uri())?;
     caller.check_scope(scope)?;
     let named = parameters.iter().find(|(name, _)| *name == "destination");
     // A name that cannot be one is refused by the handler.

@@ -14,6 +14,7 @@ mod messages;
 mod openapi;
 mod operations;
 mod parameters;
+mod pods;
 mod problems;
 mod purge;
 mod redrive;
@@ -26,6 +27,7 @@ mod stats;
 mod tokens;
 mod topics;
 mod views;
+mod why;
 mod withdraw;
 mod workers;
 
@@ -122,6 +124,8 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(destinations::show, define::define, define::patch, destinations::remove))
         .routes(routes!(stats::all_stats))
         .routes(routes!(stats::stats))
+        .routes(routes!(why::why))
+        .routes(routes!(pods::list))
         .routes(routes!(tokens::list, tokens::make))
         .routes(routes!(tokens::show, tokens::revoke))
         .routes(routes!(topics::list))

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::{
     domain::{
         AttemptError, Body, DestinationName, ErrorKind, Ordering, Origin, Sequence, Stage, Stamped,
-        State,
+        State, WorkerName,
     },
     store::{CatalogEntry, DeadLetter, Listed, LogEntry},
     wire::{
@@ -117,8 +117,23 @@ pub(super) struct Pending {
     #[serde(skip_serializing_if = "Option::is_none")]
     priority: Option<u8>,
     withdrawing: bool,
+    /// Who processes it, and until when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<HeldBy>,
     #[serde(flatten)]
     inside: Inside,
+}
+
+/// The lease on a message that is being processed.
+#[derive(Serialize, ToSchema)]
+#[schema(as = MessageLease)]
+pub(super) struct HeldBy {
+    /// The name that the worker gave, or the pod of a built-in transform; absent if the worker gave none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<WorkerName>,
+    /// The lease expires then, unless it is extended.
+    #[schema(format = DateTime)]
+    expires_at: String,
 }
 
 /// A dead letter.
@@ -249,6 +264,10 @@ impl Pending {
             halted_at: listed.halted_ms.map(rfc3339),
             priority: by_priority.then_some(message.priority),
             withdrawing: listed.withdrawing,
+            lease: listed.lease.as_ref().map(|lease| HeldBy {
+                worker: lease.holder.clone(),
+                expires_at: rfc3339(lease.expires_ms),
+            }),
             inside: whole.map(|depth_max| Inside::of(message, depth_max)).unwrap_or_default(),
         }
     }

@@ -12,6 +12,7 @@ use crate::{
     api,
     config::Config,
     ingest::{self, Committer},
+    tls::Acceptor,
 };
 
 /// Binds the address of this configuration field.
@@ -35,21 +36,23 @@ pub(super) async fn listen_http(
     supervisor: &Supervisor,
 ) -> Result<(SocketAddr, Option<SocketAddr>), AppError> {
     let document = api::document(ingest::http::openapi());
-    let serve = |listener, guard, connections_max| {
+    let serve = |listener, guard, connections_max, tls| {
         let routes = api::surround(routes.clone(), super::pace_of(config), guard, &document);
-        let server = HttpServer::new(routes, &config.http, connections_max, stop.clone());
+        let server = HttpServer::new(routes, &config.http, tls, connections_max, stop.clone());
         let serving = server.run(listener, listeners.clone());
         listeners.spawn(supervisor.watch("HTTP listener", serving));
     };
     let (listener, http) = listen(config.http.listen, "http.listen").await?;
     let guard_of_all = guard.at(http.ip());
+    let tls = Acceptor::http("http.tls", &config.http.tls)?;
     let Some(address) = config.admin.address()? else {
-        serve(listener, guard_of_all, descriptors.http);
+        serve(listener, guard_of_all, descriptors.http, tls);
         return Ok((http, None));
     };
     let (admin_listener, admin) = listen(address, "admin.listen").await?;
-    serve(listener, guard_of_all.without_operators(), descriptors.http);
-    serve(admin_listener, guard.at(admin.ip()), descriptors.admin);
+    serve(listener, guard_of_all.without_operators(), descriptors.http, tls);
+    let tls = Acceptor::http("admin.tls", &config.admin.tls)?;
+    serve(admin_listener, guard.at(admin.ip()), descriptors.admin, tls);
     Ok((http, Some(admin)))
 }
 
@@ -76,6 +79,7 @@ pub(super) async fn listen_tcp(
         let run = ingest::tcp::run(
             listener,
             settings.clone(),
+            Acceptor::frames("tcp.tls", &settings.tls)?,
             ingest::tcp::Shared { guard: shared.guard.at(address.ip()), ..shared.clone() },
             stop.clone(),
             listeners.clone(),

@@ -32,7 +32,8 @@ use supervisor::{Ended, Supervisor};
 use crate::{
     access::Guard,
     api::{self, Api},
-    config::{AuthMode, Config, invalid},
+    config::{AuthMode, Config, TcpAuth, invalid},
+    console,
     faults::pause::{Point, point},
     ingest::{self, Committer, Watermark},
     jq,
@@ -40,6 +41,7 @@ use crate::{
     redis_client::embedded::EmbeddedRedis,
     sender::Sender,
     store::{Catalog, DueTimer, InFile, Store, Wakes},
+    tls::{self, Connector},
     wire::{
         clients::Clients,
         outgoing::{Lookup, Outgoing},
@@ -129,6 +131,7 @@ impl Reseq {
         }
         let stop = CancellationToken::new();
         let mut config = self.config;
+        tls::check(&config)?;
         let descriptors = Descriptors::share(&config)?;
         let mut embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
         let background = CancellationToken::new();
@@ -138,7 +141,12 @@ impl Reseq {
             Some(lookup) => outgoing.with_lookup(lookup),
             None => outgoing,
         };
-        let given = Given { transforms: self.transforms, metrics: self.metrics, outgoing };
+        let given = Given {
+            roles: self.roles.clone(),
+            transforms: self.transforms,
+            metrics: self.metrics,
+            outgoing,
+        };
         let parts = Parts::build(&config, given, &background, &supervisor).await;
         let started = match parts {
             Ok(parts) => {
@@ -175,6 +183,7 @@ async fn stop_redis(embedded: Option<EmbeddedRedis>) {
 
 /// What the parts are made of, besides the configuration.
 struct Given {
+    roles: HashSet<Role>,
     transforms: HashMap<String, Arc<dyn Transform>>,
     metrics: Option<PrometheusHandle>,
     outgoing: Outgoing,
@@ -201,19 +210,22 @@ impl Parts {
         background: &CancellationToken,
         supervisor: &Supervisor,
     ) -> Result<Parts, AppError> {
-        let Given { transforms, metrics, outgoing } = given;
+        let Given { roles, transforms, metrics, outgoing } = given;
         let owner_lease = Duration::from_millis(config.sender.lease_ms);
         let (store, fitness) = Store::open(&config.redis, owner_lease).await?;
         tracing::info!(redis = config.redis.url_masked(), version = fitness.version, "connected");
         fitness.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let presence = store.clone().stay(background.clone());
+        let roles = Role::ALL.into_iter().filter(|role| roles.contains(role)).map(Role::name);
+        let roles = roles.collect::<Vec<_>>().join(",");
+        let presence = store.clone().stay(roles, background.clone());
         tokio::spawn(supervisor.watch("presence", presence));
         let watching = store.clone().watch_rights(background.clone());
         tokio::spawn(supervisor.watch("check of rights", watching));
         let watching = store.clone().watch_damage(background.clone());
         tokio::spawn(supervisor.watch("check for damage", watching));
         let wakes = Wakes::default();
-        let clients = Clients::new(outgoing)?;
+        let clients =
+            Clients::new(outgoing, Connector::open("outgoing.tls", &config.outgoing.tls)?)?;
         own_addresses::note_listeners(clients.outgoing(), config)?;
         let of_redis =
             RedisAddresses::new(store.clone(), config.redis.clone(), clients.outgoing().clone());
@@ -274,6 +286,12 @@ impl Whole {
         let noting = guard.clone().note_uses(parts.store.clone(), parts.background.clone());
         tokio::spawn(supervisor.watch("notes of the use of tokens", noting));
         let mut routes = api::router(api_of(config, &parts, &stop, &listeners));
+        routes = routes.merge(console::router(console::Sources {
+            store: parts.store.clone(),
+            catalog: parts.catalog.clone(),
+            stop: stop.clone(),
+            tasks: listeners.clone(),
+        }));
         let mut tcp = Vec::new();
         if roles.contains(&Role::Ingest) {
             let (store, catalog) = (parts.store.clone(), parts.catalog.clone());
@@ -407,7 +425,8 @@ fn guarded(config: &Config, guard: &Guard) -> Result<(), AppError> {
     }
     let http = std::iter::once(("http.listen", config.http.listen));
     let admin = config.admin.address()?.map(|address| ("admin.listen", address));
-    let tcp = config.tcp.iter().map(|listener| ("tcp.listen", listener.listen));
+    let tcp = config.tcp.iter().filter(|listener| listener.auth == TcpAuth::Token);
+    let tcp = tcp.map(|listener| ("tcp.listen", listener.listen));
     if let Some((field, address)) =
         http.chain(admin).chain(tcp).find(|(_, at)| !at.ip().is_loopback())
     {

@@ -16,6 +16,15 @@ pub enum Role {
 impl Role {
     /// All roles.
     pub const ALL: [Role; 3] = [Role::Ingest, Role::Processor, Role::Sender];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Ingest => "ingest",
+            Role::Processor => "processor",
+            Role::Sender => "sender",
+        }
+    }
 }
 
 impl FromStr for Role {

@@ -18,6 +18,7 @@ use hyper::{
 };
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
 use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     time::Instant,
@@ -29,10 +30,11 @@ use crate::{
     api, config,
     faults::planted,
     telemetry,
+    tls::Acceptor,
     wire::{
         REQUEST_ID,
         code::Code,
-        peer::{Activity, Peer},
+        peer::{Activity, Peer, TlsIo},
         problem::Problem,
     },
 };
@@ -56,14 +58,18 @@ pub(super) struct HttpServer {
     reserve: Connections,
     /// Permits for file descriptors, including those of closing connections.
     sockets: Arc<Semaphore>,
+    /// If the listener serves TLS.
+    tls: Option<Acceptor>,
     stop: CancellationToken,
 }
 
 impl HttpServer {
-    /// A server for these routes, with at most `connections_max` connections.
+    /// A server for these routes, with at most `connections_max` connections, over TLS if it has
+    /// certificates.
     pub(super) fn new(
         routes: Router,
         settings: &config::Http,
+        tls: Option<Acceptor>,
         connections_max: usize,
         stop: CancellationToken,
     ) -> HttpServer {
@@ -75,6 +81,7 @@ impl HttpServer {
             connections: Connections::new(connections_max),
             reserve: Connections::new(RESERVE),
             sockets: Arc::new(Semaphore::new(connections_max + RESERVE + CLOSING_MAX)),
+            tls,
             stop,
         }
     }
@@ -111,6 +118,54 @@ impl HttpServer {
     async fn serve(self: Arc<Self>, peer: Peer, place: ConnectionSlot, is_reserve: bool) {
         let _place = place;
         let _open = telemetry::ConnectionOpen::begin("http");
+        let may_come = match &self.tls {
+            None => self.clone().converse(&peer, peer.io(), is_reserve).await,
+            Some(acceptor) => match self.shake_hands(acceptor, &peer).await {
+                Ok(io) => self.clone().converse(&peer, io, is_reserve).await,
+                Err(may_come) => may_come,
+            },
+        };
+        peer.shut_down();
+        if may_come {
+            tokio::select! {
+                () = peer.closing() => {}
+                () = peer.drain() => {}
+            }
+        }
+        peer.settle().await;
+    }
+
+    /// Shakes hands. Otherwise returns whether more input may come.
+    async fn shake_hands(&self, acceptor: &Acceptor, peer: &Peer) -> Result<TlsIo, bool> {
+        let reason = tokio::select! {
+            biased;
+            shaken = acceptor.accept(peer.io_under_tls()) => match shaken {
+                Ok(stream) => return Ok(TlsIo::new(stream, peer.clone())),
+                Err(error) => {
+                    tracing::debug!(%error, "a client and this process found no way to speak TLS");
+                    "handshake"
+                }
+            },
+            () = peer.closing() => return Err(false),
+            () = peer.failed() => return Err(false),
+            () = self.stop.cancelled() => return Err(false),
+            activity = self.overdue(peer) => match activity {
+                Activity::Head => "handshake",
+                _ => "idle",
+            },
+        };
+        telemetry::connection_closed(reason);
+        // The client may still be writing, and has to read why it failed.
+        Err(reason == "handshake")
+    }
+
+    /// Serves requests. Returns whether more input may come.
+    async fn converse<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+        self: Arc<Self>,
+        peer: &Peer,
+        io: I,
+        is_reserve: bool,
+    ) -> bool {
         let (server, of_request) = (self.clone(), peer.clone());
         let service = service_fn(move |request: Request<Incoming>| {
             let (server, peer) = (server.clone(), of_request.clone());
@@ -120,10 +175,11 @@ impl HttpServer {
             .boxed()
         });
         let mut connection = http1::Builder::new()
-            // A client that closed its direction after the request still gets its answer.
-            .half_close(!planted::is("end_of_input_is_the_end"))
+            // A client that closed its direction after the request still gets its answer. Over TLS it is
+            // gone: few clients close one direction there, and the end is seen only by reading.
+            .half_close(self.tls.is_none() && !planted::is("end_of_input_is_the_end"))
             .max_buf_size(BUFFER_BYTES_MAX)
-            .serve_connection(TokioIo::new(peer.io()), service);
+            .serve_connection(TokioIo::new(io), service);
         let mut is_stopping = false;
         let is_slow = loop {
             tokio::select! {
@@ -131,7 +187,7 @@ impl HttpServer {
                 _ = std::future::poll_fn(|cx| connection.poll_without_shutdown(cx)) => break None,
                 () = peer.closing() => break None,
                 () = peer.failed() => break None,
-                activity = self.overdue(&peer) => break Some(activity),
+                activity = self.overdue(peer) => break Some(activity),
                 () = self.stop.cancelled(), if !is_stopping => {
                     is_stopping = true;
                     std::pin::Pin::new(&mut connection).graceful_shutdown();
@@ -140,10 +196,12 @@ impl HttpServer {
         };
         // Unread input would reset the connection and cut off the answer: read it below.
         let mut may_come = !self.stop.is_cancelled();
+        // Drops what it still holds, such as an unwritten answer.
+        let mut io = connection.into_parts().io.into_inner();
         match is_slow {
             Some(Activity::Head) => {
                 telemetry::connection_closed("slow_head");
-                peer.say(head_timeout().as_bytes());
+                io.write_all(head_timeout().as_bytes()).now_or_never();
             }
             Some(_) => {
                 telemetry::connection_closed("idle");
@@ -151,16 +209,9 @@ impl HttpServer {
             }
             None => {}
         }
-        // Drops what it still holds, such as an unwritten answer.
-        drop(connection);
-        peer.shut_down();
-        if may_come {
-            tokio::select! {
-                () = peer.closing() => {}
-                () = peer.drain() => {}
-            }
-        }
-        peer.settle().await;
+        // Says over TLS that this is the end.
+        io.shutdown().now_or_never();
+        may_come
     }
 
     async fn answer(&self, peer: Peer, request: Request<Incoming>, is_reserve: bool) -> Response {

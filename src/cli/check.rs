@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{config::Config, redis_client::embedded::EmbeddedRedis, store::Store};
+use crate::{config::Config, redis_client::embedded::EmbeddedRedis, store::Store, tls};
 
 /// Arguments of `reseq check`.
 #[derive(Debug, clap::Args)]
@@ -15,6 +15,7 @@ pub struct CheckArgs {
 /// Prints what it finds; a problem is returned as the error.
 pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
     let mut config = Config::load(args.config.as_deref(), std::env::vars())?;
+    tls::check(&config)?;
     let file = args.config.as_ref().map_or("none".into(), |path| path.display().to_string());
     println!(
         "configuration  ok: file {file}, {} destinations, {} TCP listeners",

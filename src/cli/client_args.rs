@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{
-    client::{Answer, Call, Refused, Service},
+    client::{Answer, Call, Refused, Service, Trust},
     header::{Header, HeaderParser},
     output::{Output, write_out},
     usage::WrongUsage,
@@ -42,6 +42,28 @@ pub struct ClientArgs {
     /// never an argument, which other users of the machine could read
     #[arg(long, help_heading = HEADING, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// File with root certificates (PEM) that a TLS server may have its certificate from, beside those of
+    /// the system
+    #[arg(long, help_heading = HEADING, value_name = "FILE", env = "RESEQ_CA_FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// File with the certificate (PEM) of this client, for a server that wants one
+    #[arg(
+        long,
+        help_heading = HEADING,
+        value_name = "FILE",
+        env = "RESEQ_CERTIFICATE_FILE",
+        requires = "key_file"
+    )]
+    pub certificate_file: Option<PathBuf>,
+    /// File with the key (PEM) of that certificate
+    #[arg(
+        long,
+        help_heading = HEADING,
+        value_name = "FILE",
+        env = "RESEQ_KEY_FILE",
+        requires = "certificate_file"
+    )]
+    pub key_file: Option<PathBuf>,
     /// Format of the output
     #[arg(
         short,
@@ -63,7 +85,18 @@ impl ClientArgs {
             let header = Header::bearer(&token).ok_or_else(|| WrongUsage(problem.to_owned()))?;
             headers.push(header);
         }
-        Service::at(&self.url, &headers)
+        let read = |option: &str, path: &Option<PathBuf>| match path {
+            None => Ok(None),
+            Some(path) => std::fs::read(path)
+                .map(Some)
+                .with_context(|| format!("{option}: {} cannot be read", path.display())),
+        };
+        let certificate = read("--certificate-file", &self.certificate_file)?;
+        let trust = Trust {
+            ca: read("--ca-file", &self.ca_file)?,
+            identity: certificate.zip(read("--key-file", &self.key_file)?),
+        };
+        Service::at(&self.url, &headers, &trust)
     }
 
     /// The token, if there is one.

@@ -8,6 +8,7 @@ use crate::{
     config::Config,
     redis_client::embedded::EmbeddedRedis,
     store::{OlderPod, Store, known_schema},
+    tls,
 };
 
 /// Report the progress after this many partitions.
@@ -27,6 +28,7 @@ pub struct MigrateArgs {
 /// Migrates, or shows what it would do. It is safe to interrupt it and run it again.
 pub async fn run(args: MigrateArgs) -> anyhow::Result<()> {
     let mut config = Config::load(args.config.as_deref(), std::env::vars())?;
+    tls::check(&config)?;
     let embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
     let opened = Store::open(&config.redis, Duration::from_millis(config.sender.lease_ms)).await;
     let result = match opened {

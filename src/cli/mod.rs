@@ -12,6 +12,7 @@ pub mod messages;
 pub mod migrate;
 pub mod operations;
 pub mod pause;
+pub mod pods;
 pub mod purge;
 pub mod repair;
 pub mod replay;
@@ -22,6 +23,7 @@ pub mod skip_head;
 pub mod status;
 pub mod tokens;
 pub mod topics;
+pub mod why;
 
 mod apply;
 mod bulk;

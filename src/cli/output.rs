@@ -9,6 +9,8 @@ use std::{
 use clap::ValueEnum;
 use serde_json::{Value, value::RawValue};
 
+pub use crate::domain::shell::quoted;
+
 /// The least width of the names of fields.
 const NAME_WIDTH: usize = 14;
 
@@ -152,15 +154,6 @@ pub fn human_age(age_ms: u64) -> String {
     }
 }
 
-/// Quotes a text for the shell.
-pub fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -186,10 +179,5 @@ mod tests {
         let rows = [["a", "n"], ["x", "1000"], ["long", "7"]];
         let rows: Vec<Vec<String>> = rows.map(|row| row.map(str::to_owned).to_vec()).to_vec();
         assert_eq!(table(&rows), "a        n\nx     1000\nlong     7\n");
-    }
-
-    #[test]
-    fn a_text_with_quotes_is_one_word_for_the_shell() {
-        assert_eq!(["a-1", "a b", "it's", ""].map(quoted), ["a-1", "'a b'", "'it'\\''s'", "''"]);
     }
 }

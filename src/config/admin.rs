@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, invalid};
+use super::{ConfigError, ListenerTls, invalid};
 
 /// The HTTP listener for operators.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -13,6 +13,8 @@ pub struct Admin {
     /// The address to listen on. Empty: none, and `http.listen` serves all routes. Otherwise
     /// `http.listen` serves only producers, workers and health checks.
     pub listen: String,
+    /// Its certificates.
+    pub tls: ListenerTls,
 }
 
 impl Admin {

@@ -7,8 +7,10 @@
 mod admin;
 mod auth;
 mod file;
+mod kubernetes;
 mod outgoing;
 mod overlay;
+mod tls;
 mod topology;
 mod validate;
 
@@ -23,9 +25,13 @@ use serde::{Deserialize, Serialize};
 pub use admin::Admin;
 pub use auth::{Auth, AuthMode};
 pub use outgoing::Outgoing;
+pub use tls::{ClientTls, ListenerTls};
 pub use topology::{Access, Host, Topology};
 
 use crate::domain::{Destination, DestinationName, Envelope, Framing, Topic};
+
+/// The value of `redis.url` that asks for a redis-server of Reseq's own.
+pub const EMBEDDED: &str = "embedded";
 
 /// The whole configuration.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -85,14 +91,17 @@ pub struct Http {
     pub body_bytes_per_second_min: u64,
     /// The speed is averaged over this many milliseconds.
     pub body_window_ms: u64,
+    /// Its certificates.
+    pub tls: ListenerTls,
 }
 
 /// The Redis that holds all state.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Redis {
-    /// `redis://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`. Empty: embedded, a
-    /// private redis-server in `data_dir`.
+    /// `redis://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`, or over TLS with `rediss`;
+    /// or `embedded`: a private redis-server in `data_dir`. Never guessed, so that a lost variable does not
+    /// become an empty database.
     pub url: String,
     /// The ACL user on the sentinels themselves. Empty: none.
     pub sentinel_user: String,
@@ -111,6 +120,8 @@ pub struct Redis {
     /// Replicas of each primary. Destinations with `durability = "replicated"` wait for all of
     /// them; those with `"quorum"`, and ownership of partitions, wait for half of them.
     pub replicas: u8,
+    /// Certificates of `rediss` URLs.
+    pub tls: ClientTls,
 }
 
 /// The ingest role.
@@ -167,6 +178,23 @@ pub struct TcpListener {
     /// The content of a frame.
     #[serde(default)]
     pub envelope: Envelope,
+    /// How producers say who they are.
+    #[serde(default)]
+    pub auth: TcpAuth,
+    /// Its certificates.
+    #[serde(default)]
+    pub tls: ListenerTls,
+}
+
+/// How the producers of a TCP listener say who they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TcpAuth {
+    /// With a token, as `[auth]` says.
+    #[default]
+    Token,
+    /// With a certificate that `tls.client_ca_file` has signed. They need no token.
+    Certificate,
 }
 
 impl Default for Config {
@@ -201,6 +229,7 @@ impl Default for Http {
             idle_timeout_ms: 75_000,
             body_bytes_per_second_min: 1024,
             body_window_ms: 10_000,
+            tls: ListenerTls::default(),
         }
     }
 }
@@ -217,6 +246,7 @@ impl Default for Redis {
             connections: 4,
             timeout_ms: 5_000,
             replicas: 0,
+            tls: ClientTls::default(),
         }
     }
 }
@@ -259,13 +289,13 @@ impl std::fmt::Debug for Redis {
 impl Redis {
     /// True when Reseq starts its own redis-server.
     pub fn is_embedded(&self) -> bool {
-        self.url.is_empty()
+        self.url == EMBEDDED
     }
 
     /// The URL with its password masked, for display.
     pub fn url_masked(&self) -> String {
         match self.topology() {
-            _ if self.url.is_empty() => "embedded".into(),
+            _ if self.is_embedded() => EMBEDDED.into(),
             Ok(topology) => topology.masked(),
             Err(_) => "(not a URL)".into(),
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, invalid};
+use super::{ClientTls, ConfigError, invalid};
 use crate::domain::AllowedNetwork;
 
 /// The most networks in the list: each new connection is checked against all of them.
@@ -14,6 +14,8 @@ const ALLOW_MAX: usize = 1000;
 pub struct Outgoing {
     /// Networks that are not public, and may be connected to all the same.
     pub allow: Vec<AllowedNetwork>,
+    /// Certificates of `https` and `tls` URLs.
+    pub tls: ClientTls,
 }
 
 impl Outgoing {
@@ -22,6 +24,6 @@ impl Outgoing {
             let problem = format!("has {} networks, at most {ALLOW_MAX}", self.allow.len());
             return Err(invalid("outgoing.allow", problem));
         }
-        Ok(())
+        self.tls.validate("outgoing.tls")
     }
 }

@@ -2,13 +2,14 @@
 
 use toml::Value;
 
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, kubernetes};
 use crate::domain::nearest::nearest;
 
 /// The prefix of all variables.
 const PREFIX: &str = "RESEQ_";
 /// Variables that are not fields: `RESEQ_CONFIG` names the file, `RESEQ_LOG` the log filter,
-/// `RESEQ_URL` the service for client commands, `RESEQ_HEADER` a header of their requests, `RESEQ_TOKEN` their token, `RESEQ_JQ_RUNNER` the program that runs `jq`
+/// `RESEQ_URL` the service for client commands, `RESEQ_HEADER` a header of their requests, `RESEQ_TOKEN` their token,
+/// `RESEQ_CA_FILE`, `RESEQ_CERTIFICATE_FILE` and `RESEQ_KEY_FILE` their certificates, `RESEQ_JQ_RUNNER` the program that runs `jq`
 /// expressions; a runner itself has `RESEQ_JQ_CHILD`. The others inject faults in test builds.
 const OTHERS: &[&str] = &[
     "RESEQ_CONFIG",
@@ -16,6 +17,9 @@ const OTHERS: &[&str] = &[
     "RESEQ_URL",
     "RESEQ_HEADER",
     "RESEQ_TOKEN",
+    "RESEQ_CA_FILE",
+    "RESEQ_CERTIFICATE_FILE",
+    "RESEQ_KEY_FILE",
     "RESEQ_JQ_RUNNER",
     "RESEQ_JQ_CHILD",
     #[cfg(feature = "pause-points")]
@@ -39,7 +43,9 @@ pub(super) fn environment(
     let mut whole = Value::try_from(&config)
         .map_err(|error| invalid(PREFIX, format!("the configuration has no text form: {error}")))?;
     for (name, text) in variables {
-        let is_field = name.starts_with(PREFIX) && !OTHERS.contains(&name.as_str());
+        let is_field = name.starts_with(PREFIX)
+            && !OTHERS.contains(&name.as_str())
+            && !kubernetes::is_of_a_service(&name, &text);
         if !is_field {
             continue;
         }

@@ -2,7 +2,15 @@
 
 use super::*;
 
+/// Loads a file with this text. Unless it says which, Redis is embedded.
 fn load(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
+    let redis = [("RESEQ_REDIS_URL", EMBEDDED)].iter().filter(|_| !text.contains("url = 'redis"));
+    let redis = redis.filter(|_| !["mysql", "unix"].iter().any(|scheme| text.contains(scheme)));
+    let variables: Vec<_> = redis.chain(variables).copied().collect();
+    load_alone(text, &variables)
+}
+
+fn load_alone(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("reseq.toml");
     std::fs::write(&path, text).unwrap();
@@ -43,6 +51,32 @@ fn what_is_unknown_or_wrong_is_refused_by_name() {
         let error = load(text, variables).unwrap_err();
         assert!(error.contains(named), "{error:?} does not name {named:?}");
     }
+}
+
+#[test]
+fn an_embedded_redis_is_started_only_when_asked_for_by_name() {
+    let error = load_alone("", &[]).unwrap_err();
+    assert!(error.contains("redis.url") && error.contains("embedded"), "{error}");
+    let error = load_alone("[redis]\nurl = 'embedded'\n", &[("RESEQ_REDIS_URL", "")]).unwrap_err();
+    assert!(error.contains("redis.url"), "{error}");
+    assert!(load_alone("[redis]\nurl = 'embedded'\n", &[]).unwrap().redis.is_embedded());
+}
+
+#[test]
+fn what_kubernetes_sets_for_services_is_never_taken_for_a_field() {
+    let variables = [
+        ("RESEQ_SERVICE_HOST", "10.0.0.11"),
+        ("RESEQ_PORT", "tcp://10.0.0.11:8080"),
+        ("RESEQ_REDIS_PORT", "tcp://10.0.0.12:6379"),
+        ("RESEQ_REDIS_PORT_6379_TCP_ADDR", "10.0.0.12"),
+        ("RESEQ_HTTP_SERVICE_PORT", "8080"),
+    ];
+    let with = load("", &variables).unwrap();
+    let without = load("", &[]).unwrap();
+    assert_eq!(toml::Value::try_from(with).unwrap(), toml::Value::try_from(without).unwrap());
+    // A name alone does not excuse a misspelled variable.
+    let error = load("", &[("RESEQ_PORT", "8080")]).unwrap_err();
+    assert!(error.contains("RESEQ_PORT"), "{error}");
 }
 
 #[test]
@@ -110,13 +144,21 @@ fn where_redis_is_follows_from_the_url_alone() {
         sentinels,
         service: "main".into(),
         access: access(Some("u"), Some("p@ss"), 4),
+        is_tls: false,
     };
     assert!(found == Ok(expected));
     let found = parse("redis+cluster://:pw@a:1,b:2/");
     let nodes = vec![host("a", 1), host("b", 2)];
-    assert!(found == Ok(Topology::Cluster { nodes, access: access(None, Some("pw"), 0) }));
+    assert!(
+        found
+            == Ok(Topology::Cluster { nodes, access: access(None, Some("pw"), 0), is_tls: false })
+    );
     for url in ["redis://h:1/2", "unix:///run/redis.sock"] {
         assert!(parse(url) == Ok(Topology::Single { url: url.into() }));
+    }
+    for url in ["rediss://h:1/2", "rediss+sentinel://u@a:1/main/4", "rediss+cluster://a:1,b:2"] {
+        let topology = parse(url).unwrap_or_else(|problem| panic!("{url}: {problem}"));
+        assert!(topology.is_tls() && topology.masked() == url, "{url}: {}", topology.masked());
     }
     let Ok(Topology::Sentinel { access, .. }) = parse("redis+sentinel://:p/w@a:1/main") else {
         panic!("a password may hold a slash")
@@ -133,7 +175,9 @@ fn where_redis_is_follows_from_the_url_alone() {
         ("redis+cluster://a:1/3", "one database"),
         ("redis+cluster://", "port"),
         ("redis://", "redis://"),
-        ("rediss://h:1", "TLS"),
+        ("rediss://", "host"),
+        ("rediss://h:1/#insecure", "#"),
+        ("rediss+cluster://a:1/3", "one database"),
         ("h:1", "redis://"),
     ];
     for (url, named) in wrong {

@@ -34,6 +34,8 @@ pub enum Topology {
         service: String,
         /// Credentials for the primary.
         access: Access,
+        /// True if all connections are over TLS.
+        is_tls: bool,
     },
     /// A Redis Cluster.
     Cluster {
@@ -41,34 +43,47 @@ pub enum Topology {
         nodes: Vec<Host>,
         /// Credentials for all nodes.
         access: Access,
+        /// True if all connections are over TLS.
+        is_tls: bool,
     },
 }
 
 const SHAPES: &str = "write redis://[user:password@]host:port[/database], unix:///path/to/socket, \
      redis+sentinel://[user:password@]host:port,host:port,…/service-name[/database] or \
-     redis+cluster://[user:password@]host:port,host:port,…; \
-     or leave it empty for the embedded redis-server";
+     redis+cluster://[user:password@]host:port,host:port,… (over TLS: rediss:// in place of redis://, \
+     rediss+sentinel://, rediss+cluster://); or write embedded for a redis-server of Reseq's own";
 
 impl Topology {
     /// Parses a URL. An error is a sentence that never contains a password.
     pub fn parse(url: &str) -> Result<Topology, String> {
         let (scheme, rest) = url.split_once("://").ok_or(SHAPES)?;
         match scheme {
-            "redis" | "unix" | "redis+unix" => match url::Url::parse(url) {
-                Ok(parsed) if scheme == "redis" && parsed.host_str().is_none_or(str::is_empty) => {
+            "redis" | "rediss" | "unix" | "redis+unix" => match url::Url::parse(url) {
+                Ok(parsed)
+                    if scheme.starts_with("redis")
+                        && scheme != "redis+unix"
+                        && parsed.host_str().is_none_or(str::is_empty) =>
+                {
                     Err(format!("the host is missing: {SHAPES}"))
+                }
+                // redis-rs would read #insecure as the wish not to check certificates.
+                Ok(parsed) if parsed.fragment().is_some() => {
+                    Err("the URL must have no part after #; certificates are always checked".into())
                 }
                 Ok(_) => Ok(Topology::Single { url: url.to_owned() }),
                 Err(_) => Err(SHAPES.into()),
             },
-            "redis+sentinel" => sentinel(rest),
-            "redis+cluster" => cluster(rest),
-            "rediss" | "rediss+sentinel" | "rediss+cluster" => Err(
-                "this version of Reseq does not speak TLS to Redis: write redis:// in a private \
-                 network, or to a TLS tunnel such as stunnel"
-                    .into(),
-            ),
+            "redis+sentinel" | "rediss+sentinel" => sentinel(rest, scheme.starts_with("rediss")),
+            "redis+cluster" | "rediss+cluster" => cluster(rest, scheme.starts_with("rediss")),
             _ => Err(SHAPES.into()),
+        }
+    }
+
+    /// True if all connections are over TLS.
+    pub fn is_tls(&self) -> bool {
+        match self {
+            Topology::Single { url } => url.starts_with("rediss://"),
+            Topology::Sentinel { is_tls, .. } | Topology::Cluster { is_tls, .. } => *is_tls,
         }
     }
 
@@ -81,18 +96,19 @@ impl Topology {
             });
             hosts.collect::<Vec<_>>().join(",")
         };
+        let redis = if self.is_tls() { "rediss" } else { "redis" };
         match self {
             Topology::Single { url } => masked_url(url),
-            Topology::Sentinel { sentinels, service, access } => {
+            Topology::Sentinel { sentinels, service, access, .. } => {
                 let database = match access.database {
                     0 => String::new(),
                     number => format!("/{number}"),
                 };
                 let sentinels = list(sentinels);
-                format!("redis+sentinel://{}{sentinels}/{service}{database}", access.masked())
+                format!("{redis}+sentinel://{}{sentinels}/{service}{database}", access.masked())
             }
-            Topology::Cluster { nodes, access } => {
-                format!("redis+cluster://{}{}", access.masked(), list(nodes))
+            Topology::Cluster { nodes, access, .. } => {
+                format!("{redis}+cluster://{}{}", access.masked(), list(nodes))
             }
         }
     }
@@ -123,7 +139,7 @@ fn masked_url(url: &str) -> String {
     }
 }
 
-fn sentinel(rest: &str) -> Result<Topology, String> {
+fn sentinel(rest: &str, is_tls: bool) -> Result<Topology, String> {
     let (mut access, rest) = access_of(rest)?;
     let (sentinels, path) = rest
         .split_once('/')
@@ -137,16 +153,16 @@ fn sentinel(rest: &str) -> Result<Topology, String> {
         let number = database.parse().ok().filter(|number| *number >= 0);
         access.database = number.ok_or("the database after the service is a number from 0 on")?;
     }
-    Ok(Topology::Sentinel { sentinels, service: service.to_owned(), access })
+    Ok(Topology::Sentinel { sentinels, service: service.to_owned(), access, is_tls })
 }
 
-fn cluster(rest: &str) -> Result<Topology, String> {
+fn cluster(rest: &str, is_tls: bool) -> Result<Topology, String> {
     let (access, nodes) = access_of(rest)?;
     let nodes = nodes.strip_suffix('/').unwrap_or(nodes);
     if nodes.contains('/') {
         return Err("a Redis Cluster has one database only: end the URL after the hosts".into());
     }
-    Ok(Topology::Cluster { nodes: hosts_of(nodes)?, access })
+    Ok(Topology::Cluster { nodes: hosts_of(nodes)?, access, is_tls })
 }
 
 /// User and password, and the rest. A password may contain `/` and `@`.

@@ -1,6 +1,6 @@
 //! Checks that serde cannot do: ranges, and contradictions between fields.
 
-use super::{Config, ConfigError, invalid};
+use super::{Config, ConfigError, TcpAuth, invalid};
 
 impl Config {
     /// Checks ranges and contradictions.
@@ -57,10 +57,21 @@ impl Config {
         {
             return Err(invalid("redis.prefix", "use letters, digits, '.', '_' and '-'".into()));
         }
-        if !self.redis.is_embedded() {
-            self.redis.topology().map_err(|problem| invalid("redis.url", problem))?;
+        if self.redis.url.is_empty() {
+            let problem = "says which Redis holds the messages: redis://host:port, or another of the URLs \
+                           in the reference, or embedded for a redis-server of Reseq's own in redis.data_dir";
+            return Err(invalid("redis.url", problem.into()));
         }
-        Ok(())
+        let mut is_tls = false;
+        if !self.redis.is_embedded() {
+            let topology = self.redis.topology();
+            is_tls = topology.map_err(|problem| invalid("redis.url", problem))?.is_tls();
+        }
+        if self.redis.tls.is_set() && !is_tls {
+            let problem = "redis.url is not over TLS: begin it with rediss";
+            return Err(invalid("redis.tls", problem.into()));
+        }
+        self.redis.tls.validate("redis.tls")
     }
 
     fn validate_destinations(&self) -> Result<(), ConfigError> {
@@ -93,6 +104,8 @@ impl Config {
     }
 
     fn validate_listeners(&self) -> Result<(), ConfigError> {
+        self.http.tls.validate("http.tls")?;
+        self.admin.tls.validate("admin.tls")?;
         let admin = self.admin.address()?;
         if admin.is_some_and(|admin| admin == self.http.listen && admin.port() != 0) {
             let problem = format!("{} is used by http.listen", self.http.listen);
@@ -100,6 +113,11 @@ impl Config {
         }
         let mut addresses = std::collections::HashSet::new();
         for listener in &self.tcp {
+            listener.tls.validate("tcp.tls")?;
+            if listener.auth == TcpAuth::Certificate && !listener.tls.wants_certificates() {
+                let problem = "\"certificate\" needs tls.client_ca_file".into();
+                return Err(invalid("tcp.auth", problem));
+            }
             let taken = !addresses.insert(listener.listen)
                 || listener.listen == self.http.listen
                 || Some(listener.listen) == admin;

@@ -2,12 +2,21 @@
 
 use std::{
     hash::{Hash, Hasher},
+    str::FromStr,
     sync::Arc,
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
 use super::{DestinationName, Sequence};
+
+/// Separates the random part of a lease's secret from the name of its holder.
+const HOLDER: char = '@';
+/// The longest name of a worker, in bytes.
+const WORKER_BYTES_MAX: usize = 64;
 
 /// Identifies one claim on one message: its destination, sequence and ordering key, and a random
 /// secret that only the claimer knows. Opaque to workers; a stale token changes nothing.
@@ -17,7 +26,8 @@ pub struct LeaseToken {
     pub destination: DestinationName,
     /// The message's sequence.
     pub sequence: Sequence,
-    /// The random part: equal for all messages of one claim call.
+    /// A random text, then `@` and the name of the holder, if it has one. Equal for all messages of
+    /// one claim call.
     pub secret: Arc<str>,
     /// When it was claimed, in ms since 1970 by the claiming pod's clock. For display only.
     pub claimed_ms: u64,
@@ -61,13 +71,27 @@ impl LeaseToken {
         let destination = next()?.parse().map_err(|_| InvalidToken)?;
         let sequence = next()?.parse().map_err(|_| InvalidToken)?;
         let secret = Arc::<str>::from(next()?);
-        let is_plain = !secret.is_empty() && secret.bytes().all(|b| b.is_ascii_alphanumeric());
-        if !is_plain {
+        let (random, holder) = secret.split_once(HOLDER).unwrap_or((&*secret, "-"));
+        let is_random = !random.is_empty() && random.bytes().all(|b| b.is_ascii_alphanumeric());
+        if !is_random || holder.parse::<WorkerName>().is_err() {
             return Err(InvalidToken);
         }
         let claimed_ms = next()?.parse().map_err(|_| InvalidToken)?;
         let key = parts.next().map(str::to_owned);
         Ok(LeaseToken { destination, sequence, secret, claimed_ms, key })
+    }
+
+    /// The secret of a lease with this holder.
+    pub fn secret_of(random: &str, holder: Option<&WorkerName>) -> Arc<str> {
+        match holder {
+            Some(holder) => format!("{random}{HOLDER}{}", holder.0).into(),
+            None => random.into(),
+        }
+    }
+
+    /// The holder that a secret names.
+    pub fn holder_of(secret: &str) -> Option<WorkerName> {
+        secret.split_once(HOLDER)?.1.parse().ok()
     }
 
     /// The lease's member in the partition's set of leases.
@@ -76,17 +100,73 @@ impl LeaseToken {
     }
 }
 
+/// The name of who holds a lease: a worker's own, or that of a pod. `[A-Za-z0-9._:@-]{1,64}`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schema(value_type = String, pattern = "^[A-Za-z0-9._:@-]{1,64}$")]
+pub struct WorkerName(Arc<str>);
+
+/// The text is not the name of a worker.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the name of a worker is 1 to 64 of the characters A-Z, a-z, 0-9, '.', '_', ':', '@' and '-'"
+)]
+pub struct InvalidWorkerName;
+
+impl FromStr for WorkerName {
+    type Err = InvalidWorkerName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidWorkerName> {
+        let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"._:@-".contains(&b);
+        match text.is_empty() || text.len() > WORKER_BYTES_MAX || !text.bytes().all(is_allowed) {
+            true => Err(InvalidWorkerName),
+            false => Ok(WorkerName(text.into())),
+        }
+    }
+}
+
+impl TryFrom<String> for WorkerName {
+    type Error = InvalidWorkerName;
+
+    fn try_from(text: String) -> Result<Self, InvalidWorkerName> {
+        text.parse()
+    }
+}
+
+impl From<WorkerName> for String {
+    fn from(name: WorkerName) -> Self {
+        name.0.to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn a_lease_names_its_holder() {
+        for name in ["host-1:4711", "a@b", "x"] {
+            let worker: WorkerName = name.parse().unwrap();
+            let secret = LeaseToken::secret_of("5eed", Some(&worker));
+            assert_eq!(LeaseToken::holder_of(&secret), Some(worker));
+        }
+        assert_eq!(LeaseToken::holder_of(&LeaseToken::secret_of("5eed", None)), None);
+        for bad in ["", "a b", "a/b", "a\nb", "é", &"x".repeat(65)] {
+            assert_eq!(bad.parse::<WorkerName>(), Err(InvalidWorkerName), "{bad:?}");
+        }
+    }
+
+    #[test]
     fn a_token_survives_its_way_through_a_worker() {
-        for key in [None, Some("acct\n7/{x}".to_owned()), Some(String::new())] {
+        for (key, secret) in [
+            (None, "5eed"),
+            (Some("acct\n7/{x}".to_owned()), "5eed@host-1:4711"),
+            (Some(String::new()), "5eed@a@b"),
+        ] {
             let token = LeaseToken {
                 destination: "erp".parse().unwrap(),
                 sequence: 42,
-                secret: "5eed".into(),
+                secret: secret.into(),
                 claimed_ms: 1_790_000_000_000,
                 key,
             };
@@ -96,7 +176,13 @@ mod tests {
 
     #[test]
     fn forged_tokens_are_refused() {
-        let encoded = ["erp\n42\n../x\n7", "erp\n42\n5eed", "erp\n42\n5eed\nkey"];
+        let encoded = [
+            "erp\n42\n../x\n7",
+            "erp\n42\n5eed@a/b\n7",
+            "erp\n42\n@a\n7",
+            "erp\n42\n5eed",
+            "erp\n42\n5eed\nkey",
+        ];
         let encoded = encoded.map(|plain| URL_SAFE_NO_PAD.encode(plain));
         let garbled = ["", "!!", "ZXJw"].into_iter();
         for text in garbled.chain(encoded.iter().map(String::as_str)) {

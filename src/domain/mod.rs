@@ -14,6 +14,7 @@ pub mod message;
 pub mod name;
 pub mod nearest;
 pub mod network;
+pub mod shell;
 pub mod state;
 pub mod token;
 pub mod topic;
@@ -24,7 +25,7 @@ pub use destination::{
     Ack, BatchFormat, Delivery, Destination, Durability, Envelope, Framing, OnExhausted, Ordering,
     Processing, Transform, TransformKind, expression::Expression,
 };
-pub use lease::LeaseToken;
+pub use lease::{LeaseToken, WorkerName};
 pub use message::{
     Apart, Arrival, Body, Due, Message, Origin, Position, Processed, Redrive, Stamped, Tombstone,
 };

@@ -7,6 +7,7 @@ use redis::{ErrorKind, IntoConnectionInfo, RedisError, ServerErrorKind};
 use super::{
     blocks::Companies,
     cluster::Cluster,
+    dial::Dialer,
     error::ClientError,
     node::{Node, NodeAddress},
     replication::Takeovers,
@@ -68,23 +69,26 @@ impl RedisClient {
     pub fn open(settings: &config::Redis) -> Result<RedisClient, ClientError> {
         let (patience, count) = (settings.timeout(), settings.connections);
         let topology = settings.topology().map_err(ClientError::Unavailable)?;
+        let dialer = Dialer::new(topology.is_tls().then_some(&settings.tls))?;
         let servers = match topology {
             Topology::Single { url } => {
                 let info = Box::new(url.as_str().into_connection_info()?);
-                Servers::One(Node::new(NodeAddress::Fixed(info), count, patience))
+                Servers::One(Node::new(NodeAddress::Fixed(info), dialer, count, patience))
             }
-            Topology::Sentinel { sentinels, service, access } => {
+            Topology::Sentinel { sentinels, service, access, .. } => {
                 let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
                 let own = Access {
                     user: some(&settings.sentinel_user),
                     password: some(&settings.sentinel_password),
                     database: 0,
                 };
-                let sentinels = Sentinels::new(&sentinels, &own, &service, &access);
-                Servers::One(Node::new(NodeAddress::Sentinel(sentinels), count, patience))
+                let sentinels = Sentinels::new(&sentinels, &own, &service, &access, &dialer);
+                let address = NodeAddress::Sentinel(sentinels);
+                Servers::One(Node::new(address, dialer, count, patience))
             }
-            Topology::Cluster { nodes, access } => {
-                Servers::Cluster(Box::new(Cluster::new(&nodes, &access, count, patience)))
+            Topology::Cluster { nodes, access, .. } => {
+                let cluster = Cluster::new(&nodes, &access, &dialer, count, patience);
+                Servers::Cluster(Box::new(cluster))
             }
         };
         Ok(RedisClient {

@@ -15,7 +15,7 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::{
-    dial::info_of,
+    dial::Dialer,
     error::{ClientError, is_broken},
     node::{Node, NodeAddress},
 };
@@ -31,6 +31,7 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 /// The known nodes and slots of a cluster.
 pub(super) struct Cluster {
     access: Access,
+    dialer: Dialer,
     connections: usize,
     patience: Duration,
     /// The nodes that the URL names. Each query asks them first.
@@ -49,11 +50,13 @@ impl Cluster {
     pub(super) fn new(
         seeds: &[Host],
         access: &Access,
+        dialer: &Dialer,
         connections: usize,
         patience: Duration,
     ) -> Cluster {
         Cluster {
             access: access.clone(),
+            dialer: dialer.clone(),
             connections,
             patience,
             seeds: seeds.to_vec(),
@@ -67,8 +70,9 @@ impl Cluster {
     pub(super) fn node(&self, host: &Host) -> Arc<Node> {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = || {
-            let info = Box::new(info_of(host, &self.access));
-            Node::new(NodeAddress::Fixed(info), self.connections, self.patience)
+            let info = Box::new(self.dialer.info_of(host, &self.access));
+            let address = NodeAddress::Fixed(info);
+            Node::new(address, self.dialer.clone(), self.connections, self.patience)
         };
         nodes.entry(host.clone()).or_insert_with(fresh).clone()
     }

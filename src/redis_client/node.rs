@@ -20,7 +20,7 @@ use redis::{
 };
 
 use super::{
-    dial::{dial, not_in_time, unreached},
+    dial::{Certificates, Dialer, not_in_time, unreached},
     error::ClientError,
     sentinel::Sentinels,
 };
@@ -40,12 +40,13 @@ pub(super) enum NodeAddress {
 /// A server.
 pub(super) struct Node {
     pub(super) address: NodeAddress,
+    pub(super) dialer: Dialer,
     /// How long to wait for a connection, and for an answer.
     pub(super) patience: Duration,
     shared: Vec<SharedConnection>,
     next: AtomicUsize,
     /// For calls that wait for replicas ([`Node::take_alone`]). Created on first use.
-    pub(super) pool: Mutex<Option<Pool>>,
+    pub(super) pool: Mutex<Option<(Pool, Certificates)>>,
     /// The last attempt to connect failed, or a call since then had no answer in time.
     is_down: AtomicBool,
 }
@@ -73,9 +74,15 @@ pub(super) struct Link {
 }
 
 impl Node {
-    pub(super) fn new(address: NodeAddress, connections: usize, patience: Duration) -> Arc<Node> {
+    pub(super) fn new(
+        address: NodeAddress,
+        dialer: Dialer,
+        connections: usize,
+        patience: Duration,
+    ) -> Arc<Node> {
         Arc::new(Node {
             address,
+            dialer,
             patience,
             shared: (0..connections).map(|_| SharedConnection::default()).collect(),
             next: AtomicUsize::new(0),
@@ -171,7 +178,9 @@ impl Node {
     ) -> Result<MultiplexedConnection, ClientError> {
         let attempt = async {
             match &self.address {
-                NodeAddress::Fixed(info) => dial(info, config, protocol).await.map_err(unreached),
+                NodeAddress::Fixed(info) => {
+                    self.dialer.dial(info, config, protocol).await.map_err(unreached)
+                }
                 NodeAddress::Sentinel(sentinels) => sentinels.dial_primary(config, protocol).await,
             }
         };
@@ -201,7 +210,9 @@ impl Node {
     pub(super) fn host(&self) -> Host {
         match &self.address {
             NodeAddress::Fixed(info) => match info.addr() {
-                ConnectionAddr::Tcp(host, port) => (host.clone(), *port),
+                ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                    (host.clone(), *port)
+                }
                 _ => Host::default(),
             },
             NodeAddress::Sentinel(_) => Host::default(),

@@ -1,13 +1,13 @@
 //! Connections for calls that block their connection (`WAIT`, `WAITAOF`). Each such call takes one
 //! from a pool, and no other call uses it meanwhile.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use deadpool_redis::{Connection, Manager, Pool};
 use redis::{ProtocolVersion, aio::MultiplexedConnection};
 
 use super::{
-    dial::{not_in_time, tuned, unreached},
+    dial::{Certificates, not_in_time, tuned, unreached},
     error::ClientError,
     node::{Node, NodeAddress},
 };
@@ -44,8 +44,9 @@ impl Node {
     }
 
     async fn pool(&self) -> Result<Pool, ClientError> {
-        if let Some(pool) = self.pool.lock().unwrap_or_else(PoisonError::into_inner).clone() {
-            return Ok(pool);
+        let certificates = self.dialer.certificates();
+        if let Some((pool, _)) = &*self.kept_pool(&certificates) {
+            return Ok(pool.clone());
         }
         let info = match &self.address {
             NodeAddress::Fixed(info) => (**info).clone(),
@@ -53,11 +54,24 @@ impl Node {
         };
         // The answer arrives only after the wait for replicas.
         let config = self.config(self.patience * 2);
-        let manager = Manager::new_with_config(tuned(&info, ProtocolVersion::RESP2), config);
+        let info = tuned(&info, ProtocolVersion::RESP2, &certificates).map_err(unreached)?;
+        let manager = Manager::new_with_config(info, config);
         let pool = Pool::builder(manager.map_err(unreached)?).max_size(self.connections()).build();
         let pool = pool.map_err(|error| ClientError::Unavailable(error.to_string()))?;
+        let mut kept = self.kept_pool(&certificates);
+        Ok(kept.get_or_insert((pool, certificates)).0.clone())
+    }
+
+    /// The pool, unless its connections would have other certificates than these.
+    fn kept_pool(
+        &self,
+        certificates: &Certificates,
+    ) -> MutexGuard<'_, Option<(Pool, Certificates)>> {
         let mut kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(kept.get_or_insert(pool).clone())
+        if kept.as_ref().is_some_and(|(_, of_pool)| of_pool != certificates) {
+            *kept = None;
+        }
+        kept
     }
 }
 

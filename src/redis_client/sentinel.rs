@@ -12,7 +12,7 @@ use redis::{
 };
 
 use super::{
-    dial::{dial, info_of, unreached},
+    dial::{Dialer, unreached},
     error::ClientError,
 };
 use crate::config::{Access, Host};
@@ -25,6 +25,7 @@ pub(super) struct Sentinels {
     /// Each with its connection, if it has one.
     all: Vec<(ConnectionInfo, Mutex<Option<MultiplexedConnection>>)>,
     service: String,
+    dialer: Dialer,
     /// Credentials for the primary.
     access: Access,
     /// The primary of the last connection.
@@ -32,10 +33,17 @@ pub(super) struct Sentinels {
 }
 
 impl Sentinels {
-    pub(super) fn new(hosts: &[Host], own: &Access, service: &str, access: &Access) -> Sentinels {
-        let all = hosts.iter().map(|host| (info_of(host, own), Mutex::default())).collect();
-        let (service, access) = (service.to_owned(), access.clone());
-        Sentinels { all, service, access, current: Mutex::default() }
+    pub(super) fn new(
+        hosts: &[Host],
+        own: &Access,
+        service: &str,
+        access: &Access,
+        dialer: &Dialer,
+    ) -> Sentinels {
+        let info = |host: &Host| (dialer.info_of(host, own), Mutex::default());
+        let all = hosts.iter().map(info).collect();
+        let (service, access, dialer) = (service.to_owned(), access.clone(), dialer.clone());
+        Sentinels { all, service, dialer, access, current: Mutex::default() }
     }
 
     /// The primary that most sentinels name. Returns as soon as more than half of them name the
@@ -69,7 +77,7 @@ impl Sentinels {
 
     /// How to reach the primary.
     pub(super) async fn primary_info(&self) -> Result<ConnectionInfo, ClientError> {
-        Ok(info_of(&self.primary().await?, &self.access))
+        Ok(self.dialer.info_of(&self.primary().await?, &self.access))
     }
 
     async fn ask(&self, index: usize) -> Result<Option<Host>, String> {
@@ -90,7 +98,7 @@ impl Sentinels {
             Some(connection) => connection,
             None => {
                 let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
-                let fresh = dial(info, &config, ProtocolVersion::RESP2).await?;
+                let fresh = self.dialer.dial(info, &config, ProtocolVersion::RESP2).await?;
                 *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(fresh.clone());
                 fresh
             }
@@ -107,8 +115,8 @@ impl Sentinels {
         protocol: ProtocolVersion,
     ) -> Result<MultiplexedConnection, ClientError> {
         let host = self.primary().await?;
-        let info = info_of(&host, &self.access);
-        let mut connection = dial(&info, config, protocol).await.map_err(unreached)?;
+        let info = self.dialer.info_of(&host, &self.access);
+        let mut connection = self.dialer.dial(&info, config, protocol).await.map_err(unreached)?;
         let role: Vec<redis::Value> =
             redis::cmd("ROLE").query_async(&mut connection).await.map_err(unreached)?;
         let role = role.into_iter().next().and_then(|role| redis::from_redis_value(role).ok());

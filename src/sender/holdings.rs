@@ -105,7 +105,7 @@ impl Holdings {
 
     /// A new lease of a free partition.
     async fn lease_of(&self, partition: u16) -> Option<Arc<PartitionLease>> {
-        let (token, asked) = (OwnerToken::random(), Instant::now());
+        let (token, asked) = (OwnerToken::of(self.store.pod()), Instant::now());
         match self.in_time(self.store.acquire_partition(partition, &token, self.lease)).await {
             Ok(owned) => {
                 point(Point::OwnerTaken).await;

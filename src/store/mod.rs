@@ -59,8 +59,10 @@ pub use log_entry::{Content, LogEntry};
 pub use queries::{
     dead_letters::DeadLetter,
     lookups::Newest,
-    messages::{Listed, Page, Which},
+    messages::{Leased, Listed, Page, Which},
+    pods::{Ownership, PodInfo},
     stats::{Head, Stats},
+    why::LaneHead,
 };
 pub use record::INLINE_MAX;
 pub use rights::{Missing, rules as rights_needed};

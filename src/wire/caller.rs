@@ -19,6 +19,11 @@ impl Caller {
         Caller { who: who.into(), grant }
     }
 
+    /// What it may do.
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
     /// True if it may use all destinations.
     pub fn is_unlimited(&self) -> bool {
         self.grant.destinations.is_none()

@@ -91,9 +91,11 @@ codes! {
     Forbidden "forbidden" FORBIDDEN, "Not allowed":
         "The token does not have the scope that the call needs, or does not list the destination.",
         "Use another token, or make one that may do this.";
-    ForbiddenOrigin "forbidden_origin" FORBIDDEN, "Not from this machine":
-        "The process has no tokens, so it serves only its own machine, and `Host` or `Origin` names another.",
-        "Make a token, or set `auth.mode = \"none\"` if something else keeps strangers out.";
+    ForbiddenOrigin "forbidden_origin" FORBIDDEN, "Not from this machine or page":
+        "The process has no tokens, so it serves only its own machine, and `Host` or `Origin` names another. \
+         Or the request has the cookie of the console, and does not come from a page of this process.",
+        "Make a token, or set `auth.mode = \"none\"` if something else keeps strangers out. A proxy before the \
+         console must pass `Host` on unchanged.";
     TooManyTokens "too_many_tokens" CONFLICT, "Too many tokens":
         "The deployment has 10,000 tokens.",
         "Revoke tokens that are not used.";

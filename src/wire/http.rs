@@ -337,11 +337,12 @@ mod tests {
     use super::*;
     use crate::{
         domain::destination::{Secrets, Sign},
+        tls::Connector,
         wire::outgoing::Outgoing,
     };
 
     fn clients() -> Clients {
-        Clients::new(Outgoing::new(Vec::new())).unwrap()
+        Clients::new(Outgoing::new(Vec::new()), Connector::of_system().unwrap()).unwrap()
     }
 
     #[test]

@@ -27,7 +27,9 @@ pub mod outgoing;
 pub mod pace;
 pub mod peer;
 pub mod problem;
+pub mod receiver_stream;
 pub mod signatures;
+pub mod socket;
 pub mod tcp_answer;
 
 pub use crate::domain::destination::REQUEST_ID;

@@ -3,6 +3,7 @@
 
 mod body;
 mod stream;
+mod tls;
 
 use std::{
     io,
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use body::Answering;
 pub use body::Tracked;
 pub use stream::PeerIo;
+pub use tls::TlsIo;
 
 /// If a client had closed the connection before its answer arrived, its system resets the
 /// connection within this time.
@@ -153,11 +155,6 @@ impl Peer {
         }
     }
 
-    /// Writes as much of this as possible without waiting.
-    pub fn say(&self, text: &[u8]) {
-        let _ = self.0.stream.try_write(text);
-    }
-
     /// Closes this side's direction.
     pub fn shut_down(&self) {
         let _ = SockRef::from(&self.0.stream).shutdown(std::net::Shutdown::Write);
@@ -209,7 +206,19 @@ impl Peer {
 
     /// The stream, for the server of the connection.
     pub fn io(&self) -> PeerIo {
-        PeerIo::new(self.clone())
+        PeerIo::new(self.clone(), false)
+    }
+
+    /// The stream under TLS, for the handshake and for [`TlsIo`].
+    pub fn io_under_tls(&self) -> PeerIo {
+        PeerIo::new(self.clone(), true)
+    }
+
+    /// Everything that the server has was written.
+    fn has_written(&self) {
+        if let Some(unconfirmed) = &mut self.state().unconfirmed {
+            unconfirmed.is_written = true;
+        }
     }
 
     /// Wraps the answer's body, whose end marks the answer as complete.

@@ -12,6 +12,7 @@ use axum::{
 };
 use reseq::{
     domain::{Body, Message, Position, Stamped},
+    tls::Connector,
     wire::{clients::Clients, outgoing::Outgoing},
 };
 use tokio::{
@@ -23,7 +24,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Clients that may connect to this machine.
 pub fn clients() -> Clients {
-    Clients::new(Outgoing::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap()
+    let outgoing = Outgoing::new(vec!["127.0.0.0/8".parse().unwrap()]);
+    Clients::new(outgoing, Connector::of_system().unwrap()).unwrap()
 }
 
 /// A message with epoch 3 and sequence 42, and no optional fields.

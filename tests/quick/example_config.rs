@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use reseq::{config::Config, domain::Destination};
+use reseq::{
+    config::{Config, EMBEDDED, Redis},
+    domain::Destination,
+};
 
 /// Alternatives to the defaults, which the example shows commented out.
 const ALTERNATIVES: [&str; 9] = [
@@ -55,6 +58,7 @@ fn every_field_is_shown_with_its_default() {
         destinations: config.destinations.clone(),
         topics: config.topics.clone(),
         tcp: config.tcp.clone(),
+        redis: Redis { url: EMBEDDED.into(), ..Redis::default() },
         ..Config::default()
     };
     assert_eq!(toml::Table::try_from(&expected).unwrap(), shown);

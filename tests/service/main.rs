@@ -7,6 +7,7 @@ mod access;
 mod clocks;
 #[path = "../common/mod.rs"]
 mod common;
+mod console;
 mod delivery_http;
 mod delivery_tcp;
 mod durability;
@@ -22,6 +23,7 @@ mod operations;
 mod outgoing;
 mod policies;
 mod reference;
+mod tls;
 mod topics;
 mod topologies;
 mod transform_http;

@@ -128,7 +128,15 @@ pub async fn start_ingest(
             let destination = destination_name(stream % args.destinations).parse()?;
             let framing = args.framing.into();
             let envelope = args.envelope();
-            config.tcp.push(config::TcpListener { listen, destination, framing, envelope });
+            let (auth, tls) = (config::TcpAuth::default(), config::ListenerTls::default());
+            config.tcp.push(config::TcpListener {
+                listen,
+                destination,
+                framing,
+                envelope,
+                auth,
+                tls,
+            });
             tcp[*stream as usize] = Some(listen);
         }
         let path = harness.write(&format!("ingest-{}", process + 1), &config)?;

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     api::Api,
-    domain::LeaseToken,
+    domain::{LeaseToken, WorkerName},
     faults::planted,
     store::{CallSequence, CatalogEntry, Claimed, retry_until},
     telemetry,
@@ -80,13 +80,14 @@ pub(super) fn requeue_unanswered(
     api: &Api,
     entry: Arc<CatalogEntry>,
     call_sequence: CallSequence,
+    worker: Option<WorkerName>,
     lease: Duration,
 ) {
     let task = api.clone();
     api.tasks.spawn(async move {
         let api = task;
         // The same call: if it was carried out, it returns the same messages.
-        let claim = || api.store.claim(&call_sequence, &entry, 1..=1, lease);
+        let claim = || api.store.claim_for(worker.as_ref(), &call_sequence, &entry, 1..=1, lease);
         let claimed = retry_until(Some(Instant::now() + REQUEUE_WITHIN), claim).await;
         api.workers.put_back(&entry.destination.name, call_sequence);
         if let Ok(claimed) = claimed {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    ops::RangeInclusive,
     sync::Arc,
     time::Duration,
 };
@@ -27,7 +26,7 @@ use super::{
 };
 use crate::{
     api::{Api, draining, read_json, views::rfc3339},
-    domain::{AttemptError, DestinationName, LeaseToken, Message, Stamped},
+    domain::{AttemptError, DestinationName, LeaseToken, Message, Stamped, WorkerName},
     faults::planted,
     store::{CatalogEntry, Claimed, Claimers, StoreError, Wake},
     telemetry,
@@ -63,6 +62,9 @@ struct LeaseRequest {
     #[serde(default)]
     #[schema(maximum = 60_000)]
     wait_ms: u64,
+    /// Who claims, for those who look at a message that is being processed: `1234@host-7`, for example.
+    #[serde(default)]
+    worker: Option<WorkerName>,
     /// How long the lease lasts.
     #[serde(default = "half_a_minute")]
     #[schema(minimum = 100, maximum = 86_400_000, default = 30_000)]
@@ -251,7 +253,6 @@ async fn claim(
         all = api.store.active_among(all).await?;
     }
     let mut weights: u64 = all.iter().map(|entry| u64::from(entry.destination.weight)).sum();
-    let lease = Duration::from_millis(request.lease_ms);
     let (mut leases, mut handed) = (Vec::new(), Handed::new(api.clone()));
     let (mut damaged, is_alone) = (Vec::new(), request.destinations.len() == 1);
     for entry in all {
@@ -262,7 +263,7 @@ async fn claim(
         let share = entry.destination.share(left, weights);
         weights -= u64::from(entry.destination.weight);
         let name = entry.destination.name.clone();
-        let claimed = match claim_from(&api, entry, request.min..=share, lease).await {
+        let claimed = match claim_from(&api, entry, &request, share).await {
             Ok((entry, claimed)) => {
                 handed.add(entry, &claimed);
                 claimed
@@ -293,24 +294,27 @@ async fn claim(
 async fn claim_from(
     api: &Api,
     entry: Arc<CatalogEntry>,
-    count: RangeInclusive<usize>,
-    lease: Duration,
+    request: &LeaseRequest,
+    share: usize,
 ) -> Result<(Arc<CatalogEntry>, Claimed), Problem> {
+    let (count, lease) = (request.min..=share, Duration::from_millis(request.lease_ms));
+    let worker = request.worker.as_ref();
     let name = entry.destination.name.clone();
     let mut entry = entry;
     let call_sequence = api.workers.take(api, &name);
-    let mut claimed = api.store.claim(&call_sequence, &entry, count.clone(), lease).await;
+    let mut claimed =
+        api.store.claim_for(worker, &call_sequence, &entry, count.clone(), lease).await;
     if matches!(claimed, Err(StoreError::StaleDefinition)) {
         let refreshed = api.catalog.refresh(&name).await;
         if let Ok(Some(fresh)) = refreshed {
             entry = fresh;
-            claimed = api.store.claim(&call_sequence, &entry, count, lease).await;
+            claimed = api.store.claim_for(worker, &call_sequence, &entry, count, lease).await;
         }
     }
     match claimed {
         // Redis may have leased messages, although there was no answer.
         Err(error @ StoreError::Unconfirmed(_)) => {
-            handout::requeue_unanswered(api, entry, call_sequence, lease);
+            handout::requeue_unanswered(api, entry, call_sequence, worker.cloned(), lease);
             Err(error.into())
         }
         claimed => {

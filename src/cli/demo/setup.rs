@@ -50,6 +50,8 @@ fn config(
         destination: tcp,
         framing: Framing::Lines,
         envelope: Envelope::None,
+        auth: config::TcpAuth::default(),
+        tls: config::ListenerTls::default(),
     };
     config.tcp.push(listener);
     config.validate().context("the demo's own configuration")?;

@@ -62,7 +62,15 @@ async fn send(fake: Fake, lines: &[String]) -> (Arc<Mutex<Fake>>, Sending, anyho
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), lines.join("\n")).unwrap();
     let args = SendArgs {
-        client: ClientArgs { url, headers: Vec::new(), token_file: None, output: Output::Table },
+        client: ClientArgs {
+            url,
+            headers: Vec::new(),
+            token_file: None,
+            ca_file: None,
+            certificate_file: None,
+            key_file: None,
+            output: Output::Table,
+        },
         destination: Some("erp".into()),
         topic: None,
         key: None,

@@ -31,7 +31,7 @@ pub const SIGNATURE_PREFIX: &str = "webhook-";
 pub struct Destination {
     /// Its name: `[a-z0-9._-]{1,64}`.
     pub name: DestinationName,
-    /// The receiver: `http://`, `https://` or `tcp://host:port`.
+    /// The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`.
     pub url: String,
     /// Static headers sent with each delivery (HTTP only), such as `authorization`.
     #[serde(default, skip_serializing_if = "Headers::is_empty")]
@@ -333,7 +333,7 @@ impl Destination {
 
     /// True if the receiver uses TCP frames.
     pub fn is_tcp(&self) -> bool {
-        self.url.starts_with("tcp://")
+        self.url.starts_with("tcp://") || self.url.starts_with("tls://")
     }
 
     /// The key in the names of the sets that hold a message with this ordering key; `None`: the

@@ -11,7 +11,7 @@ const DAY_MS: u64 = 24 * 3_600_000;
 impl Destination {
     /// Checks ranges and contradictions. Returns the first problem.
     pub fn validate(&self) -> Result<(), InvalidField> {
-        check_url("url", &self.url, &["http", "https", "tcp"])?;
+        check_url("url", &self.url, &["http", "https", "tcp", "tls"])?;
         check_headers("headers", &self.headers)?;
         check_headers("transform.headers", &self.transform.headers)?;
         if self.is_tcp() && !self.headers.is_empty() {
@@ -184,8 +184,8 @@ fn check_url(field: &'static str, text: &str, schemes: &[&str]) -> Result<(), In
     if url.host_str().is_none_or(str::is_empty) {
         return Err(bad(field, "names no host"));
     }
-    if url.scheme() == "tcp" && url.port().is_none() {
-        return Err(bad(field, "a tcp:// address needs a port"));
+    if matches!(url.scheme(), "tcp" | "tls") && url.port().is_none() {
+        return Err(bad(field, "a tcp:// or tls:// address needs a port"));
     }
     if !url.username().is_empty() || url.password().is_some() {
         let problem = "must not carry a user or password; send an authorization header instead";
@@ -234,7 +234,7 @@ mod tests {
     fn defaults_are_valid_and_every_bad_field_is_named() {
         assert_eq!(erp().validate(), Ok(()));
         assert_eq!(refused(|d| d.url = "ftp://h/".into()), "url");
-        for url in ["tcp://h", "TCP://h:1", " tcp://h:1", "HTTP://h/"] {
+        for url in ["tcp://h", "tls://h", "TCP://h:1", " tcp://h:1", "HTTP://h/"] {
             assert_eq!(refused(|d| d.url = url.into()), "url");
         }
         assert_eq!(refused(|d| d.url = "http://u:p@h/".into()), "url");

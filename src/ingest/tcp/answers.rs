@@ -3,18 +3,18 @@
 use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{FutureExt, SinkExt};
-use tokio::{io::Interest, net::tcp::OwnedWriteHalf, sync::mpsc};
+use futures::SinkExt;
+use tokio::sync::mpsc;
 use tokio_util::{codec::FramedWrite, sync::CancellationToken};
 
 use super::{
     super::{Outcome, Refusal, Session},
-    Connection, FramePermits, Read, Taken,
+    Connection, FramePermits, Read, Taken, Writer as WriteHalf,
 };
 use crate::{
     domain::Arrival,
     telemetry,
-    wire::{FrameCodec, FrameError, tcp_answer::ToProducer},
+    wire::{FrameCodec, FrameError, socket::Socket, tcp_answer::ToProducer},
 };
 
 /// A producer that does not read its answers for this long counts as gone.
@@ -27,11 +27,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// cancelled. If the backlog is full, ingest paused or memory high, waits instead.
 pub(super) async fn answer(
     connection: &Connection,
-    stream: FramedWrite<OwnedWriteHalf, FrameCodec>,
+    stream: FramedWrite<WriteHalf, FrameCodec>,
+    socket: Socket,
     queue: mpsc::UnboundedReceiver<Read>,
     ended: &CancellationToken,
 ) {
-    let mut writer = Writer { connection, stream, queue, kept: VecDeque::new() };
+    let mut writer = Writer { connection, stream, socket, queue, kept: VecDeque::new() };
     while let Some(read) = writer.queue.recv().await {
         if !writer.answer_from(read).await {
             break;
@@ -46,7 +47,8 @@ pub(super) async fn answer(
 
 struct Writer<'c> {
     connection: &'c Connection,
-    stream: FramedWrite<OwnedWriteHalf, FrameCodec>,
+    stream: FramedWrite<WriteHalf, FrameCodec>,
+    socket: Socket,
     queue: mpsc::UnboundedReceiver<Read>,
     /// Frames to submit again, in order, and the outcomes of frames behind them.
     kept: VecDeque<Kept>,
@@ -211,8 +213,7 @@ impl Writer<'_> {
         }
         // A reset connection is detected at once. A connection closed in one direction may still
         // read answers.
-        let socket = self.stream.get_ref().ready(Interest::WRITABLE).now_or_never();
-        !socket.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_write_closed()))
+        !self.socket.is_reset()
     }
 
     /// Submits the first `count` kept frames, in order; the first must be one to submit. Returns

@@ -1,4 +1,5 @@
-//! Who sends over a TCP connection: its first frame is `AUTH <token>`.
+//! Who sends over a TCP connection: its first frame is `AUTH <token>`, unless the listener takes the
+//! certificate of the producer for it.
 
 use bytes::Bytes;
 
@@ -24,7 +25,7 @@ impl Connection {
     ) -> Option<Result<ToProducer, Problem>> {
         let token = frame.strip_prefix(AUTH)?;
         // Where no token is needed, it is not checked, and not stored as a message either.
-        if self.shared.guard.is_open() {
+        if self.needs_no_token() {
             return Some(Ok(ToProducer::Authenticated));
         }
         let text = String::from_utf8_lossy(token.trim_ascii()).into_owned();
@@ -37,12 +38,16 @@ impl Connection {
     pub(super) fn check(&self, shown: &Shown) -> Result<(), Problem> {
         match &shown.0 {
             Some(text) => self.allowed(text),
-            None if self.shared.guard.is_open() => Ok(()),
+            None if self.needs_no_token() => Ok(()),
             None => {
                 let detail = "the first frame must be AUTH <token>";
                 Err(Problem::new(Code::Unauthorized, detail))
             }
         }
+    }
+
+    fn needs_no_token(&self) -> bool {
+        self.has_certificate || self.shared.guard.is_open()
     }
 
     fn allowed(&self, text: &str) -> Result<(), Problem> {

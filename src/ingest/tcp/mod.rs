@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc},
     time::timeout,
@@ -27,8 +28,10 @@ use crate::{
     config,
     domain::{Arrival, DestinationName, Envelope, Framing},
     telemetry,
+    tls::{Acceptor, HANDSHAKE_MAX},
     wire::{
-        FrameCodec, FrameError, code::Code, pace::Pace, problem::Problem, tcp_answer::ToProducer,
+        FrameCodec, FrameError, code::Code, pace::Pace, problem::Problem, socket::Socket,
+        tcp_answer::ToProducer,
     },
 };
 use auth::Shown;
@@ -62,6 +65,7 @@ pub struct Shared {
 pub async fn run(
     listener: TcpListener,
     settings: config::TcpListener,
+    tls: Option<Acceptor>,
     shared: Shared,
     stop: CancellationToken,
     tracker: TaskTracker,
@@ -91,14 +95,17 @@ pub async fn run(
             destination: settings.destination.clone(),
             framing: settings.framing,
             envelope: settings.envelope,
+            // The handshake checks the certificate, before anything else.
+            has_certificate: settings.auth == config::TcpAuth::Certificate,
             shared: shared.clone(),
             turn: Mutex::default(),
             stop: stop.clone(),
         };
+        let tls = tls.clone();
         tracker.spawn(async move {
             let _place = place;
             let _open = telemetry::ConnectionOpen::begin("tcp");
-            connection.serve(stream).await;
+            connection.serve(stream, tls).await;
         });
     }
 }
@@ -127,12 +134,16 @@ struct FramePermits {
     _permit: OwnedSemaphorePermit,
 }
 
-type Frames = FramedRead<tokio::net::tcp::OwnedReadHalf, FrameCodec>;
+type Reader = Box<dyn AsyncRead + Send + Unpin>;
+type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+type Frames = FramedRead<Reader, FrameCodec>;
 
 struct Connection {
     destination: DestinationName,
     framing: Framing,
     envelope: Envelope,
+    /// The producer needs no token.
+    has_certificate: bool,
     shared: Shared,
     /// Held while submitting: by the reader for one chunk, or by the writer until all refused
     /// frames are stored.
@@ -146,17 +157,21 @@ impl Connection {
         FrameCodec::new(self.framing, longest)
     }
 
-    async fn serve(self, stream: TcpStream) {
+    async fn serve(self, stream: TcpStream, tls: Option<Acceptor>) {
         // Answers are small and awaited, so send them at once.
         let _ = stream.set_nodelay(true);
         // A producer that vanished must not hold its connection forever.
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
-        let (read, write) = stream.into_split();
+        let socket = Socket::new(stream);
+        let Some((read, write)) = self.opened(&socket, tls).await else { return };
         // Bounded by the permits of the frames in it.
         let (reads, queue) = mpsc::unbounded_channel();
         let ended = CancellationToken::new();
-        let writer = answers::answer(&self, FramedWrite::new(write, self.codec()), queue, &ended);
+        let writer = {
+            let write = FramedWrite::new(write, self.codec());
+            answers::answer(&self, write, socket, queue, &ended)
+        };
         let reader = async {
             tokio::select! {
                 // Once the connection has ended, a waiting frame must not be submitted.
@@ -168,6 +183,29 @@ impl Connection {
             drop(reads);
         };
         tokio::join!(reader, writer);
+    }
+
+    /// Both directions of the connection, over TLS if the listener has certificates.
+    async fn opened(&self, socket: &Socket, tls: Option<Acceptor>) -> Option<(Reader, Writer)> {
+        let Some(acceptor) = tls else {
+            return Some((Box::new(socket.clone()), Box::new(socket.clone())));
+        };
+        let shaken = tokio::select! {
+            () = self.stop.cancelled() => return None,
+            shaken = timeout(HANDSHAKE_MAX, acceptor.accept(socket.clone())) => shaken,
+        };
+        match shaken {
+            Ok(Ok(stream)) => {
+                let (read, write) = tokio::io::split(stream);
+                return Some((Box::new(read), Box::new(write)));
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a producer and this process found no way to speak TLS");
+            }
+            Err(_) => tracing::debug!("a producer did not finish its handshake in time"),
+        }
+        telemetry::connection_closed("handshake");
+        None
     }
 
     async fn read_frames(&self, mut stream: Frames, queue: &mpsc::UnboundedSender<Read>) {

@@ -63,7 +63,7 @@ pub fn connect(
     json_depth_max: usize,
 ) -> Arc<dyn Deliver> {
     let way: Arc<dyn Deliver> = if destination.is_tcp() {
-        Arc::new(tcp::Tcp::new(destination, clients.outgoing().clone(), json_depth_max))
+        Arc::new(tcp::Tcp::new(destination, clients.clone(), json_depth_max))
     } else {
         Arc::new(http::Http::new(destination, clients.clone(), json_depth_max))
     };

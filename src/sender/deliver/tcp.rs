@@ -13,7 +13,6 @@
 
 use std::{
     future::poll_fn,
-    io::{self, Read},
     sync::{Arc, Mutex, PoisonError},
     task::Poll,
     time::Duration,
@@ -23,10 +22,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::{
-    net::TcpStream,
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::codec::Framed;
 
 use super::{Deliver, Finality, Verdict};
@@ -34,27 +30,24 @@ use crate::{
     domain::{Ack, AttemptError, Destination, Envelope, ErrorKind, Framing, Stage, Stamped},
     wire::{
         FrameCodec, FrameError,
-        clients::CONNECT_TIMEOUT,
+        clients::{CONNECT_TIMEOUT, Clients},
         envelope,
-        outgoing::{Outgoing, OutgoingError},
+        outgoing::OutgoingError,
+        receiver_stream::ReceiverStream,
         tcp_answer::{ANSWER_BYTES_MAX, FromReceiver},
     },
 };
 
 /// An idle connection whose other end vanished is noticed after some probes this far apart.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// With `ack = "none"`, answers of the receiver are discarded before each frame: up to this many reads
-/// of [`SCRAP_BYTES`].
-const SCRAP_READS_MAX: usize = 16;
-const SCRAP_BYTES: usize = 4096;
 
-type Connection = Framed<TcpStream, FrameCodec>;
+type Connection = Framed<ReceiverStream, FrameCodec>;
 
 /// A receiver that speaks frames over TCP.
 pub struct Tcp {
-    /// `tcp://host:port`. The host is looked up for each new connection.
+    /// `tcp://host:port` or `tls://host:port`. The host is looked up for each new connection.
     url: String,
-    outgoing: Outgoing,
+    clients: Clients,
     framing: Framing,
     envelope: Envelope,
     json_depth_max: usize,
@@ -170,11 +163,11 @@ fn understood(answer: Answer) -> Result<FromReceiver, Stop> {
 
 impl Tcp {
     /// The receiver of this destination. Nothing is connected yet.
-    pub fn new(destination: &Destination, outgoing: Outgoing, json_depth_max: usize) -> Tcp {
+    pub fn new(destination: &Destination, clients: Clients, json_depth_max: usize) -> Tcp {
         let delivery = &destination.delivery;
         Tcp {
             url: destination.url.clone(),
-            outgoing,
+            clients,
             framing: delivery.framing,
             envelope: delivery.envelope,
             json_depth_max,
@@ -198,7 +191,7 @@ impl Tcp {
                 Some(turn)
             }
         };
-        if let Some(connection) = self.take_idle() {
+        if let Some(connection) = self.take_idle().await {
             match self.exchange(connection, bodies, progress).await {
                 // The receiver closed it just now; it has nothing, so a fresh one is safe.
                 Err(stop) if stop.is_untouched => {}
@@ -251,7 +244,7 @@ impl Tcp {
     }
 
     async fn open(&self) -> Result<Connection, Stop> {
-        let opening = timeout(CONNECT_TIMEOUT, self.outgoing.connect(&self.url));
+        let opening = timeout(CONNECT_TIMEOUT, self.clients.connect(&self.url));
         let stream = match opening.await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -267,8 +260,9 @@ impl Tcp {
         };
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
         let prepared = stream
+            .tcp()
             .set_nodelay(true)
-            .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive));
+            .and_then(|()| SockRef::from(stream.tcp()).set_tcp_keepalive(&keepalive));
         prepared.map_err(|error| Stop::broken(format!("no connection: {error}")))?;
         let mut connection = Framed::new(stream, FrameCodec::new(self.framing, ANSWER_BYTES_MAX));
         // All frames of an attempt leave together: how many these are is bounded elsewhere.
@@ -277,10 +271,11 @@ impl Tcp {
     }
 
     /// An idle connection that the receiver has not closed as far as can be seen.
-    fn take_idle(&self) -> Option<Connection> {
+    async fn take_idle(&self) -> Option<Connection> {
         loop {
-            let connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-            if is_usable(connection.get_ref(), self.ack) {
+            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut connection = idle?;
+            if connection.get_mut().is_usable(self.ack).await {
                 return Some(connection);
             }
         }
@@ -332,21 +327,6 @@ fn unwritten(error: &FrameError) -> Stop {
     Stop::broken(format!("the frame could not be written: {error}"))
 }
 
-/// False if the receiver has closed the connection, or has sent unexpected data. Reads the
-/// socket itself, because tokio's state of it may be outdated. Never blocks.
-fn is_usable(stream: &TcpStream, ack: Ack) -> bool {
-    let socket = SockRef::from(stream);
-    let mut scrap = [0; SCRAP_BYTES];
-    for _ in 0..SCRAP_READS_MAX {
-        match (&*socket).read(&mut scrap) {
-            Ok(1..) if ack == Ack::None => {}
-            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
-            Ok(_) => return false,
-        }
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::Shutdown;
@@ -357,13 +337,15 @@ mod tests {
     };
 
     use super::*;
+    use crate::{tls::Connector, wire::outgoing::Outgoing};
 
     #[tokio::test]
     async fn a_frame_of_which_nothing_left_goes_out_on_a_fresh_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("tcp://{}/ignored", listener.local_addr().unwrap());
         let outgoing = Outgoing::new(vec!["127.0.0.0/8".parse().unwrap()]);
-        let tcp = Tcp::new(&Destination::new("erp".parse().unwrap(), url), outgoing, 128);
+        let clients = Clients::new(outgoing, Connector::of_system().unwrap()).unwrap();
+        let tcp = Tcp::new(&Destination::new("erp".parse().unwrap(), url), clients, 128);
         let serve = async {
             let mut served = Vec::new();
             for _ in 0..2 {
@@ -380,8 +362,8 @@ mod tests {
             let mut progress = Progress::begin(tcp.timeout);
             let first = tcp.attempt(&[Bytes::from_static(b"one")], &mut progress).await;
             // Writing fails from now on, while nothing can be read: as after a late RST.
-            let idle = tcp.take_idle().unwrap();
-            SockRef::from(idle.get_ref()).shutdown(Shutdown::Write).unwrap();
+            let idle = tcp.take_idle().await.unwrap();
+            SockRef::from(idle.get_ref().tcp()).shutdown(Shutdown::Write).unwrap();
             tcp.keep(idle);
             progress = Progress::begin(tcp.timeout);
             let second = tcp.attempt(&[Bytes::from_static(b"two")], &mut progress).await;

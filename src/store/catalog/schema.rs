@@ -40,7 +40,7 @@ impl Store {
     /// Reports that this pod is alive and which schema it knows; then fails if the data is newer. The
     /// order matters: a concurrent migration sees the pod, or the pod sees the migration.
     pub(in crate::store) async fn enter(&self) -> Result<(), MetaError> {
-        self.say_presence().await?;
+        self.say_presence("").await?;
         let (mut noted, mut unavailable) = (None, 0);
         for schema in self.schema_of_each().await {
             match schema {
@@ -65,22 +65,23 @@ impl Store {
         Ok(())
     }
 
-    async fn say_presence(&self) -> Result<(), StoreError> {
+    async fn say_presence(&self, about: &str) -> Result<(), StoreError> {
         // This also samples Redis's clock.
         self.server_time_ms().await?;
-        self.heartbeat(&role(), PRESENCE).await.map(drop)
+        self.heartbeat_as(&role(), about, PRESENCE).await.map(drop)
     }
 
-    /// Reports that this pod is alive, until `stop`.
-    pub async fn stay(self, stop: CancellationToken) {
+    /// Reports that this pod is alive, with these roles (separated by commas), until `stop`.
+    pub async fn stay(self, roles: String, stop: CancellationToken) {
+        let about = format!(":{roles}:{}", host());
         let mut tick = tokio::time::interval(PRESENCE_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
-            if let Err(error) = self.say_presence().await {
+            if let Err(error) = self.say_presence(&about).await {
                 tracing::debug!(%error, "cannot report that this pod is alive");
             }
         }
-        if let Err(error) = self.leave(&role()).await {
+        if let Err(error) = self.leave_as(&role(), &about).await {
             tracing::debug!(%error, "cannot leave the list of pods");
         }
     }
@@ -134,7 +135,9 @@ impl Store {
         for member in &members {
             let parts: Vec<&str> = member.split(':').collect();
             match parts.as_slice() {
-                [ROLE, schema, name] => drop(said.insert(*name, schema.parse().unwrap_or(FIRST))),
+                [ROLE, schema, name, ..] => {
+                    said.insert(*name, schema.parse().unwrap_or(FIRST));
+                }
                 // A sender of a version that does not report its schema.
                 [_, name] => drop(names.insert(*name)),
                 _ => {}
@@ -155,6 +158,13 @@ impl Store {
         self.query::<()>(&pipe).await?;
         Ok(before)
     }
+}
+
+/// The name of this machine or container.
+fn host() -> String {
+    let name = rustix::system::uname();
+    let name = name.nodename().to_string_lossy();
+    name.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).take(64).collect()
 }
 
 fn role() -> String {

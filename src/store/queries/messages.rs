@@ -1,12 +1,12 @@
 //! Pending messages for display: list them and find the state of each.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use redis::Pipeline;
 
 use crate::{
-    domain::{Ordering, Sequence, Stamped, State, Tombstone},
+    domain::{LeaseToken, Ordering, Sequence, Stamped, State, Tombstone, WorkerName},
     store::{Store, StoreError, calls::unexpected, entry::CatalogEntry},
 };
 
@@ -47,6 +47,17 @@ pub struct Listed {
     pub halted_ms: Option<u64>,
     /// True if it leaves as soon as the attempt in progress has ended.
     pub withdrawing: bool,
+    /// The lease on a message that is being processed.
+    pub lease: Option<Leased>,
+}
+
+/// A lease on a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leased {
+    /// The worker or the pod that holds it; `None`: a worker that gave no name.
+    pub holder: Option<WorkerName>,
+    /// When it expires unless extended, in ms since 1970.
+    pub expires_ms: u64,
 }
 
 /// Some of the pending messages.
@@ -175,7 +186,7 @@ impl Store {
         let messages = self.headers(entry, sequences).await?;
         let messages = self.with_missing(entry, sequences, messages, key).await?;
         let mut pipe = Pipeline::new();
-        pipe.zrange(keys.partition.leases(), 0, LEASES_MAX - 1);
+        pipe.zrange_withscores(keys.partition.leases(), 0, LEASES_MAX - 1);
         for message in &messages {
             let sequence = message.position.sequence;
             let set = entry.destination.lane_key(message.message.key.as_deref());
@@ -188,20 +199,23 @@ impl Store {
         let shape = |_| unexpected("a look at messages");
         let mut answers = answers.into_iter();
         let mut next = || answers.next().unwrap_or(redis::Value::Nil);
-        let leases: Vec<String> = redis::from_redis_value(next()).map_err(shape)?;
-        let leased: HashSet<Sequence> = leases.iter().filter_map(|l| leased_of(l, entry)).collect();
+        let leases: Vec<(String, f64)> = redis::from_redis_value(next()).map_err(shape)?;
+        let leases =
+            leases.iter().filter_map(|(member, deadline)| leased(member, *deadline, entry));
+        let mut leases: HashMap<Sequence, Leased> = leases.collect();
         let mut listed = Vec::with_capacity(messages.len());
         for message in messages {
             let scores = redis::Value::Array(vec![next(), next(), next(), next()]);
             let (ready, halted, due, withdrawing): Scores =
                 redis::from_redis_value(scores).map_err(shape)?;
-            let is_leased = leased.contains(&message.position.sequence);
+            let lease = leases.remove(&message.position.sequence);
             let state = match message.damaged.is_some() && message.tombstone.is_none() {
                 true => State::Damaged,
-                false => state_of(message.tombstone, ready, halted, due, is_leased),
+                false => state_of(message.tombstone, ready, halted, due, lease.is_some()),
             };
             let (due_ms, halted_ms) = (due.map(|ms| ms as u64), halted.map(|ms| ms as u64));
-            listed.push(Listed { message, state, due_ms, halted_ms, withdrawing });
+            let lease = lease.filter(|_| state == State::Processing);
+            listed.push(Listed { message, state, due_ms, halted_ms, withdrawing, lease });
         }
         Ok(listed)
     }
@@ -321,10 +335,13 @@ fn without_body(mut listed: Listed) -> Listed {
     listed
 }
 
-fn leased_of(member: &str, entry: &CatalogEntry) -> Option<Sequence> {
-    let mut parts = member.split('/');
+/// The message of this destination that a member of the partition's leases names, and its lease.
+fn leased(member: &str, deadline: f64, entry: &CatalogEntry) -> Option<(Sequence, Leased)> {
+    let mut parts = member.splitn(3, '/');
     let is_ours = parts.next() == Some(entry.destination.name.as_str());
-    parts.next().filter(|_| is_ours)?.parse().ok()
+    let sequence = parts.next().filter(|_| is_ours)?.parse().ok()?;
+    let holder = LeaseToken::holder_of(parts.next().unwrap_or_default());
+    Some((sequence, Leased { holder, expires_ms: deadline as u64 }))
 }
 
 fn state_of(

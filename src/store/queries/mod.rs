@@ -8,6 +8,8 @@ pub mod memory;
 pub mod messages;
 pub mod operations;
 pub mod partitions;
+pub mod pods;
 pub mod records;
 pub mod stats;
+pub mod why;
 pub mod work;

@@ -116,7 +116,11 @@ impl Store {
 
     /// The lanes' heads, oldest first. With many lanes, the search covers the messages that have
     /// waited longest in each state: exact if there are few heads, else nearly so.
-    async fn heads(&self, entry: &CatalogEntry, delivering: bool) -> Result<Vec<Head>, StoreError> {
+    pub(super) async fn heads(
+        &self,
+        entry: &CatalogEntry,
+        delivering: bool,
+    ) -> Result<Vec<Head>, StoreError> {
         let keys = self.keys().destination(&entry.destination.name);
         let mut listed = Vec::new();
         for _ in 0..HEADS_READ_MAX {

@@ -7,14 +7,19 @@ use crate::{
     store::{Store, StoreError},
 };
 
-/// The random token that identifies a sender as owner of partitions.
+/// The token that identifies a sender as owner of a partition: its pod, `.`, and a random text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerToken(String);
 
 impl OwnerToken {
-    /// A new unique token.
+    /// A new unique token of no pod.
     pub fn random() -> Self {
         OwnerToken(uuid::Uuid::new_v4().simple().to_string())
+    }
+
+    /// A new unique token of this pod.
+    pub fn of(pod: &str) -> Self {
+        OwnerToken(format!("{pod}.{}", uuid::Uuid::new_v4().simple()))
     }
 
     /// The text that scripts compare.

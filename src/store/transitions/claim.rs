@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::fail::Failed;
 use crate::{
-    domain::{AttemptError, Attempts, ErrorKind, LeaseToken, Sequence, Stage, Stamped},
+    domain::{AttemptError, Attempts, ErrorKind, LeaseToken, Sequence, Stage, Stamped, WorkerName},
     redis_client::server_clock_ms,
     store::{
         CallSequence, Store, StoreError, attempts, calls::unexpected, entry::CatalogEntry, record,
@@ -18,7 +18,7 @@ use crate::{
 /// The most bytes of records that one call returns (at least one record is returned).
 const BYTES_MAX: usize = 8 << 20;
 
-/// The digits of a lease secret: 65 bits in all. Short, because every lease contains it and Lua
+/// The digits of the random part of a lease's secret: 65 bits in all. Short, because every lease contains it and Lua
 /// hashes each string argument byte by byte.
 const SECRET_LENGTH: usize = 11;
 
@@ -36,10 +36,23 @@ pub struct Claimed {
 }
 
 impl Store {
-    /// Claims waiting messages of one destination: at most `count.end()`; none if fewer than
-    /// `count.start()` are waiting.
+    /// Claims waiting messages of one destination for this pod: at most `count.end()`; none if fewer
+    /// than `count.start()` are waiting.
     pub async fn claim(
         &self,
+        call_sequence: &CallSequence,
+        entry: &CatalogEntry,
+        count: RangeInclusive<usize>,
+        lease: Duration,
+    ) -> Result<Claimed, StoreError> {
+        let holder = self.pod().parse().ok();
+        self.claim_for(holder.as_ref(), call_sequence, entry, count, lease).await
+    }
+
+    /// The same, for the holder that the lease is to name.
+    pub async fn claim_for(
+        &self,
+        holder: Option<&WorkerName>,
         call_sequence: &CallSequence,
         entry: &CatalogEntry,
         count: RangeInclusive<usize>,
@@ -49,7 +62,7 @@ impl Store {
         self.check_rights()?;
         let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
-        let secret: Arc<str> = self.secret_of(call_sequence).into();
+        let secret = LeaseToken::secret_of(&self.random_of(call_sequence), holder);
         let most = (*count.end()).clamp(1, 1000);
         let least = (*count.start()).clamp(1, most);
         let claimed_ms = server_clock_ms();
@@ -148,8 +161,8 @@ impl Store {
         self.note_damaged_messages(entry, &sequences);
     }
 
-    /// A secret that no other process can guess. A retry of the same call gets the same secret.
-    fn secret_of(&self, call_sequence: &CallSequence) -> String {
+    /// A text that no other process can guess. A retry of the same call gets the same text.
+    fn random_of(&self, call_sequence: &CallSequence) -> String {
         let mut hash = Sha256::new();
         hash.update(self.inner.seed.as_bytes());
         hash.update(call_sequence.name.as_bytes());

@@ -12,16 +12,35 @@ impl Store {
         role: &str,
         lease: Duration,
     ) -> Result<(usize, Duration), StoreError> {
+        self.heartbeat_as(role, "", lease).await
+    }
+
+    /// The same, with more about this pod.
+    pub(in crate::store) async fn heartbeat_as(
+        &self,
+        role: &str,
+        about: &str,
+        lease: Duration,
+    ) -> Result<(usize, Duration), StoreError> {
         let mut call = self.call(|scripts| &scripts.heartbeat);
         call.key(self.keys().pods());
-        call.arg(role).arg(self.pod()).arg(lease.as_millis() as u64);
+        call.arg(role).arg(format!("{}{about}", self.pod())).arg(lease.as_millis() as u64);
         let (pods, silent_for_ms): (usize, u64) = self.run(&call).await?;
         Ok((pods, Duration::from_millis(silent_for_ms)))
     }
 
     /// Removes this pod's heartbeat for this role.
     pub async fn leave(&self, role: &str) -> Result<(), StoreError> {
-        let member = format!("{role}:{}", self.pod());
+        self.leave_as(role, "").await
+    }
+
+    /// Removes the heartbeat that said this about this pod.
+    pub(in crate::store) async fn leave_as(
+        &self,
+        role: &str,
+        about: &str,
+    ) -> Result<(), StoreError> {
+        let member = format!("{role}:{}{about}", self.pod());
         self.query::<()>(redis::pipe().zrem(self.keys().pods(), member).ignore()).await
     }
 }

@@ -15,16 +15,20 @@ use tokio::{
 use super::{Activity, Peer};
 
 /// The stream of a [`Peer`].
-pub struct PeerIo(Peer);
+pub struct PeerIo {
+    peer: Peer,
+    /// What is written here is encrypted, and says nothing about answers.
+    is_under_tls: bool,
+}
 
 impl PeerIo {
-    pub(super) fn new(peer: Peer) -> PeerIo {
-        PeerIo(peer)
+    pub(super) fn new(peer: Peer, is_under_tls: bool) -> PeerIo {
+        PeerIo { peer, is_under_tls }
     }
 
     fn note<T>(&self, result: io::Result<T>) -> Poll<io::Result<T>> {
         if let Err(error) = &result {
-            self.0.state().error = Some(error.kind());
+            self.peer.state().error = Some(error.kind());
         }
         Poll::Ready(result)
     }
@@ -34,7 +38,7 @@ impl PeerIo {
         cx: &mut Context<'_>,
         write: impl Fn(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        let stream = &self.0.0.stream;
+        let stream = &self.peer.0.stream;
         loop {
             if let Err(error) = ready!(stream.poll_write_ready(cx)) {
                 return self.note(Err(error));
@@ -42,7 +46,7 @@ impl PeerIo {
             match write(stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => {
-                    let mut state = self.0.state();
+                    let mut state = self.peer.state();
                     if state.activity == Activity::Idle {
                         state.since = Instant::now();
                     }
@@ -60,7 +64,7 @@ impl AsyncRead for PeerIo {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let stream = &self.0.0.stream;
+        let stream = &self.peer.0.stream;
         loop {
             if let Err(error) = ready!(stream.poll_read_ready(cx)) {
                 return self.note(Err(error));
@@ -70,7 +74,7 @@ impl AsyncRead for PeerIo {
                 Err(error) => return self.note(Err(error)),
                 Ok(count) => {
                     buffer.advance(count);
-                    let mut state = self.0.state();
+                    let mut state = self.peer.state();
                     match state.activity {
                         _ if count == 0 => state.has_ended = true,
                         Activity::Idle => {
@@ -108,14 +112,14 @@ impl AsyncWrite for PeerIo {
 
     /// Called when everything buffered has been written.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Some(unconfirmed) = &mut self.0.state().unconfirmed {
-            unconfirmed.is_written = true;
+        if !self.is_under_tls {
+            self.peer.has_written();
         }
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.shut_down();
+        self.peer.shut_down();
         Poll::Ready(Ok(()))
     }
 }

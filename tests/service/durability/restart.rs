@@ -131,7 +131,7 @@ async fn after_a_clean_stop_of_an_embedded_redis_nobody_is_waited_for_and_after_
     let server = ServerIn(data_dir.clone());
     let desk = Arc::new(Desk::default());
     let receiver = Receiver::http(&desk).await;
-    let mut embedded = settings("", &receiver);
+    let mut embedded = settings("embedded", &receiver);
     embedded.redis = format!("data_dir = \"{}\"", data_dir.display());
     let mut pod = Pod::start("reseq", "ingest,sender", &embedded).await;
     send(&pod, "before").await;

@@ -9,7 +9,7 @@ use super::{Service, said};
 use crate::support::pods::client;
 
 /// Every route. A new one is added here, and to the tests of what it does.
-const ROUTES: [&str; 54] = [
+const ROUTES: [&str; 56] = [
     "DELETE /v1/destinations/{destination}",
     "DELETE /v1/destinations/{destination}/dead-letters/{sequence}",
     "DELETE /v1/destinations/{destination}/messages",
@@ -37,6 +37,8 @@ const ROUTES: [&str; 54] = [
     "GET /v1/destinations/{destination}/operations",
     "GET /v1/destinations/{destination}/operations/{id}",
     "GET /v1/destinations/{destination}/stats",
+    "GET /v1/destinations/{destination}/why",
+    "GET /v1/pods",
     "GET /v1/stats",
     "GET /v1/tokens",
     "GET /v1/tokens/{id}",

@@ -10,3 +10,4 @@ mod lanes;
 mod limits;
 mod removed;
 mod waiting;
+mod why;

@@ -38,12 +38,17 @@ pub struct Journey {
 impl Journey {
     /// Starts the pods with these destinations, each with one lane.
     pub async fn start(redis_url: &str, names: &[&'static str]) -> Journey {
+        Journey::start_with(redis_url, "", names).await
+    }
+
+    /// Like `start`, with these lines after the section `[redis]`.
+    pub async fn start_with(redis_url: &str, lines: &str, names: &[&'static str]) -> Journey {
         let desk = Arc::new(Desk::default());
         let transformer = Transformer::start(SEED, SLOWEST_MS).await;
         let receiver = Receiver::http(&desk).await;
         let mut settings = Settings::new(redis_url);
         // Requests time out soon, because servers are killed and frozen here.
-        settings.redis = "timeout_ms = 2000".into();
+        settings.redis = format!("timeout_ms = 2000\n{lines}");
         settings.ingest = "retry_ms = 1000".into();
         settings.sender_lease_ms = 3000;
         for name in names {

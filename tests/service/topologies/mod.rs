@@ -2,6 +2,6 @@
 
 mod cluster;
 mod confirm;
-mod journey;
+pub mod journey;
 mod quorum;
 mod sentinel;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ports::free_port, redis::TestRedis, wait::eventually};
+use super::{certificates::Authority, ports::free_port, redis::TestRedis, wait::eventually};
 
 /// The initial slots of each primary.
 const SLOTS: [RangeInclusive<u16>; 3] = [0..=5460, 5461..=10922, 10923..=16383];
@@ -31,7 +31,12 @@ pub struct SlotMove<'a> {
 impl TestCluster {
     /// Starts three primaries with a third of the slots each, and waits until all agree.
     pub async fn start() -> TestCluster {
-        TestCluster::start_with(false, 2000, &[]).await
+        TestCluster::start_with(false, 2000, &[], None).await
+    }
+
+    /// Like `start`, over TLS.
+    pub async fn start_over_tls(authority: &Authority) -> TestCluster {
+        TestCluster::start_with(false, 2000, &[], Some(authority)).await
     }
 
     /// Like `start`, with a replica of each primary, which takes over when its primary has not
@@ -42,16 +47,21 @@ impl TestCluster {
 
     /// Like `start_with_replicas`, with extra arguments for each node.
     pub async fn start_with_replicas_and(extra_args: &[&str]) -> TestCluster {
-        TestCluster::start_with(true, 1000, extra_args).await
+        TestCluster::start_with(true, 1000, extra_args, None).await
     }
 
-    async fn start_with(replicas: bool, node_timeout_ms: u32, extra_args: &[&str]) -> TestCluster {
+    async fn start_with(
+        replicas: bool,
+        node_timeout_ms: u32,
+        extra_args: &[&str],
+        tls: Option<&Authority>,
+    ) -> TestCluster {
         let mut nodes = Vec::new();
         let mut bus_ports = Vec::new();
         let count = if replicas { 2 * SLOTS.len() } else { SLOTS.len() };
         for _ in 0..count {
             // The default bus port is port + 10000, which is too high for a high port.
-            let (node, bus_port) = start_node(node_timeout_ms, extra_args).await;
+            let (node, bus_port) = start_node(node_timeout_ms, extra_args, tls).await;
             nodes.push(node);
             bus_ports.push(bus_port);
         }
@@ -69,7 +79,9 @@ impl TestCluster {
     /// The URL for Reseq, which names some of the nodes.
     pub fn url(&self) -> String {
         let hosts = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port()));
-        format!("redis+cluster://{}", hosts.take(SLOTS.len()).collect::<Vec<_>>().join(","))
+        let is_tls = self.nodes[0].url().starts_with("rediss");
+        let scheme = if is_tls { "rediss" } else { "redis" };
+        format!("{scheme}+cluster://{}", hosts.take(SLOTS.len()).collect::<Vec<_>>().join(","))
     }
 
     /// The initial primary of a slot.
@@ -212,8 +224,8 @@ impl TestCluster {
                 run(&["ADDSLOTSRANGE".into(), first.to_string(), last.to_string()]).await;
             }
             for (other, bus_port) in self.nodes.iter().zip(bus_ports).skip(index + 1) {
-                let (host, port) = other.url()["redis://".len()..].split_once(':').unwrap();
-                let meet = ["MEET".into(), host.into(), port.into(), bus_port.to_string()];
+                let port = other.port().to_string();
+                let meet = ["MEET".into(), "127.0.0.1".into(), port, bus_port.to_string()];
                 run(&meet).await;
             }
         }
@@ -279,7 +291,11 @@ fn port_of_owner(line: &str, slot: u16) -> Option<u16> {
     address.rsplit(':').next()?.parse().ok()
 }
 
-async fn start_node(node_timeout_ms: u32, extra_args: &[&str]) -> (TestRedis, u16) {
+async fn start_node(
+    node_timeout_ms: u32,
+    extra_args: &[&str],
+    tls: Option<&Authority>,
+) -> (TestRedis, u16) {
     let (bus_port, timeout) = (free_port().to_string(), node_timeout_ms.to_string());
     let args = [
         "--cluster-enabled",
@@ -293,5 +309,6 @@ async fn start_node(node_timeout_ms: u32, extra_args: &[&str]) -> (TestRedis, u1
         "--repl-diskless-sync-delay",
         "0",
     ];
-    (TestRedis::start_on_tcp(&[&args[..], extra_args].concat()).await, bus_port.parse().unwrap())
+    let node = TestRedis::start_at(None, &[&args[..], extra_args].concat(), tls).await;
+    (node, bus_port.parse().unwrap())
 }

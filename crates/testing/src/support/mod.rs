@@ -1,6 +1,7 @@
 //! Shared by the tests. Each test program uses a part of it.
 
 pub mod anomaly;
+pub mod certificates;
 pub mod checker;
 pub mod cluster;
 pub mod control;

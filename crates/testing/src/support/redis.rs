@@ -15,7 +15,7 @@ use redis::aio::MultiplexedConnection;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::ports::free_port;
+use super::{certificates::Authority, ports::free_port};
 
 #[allow(unused_imports)]
 pub use super::cluster::TestCluster;
@@ -35,6 +35,8 @@ const FILE: &str = "redis.conf";
 /// may share it, because faults occur beside the load.
 pub struct TestRedis {
     url: String,
+    /// For the connections of the test itself.
+    tls: Option<redis::TlsCertificates>,
     args: Vec<String>,
     child: Mutex<Child>,
     frozen: AtomicBool,
@@ -54,7 +56,7 @@ impl TestRedis {
         let url = format!("unix://{socket}");
         let mut args = vec!["--port", "0", "--unixsocket", &socket];
         args.extend(extra_args);
-        TestRedis::launch(url, &args, dir).await
+        TestRedis::launch(url, &args, dir, None).await
     }
 
     /// Starts one on a free loopback TCP port.
@@ -62,23 +64,49 @@ impl TestRedis {
         TestRedis::start_with_file(None, extra_args).await
     }
 
+    /// Like `start_on_tcp`, over TLS alone: the server has a certificate of this authority, and wants
+    /// one of its clients.
+    pub async fn start_over_tls(authority: &Authority) -> TestRedis {
+        TestRedis::start_at(None, &[], Some(authority)).await
+    }
+
     /// Like `start_on_tcp`, with a configuration file that the server may rewrite: it keeps its
     /// role, such as replica, after a restart.
     pub async fn start_with_file(file: Option<&str>, extra_args: &[&str]) -> TestRedis {
+        TestRedis::start_at(file, extra_args, None).await
+    }
+
+    /// Like `start_with_file`, over TLS if there is an authority.
+    pub async fn start_at(
+        file: Option<&str>,
+        extra_args: &[&str],
+        tls: Option<&Authority>,
+    ) -> TestRedis {
         let (port, dir) = (free_port().to_string(), tempfile::tempdir().unwrap());
         if let Some(text) = file {
             std::fs::write(dir.path().join(FILE), text).unwrap();
         }
-        let mut args = vec!["--bind", "127.0.0.1", "--port", &port];
+        let mut args = vec!["--bind", "127.0.0.1"];
+        let of_tls = tls.map(|authority| args_of_tls(authority, &port));
+        match &of_tls {
+            Some(of_tls) => args.extend(of_tls.iter().map(String::as_str)),
+            None => args.extend(["--port", &port]),
+        }
         args.extend(extra_args);
-        let url = format!("redis://127.0.0.1:{port}");
-        TestRedis::launch(url, &args, dir).await
+        let scheme = if tls.is_some() { "rediss" } else { "redis" };
+        TestRedis::launch(format!("{scheme}://127.0.0.1:{port}"), &args, dir, tls).await
     }
 
-    async fn launch(url: String, args: &[&str], dir: TempDir) -> TestRedis {
+    async fn launch(
+        url: String,
+        args: &[&str],
+        dir: TempDir,
+        tls: Option<&Authority>,
+    ) -> TestRedis {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let child = Mutex::new(spawn(&args, dir.path()));
-        let server = TestRedis { url, args, child, frozen: AtomicBool::new(false), dir };
+        let tls = tls.map(certificates_of);
+        let server = TestRedis { url, tls, args, child, frozen: AtomicBool::new(false), dir };
         server.wait_until_ready().await.expect("redis-server starts");
         server
     }
@@ -106,7 +134,7 @@ impl TestRedis {
 
     /// A new connection to it without a short time limit for commands.
     pub async fn connection(&self) -> MultiplexedConnection {
-        connect(&self.url).await.expect("the test's redis-server answers")
+        connect(&self.url, &self.tls).await.expect("the test's redis-server answers")
     }
 
     /// Sets the rules of the user `svc`, whose password is [`PASSWORD`]; creates the user if
@@ -132,7 +160,7 @@ impl TestRedis {
 
     /// Runs one command on a new connection.
     pub async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
-        let mut connection = connect(&self.url).await?;
+        let mut connection = connect(&self.url, &self.tls).await?;
         redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await
     }
 
@@ -206,7 +234,7 @@ impl TestRedis {
 
     async fn wait_until_ready(&self) -> Result<(), String> {
         let deadline = Instant::now() + READY_MAX;
-        while let Err(problem) = ping(&self.url).await {
+        while let Err(problem) = ping(&self.url, &self.tls).await {
             let ended = self.child().try_wait().unwrap();
             if ended.is_some() || Instant::now() > deadline {
                 let log = std::fs::read_to_string(self.dir.path().join("redis.log"));
@@ -271,21 +299,57 @@ fn spawn(args: &[String], dir: &Path) -> Child {
     command.spawn().expect("redis-server is installed (make setup)")
 }
 
+/// The arguments of a server that talks over TLS alone, also to other servers.
+fn args_of_tls(authority: &Authority, port: &str) -> Vec<String> {
+    let identity = authority.issue("redis");
+    let shown = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
+    let args = [
+        ["--port", "0"].map(str::to_owned),
+        ["--tls-port".to_owned(), port.to_owned()],
+        ["--tls-cert-file".to_owned(), shown(identity.certificate)],
+        ["--tls-key-file".to_owned(), shown(identity.key)],
+        ["--tls-ca-cert-file".to_owned(), shown(authority.ca_file())],
+        ["--tls-auth-clients", "yes"].map(str::to_owned),
+        ["--tls-replication", "yes"].map(str::to_owned),
+        ["--tls-cluster", "yes"].map(str::to_owned),
+    ];
+    args.concat()
+}
+
+/// What a client of such a server needs.
+fn certificates_of(authority: &Authority) -> redis::TlsCertificates {
+    let identity = authority.issue("test");
+    redis::TlsCertificates {
+        client_tls: Some(redis::ClientTlsConfig {
+            client_cert: std::fs::read(identity.certificate).unwrap(),
+            client_key: std::fs::read(identity.key).unwrap(),
+        }),
+        root_cert: Some(authority.pem().into_bytes()),
+    }
+}
+
 /// `redis-server`, or the program in RESEQ_TEST_REDIS_SERVER (`make test-newer`).
 pub fn server_binary() -> String {
     std::env::var("RESEQ_TEST_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
-async fn connect(url: &str) -> redis::RedisResult<MultiplexedConnection> {
+async fn connect(
+    url: &str,
+    tls: &Option<redis::TlsCertificates>,
+) -> redis::RedisResult<MultiplexedConnection> {
     // A response time-out would make the test fail on a slow machine.
     let config = redis::AsyncConnectionConfig::new()
         .set_connection_timeout(Some(READY_MAX))
         .set_response_timeout(Some(READY_MAX));
-    redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
+    let client = match tls {
+        Some(tls) => redis::Client::build_with_tls(url, tls.clone())?,
+        None => redis::Client::open(url)?,
+    };
+    client.get_multiplexed_async_connection_with_config(&config).await
 }
 
-async fn ping(url: &str) -> Result<(), String> {
-    let mut connection = connect(url).await.map_err(|error| error.to_string())?;
+async fn ping(url: &str, tls: &Option<redis::TlsCertificates>) -> Result<(), String> {
+    let mut connection = connect(url, tls).await.map_err(|error| error.to_string())?;
     let pong = redis::cmd("PING").exec_async(&mut connection).await;
     pong.map_err(|error| error.to_string())
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{redis::TestRedis, wait::eventually};
+use super::{certificates::Authority, redis::TestRedis, wait::eventually};
 
 /// The name under which the sentinels know the primary.
 pub const SERVICE: &str = "main";
@@ -35,12 +35,17 @@ impl TestSentinel {
 
     /// Like `start`, with additional lines in the configuration file of each data server.
     pub async fn start_with(replicas: usize, config: &str) -> TestSentinel {
+        TestSentinel::start_at(replicas, config, None).await
+    }
+
+    /// Like `start_with`, over TLS if there is an authority.
+    pub async fn start_at(replicas: usize, config: &str, tls: Option<&Authority>) -> TestSentinel {
         let common = format!("repl-diskless-sync-delay 0\nrepl-timeout 10\n{config}\n");
-        let mut nodes = vec![TestRedis::start_with_file(Some(&common), &[]).await];
+        let mut nodes = vec![TestRedis::start_at(Some(&common), &[], tls).await];
         let port = nodes[0].port();
         for _ in 0..replicas {
             let file = format!("{common}replicaof 127.0.0.1 {port}\n");
-            nodes.push(TestRedis::start_with_file(Some(&file), &[]).await);
+            nodes.push(TestRedis::start_at(Some(&file), &[], tls).await);
         }
         let file = format!(
             "sentinel monitor {SERVICE} 127.0.0.1 {port} {QUORUM}\n\
@@ -49,7 +54,7 @@ impl TestSentinel {
         );
         let mut sentinels = Vec::new();
         for _ in 0..SENTINELS {
-            sentinels.push(TestRedis::start_with_file(Some(&file), &["--sentinel"]).await);
+            sentinels.push(TestRedis::start_at(Some(&file), &["--sentinel"], tls).await);
         }
         let all = TestSentinel { nodes, sentinels };
         all.wait_until_ok().await;
@@ -59,7 +64,9 @@ impl TestSentinel {
     /// The URL for Reseq.
     pub fn url(&self) -> String {
         let hosts = self.sentinels.iter().map(|one| format!("127.0.0.1:{}", one.port()));
-        format!("redis+sentinel://{}/{SERVICE}", hosts.collect::<Vec<_>>().join(","))
+        let is_tls = self.nodes[0].url().starts_with("rediss");
+        let scheme = if is_tls { "rediss" } else { "redis" };
+        format!("{scheme}+sentinel://{}/{SERVICE}", hosts.collect::<Vec<_>>().join(","))
     }
 
     /// The index of the primary that the sentinels name and that reports this role itself.

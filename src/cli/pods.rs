@@ -1,0 +1,72 @@
+//! `reseq pods`: the live processes, and which partitions each owns.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::{
+    client_args::ClientArgs,
+    filters::Paging,
+    output::{list, text_of},
+    paths::query,
+};
+
+const COLUMNS: [&str; 6] = ["pod", "host", "roles", "schema", "partitions", "expires_at"];
+
+/// The arguments of `reseq pods`.
+#[derive(Debug, Clone, Args)]
+pub struct PodsArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    paging: Paging,
+}
+
+/// Lists them.
+pub async fn run(args: PodsArgs) -> anyhow::Result<()> {
+    let path = format!("/v1/pods{}", query(&args.paging.fields()));
+    let answer = args.client.get(&path).await?;
+    args.client.print(&answer, |answer| list(answer, &COLUMNS, row))
+}
+
+fn row(pod: &Value) -> Vec<String> {
+    let roles = pod["roles"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let numbers = pod["partitions"].as_array().into_iter().flatten().filter_map(Value::as_u64);
+    vec![
+        text_of(pod, "pod"),
+        text_of(pod, "host"),
+        roles.collect::<Vec<_>>().join(","),
+        text_of(pod, "schema"),
+        ranges(&numbers.collect::<Vec<_>>()),
+        text_of(pod, "expires_at"),
+    ]
+}
+
+/// Ascending numbers in short: `0-3,7`; `-` if there are none.
+fn ranges(numbers: &[u64]) -> String {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let shown = runs.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    match shown.collect::<Vec<_>>().join(",") {
+        none if none.is_empty() => "-".to_owned(),
+        some => some,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranges;
+
+    #[test]
+    fn partitions_in_a_row_are_one_range() {
+        assert_eq!(ranges(&[]), "-");
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+    }
+}

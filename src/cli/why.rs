@@ -1,0 +1,112 @@
+//! `reseq why`: what blocks a lane, since when, and what to do.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::{
+    client_args::ClientArgs,
+    output::{count_of, counted, human_age, plain, text_of},
+    paths::{path_of, query, text},
+};
+
+/// The width of the names of lines.
+const NAME_WIDTH: usize = 8;
+
+/// The arguments of `reseq why`.
+#[derive(Debug, Clone, Args)]
+pub struct WhyArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the destination
+    destination: String,
+    /// The lane of this ordering key; "": of the messages without a key. Otherwise the lane whose head
+    /// is the oldest
+    #[arg(long)]
+    key: Option<String>,
+}
+
+/// Asks, and prints the answer.
+pub async fn run(args: WhyArgs) -> anyhow::Result<()> {
+    let WhyArgs { client, destination, key } = args;
+    let query = query(&[("key", text(key.as_deref()))]);
+    let answer = client.get(&path_of(&destination, &format!("why{query}"))).await?;
+    client.print(&answer, |answer| shown(answer))
+}
+
+fn shown(why: &Value) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        if !value.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{name:<NAME_WIDTH$}{value}");
+        }
+    };
+    let head = &why["head"];
+    if head.is_null() {
+        return "nothing is pending\n".to_owned();
+    }
+    let key = match why["key"].as_str() {
+        Some(key) => format!(" of key {:?}", plain(key)),
+        None => String::new(),
+    };
+    let age = human_age(count_of(head, "age_ms"));
+    let sequence = text_of(head, "sequence");
+    line("head", format!("{sequence}{key}, id {}, {age} old", text_of(head, "id")));
+    line("state", format!("{} ({})", text_of(head, "state"), text_of(why, "cause")));
+    line("why", text_of(why, "explanation"));
+    if let Some(blocked_ms) = why["blocked_ms"].as_u64() {
+        line("since", format!("{} (it became the head then)", human_age(blocked_ms)));
+    }
+    line("until", text_of(why, "next_attempt_at"));
+    let lease = &head["lease"];
+    if !lease.is_null() {
+        let worker = match text_of(lease, "worker") {
+            none if none.is_empty() => "a worker without a name".to_owned(),
+            worker => worker,
+        };
+        line("held by", format!(" {worker}, until {}", text_of(lease, "expires_at")));
+    }
+    let bytes = match why["bytes_behind"].as_u64() {
+        Some(bytes) => format!(", {}", indicatif::HumanBytes(bytes)),
+        None => String::new(),
+    };
+    let behind = count_of(why, "behind");
+    line("behind", format!("{}{bytes}", counted(behind, "message")));
+    let actions = why["actions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let width =
+        actions.iter().map(|action| text_of(action, "when").len()).max().unwrap_or_default();
+    for (index, action) in actions.iter().enumerate() {
+        let name = if index == 0 { "do" } else { "" };
+        line(name, format!("{:<width$}  {}", text_of(action, "when"), text_of(action, "command")));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_answer_is_readable_and_foreign_text_is_escaped() {
+        let why = json!({
+            "cause": "halted", "explanation": "Message 33 is halted; the last error was: no\u{1b}[2J",
+            "key": "a b", "blocked_ms": 61_000, "behind": 1, "bytes_behind": 2048,
+            "head": {"sequence": 33, "id": "x", "age_ms": 1000, "state": "halted"},
+            "actions": [{"when": "if the cause is gone", "command": "reseq retry-head erp"},
+                {"when": "else", "command": "reseq skip-head erp"}],
+        });
+        let expected = "head    33 of key \"a b\", id x, 1.0 s old\n\
+             state   halted (halted)\n\
+             why     Message 33 is halted; the last error was: no\\u{1b}[2J\n\
+             since   1 min 1 s (it became the head then)\n\
+             behind  1 message, 2.00 KiB\n\
+             do      if the cause is gone  reseq retry-head erp\n\
+             \u{20}       else                  reseq skip-head erp\n";
+        assert_eq!(shown(&why), expected);
+        assert_eq!(shown(&json!({"head": null})), "nothing is pending\n");
+    }
+}

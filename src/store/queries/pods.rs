@@ -1,0 +1,129 @@
+//! The live pods, and which partitions each owns.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    redis_client::server_clock_ms,
+    store::{Store, StoreError, known_schema::FIRST},
+};
+
+/// A live pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodInfo {
+    /// Its unique name.
+    pub pod: String,
+    /// The name of its machine or container; empty before its first complete heartbeat.
+    pub host: String,
+    /// Its roles.
+    pub roles: Vec<String>,
+    /// The newest schema that it knows.
+    pub schema: u32,
+    /// Without another heartbeat it counts as dead from then on, in ms since 1970.
+    pub expires_ms: u64,
+    /// The partitions that it owns.
+    pub partitions: Vec<u16>,
+}
+
+/// Who owns a partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ownership {
+    /// The pod that may release, if any may.
+    pub owner: Option<String>,
+    /// Releases wait until then (the takeover wait), in ms since 1970.
+    pub waits_until_ms: u64,
+}
+
+impl Store {
+    /// The live pods, by name, with the partitions that they own.
+    pub async fn pods(&self) -> Result<Vec<PodInfo>, StoreError> {
+        let now_ms = self.server_time_ms().await?;
+        let mut pipe = redis::pipe();
+        pipe.cmd("ZRANGEBYSCORE").arg(self.keys().pods()).arg(now_ms).arg("+inf").arg("WITHSCORES");
+        let (members,): (Vec<(String, f64)>,) = self.query(&pipe).await?;
+        let mut pods: BTreeMap<String, PodInfo> = BTreeMap::new();
+        for (member, deadline) in &members {
+            let Some(found) = pod_of(member, *deadline as u64) else { continue };
+            // The first heartbeat of a pod does not name its roles.
+            let known = pods.entry(found.pod.clone()).or_insert_with(|| found.clone());
+            if known.roles.is_empty() {
+                *known = found;
+            }
+        }
+        let partitions: Vec<u16> = (0..self.keys().partitions()).collect();
+        for (partition, owner) in partitions.iter().zip(self.owners(&partitions).await) {
+            let owner = owner.ok().and_then(|found| found.owner);
+            if let Some(pod) = owner.and_then(|owner| pods.get_mut(&owner)) {
+                pod.partitions.push(*partition);
+            }
+        }
+        Ok(pods.into_values().collect())
+    }
+
+    /// Who owns this partition.
+    pub async fn ownership(&self, partition: u16) -> Result<Ownership, StoreError> {
+        self.owners(&[partition]).await.pop().unwrap_or_else(|| Ok(Ownership::default()))
+    }
+
+    async fn owners(&self, partitions: &[u16]) -> Vec<Result<Ownership, StoreError>> {
+        let looks = partitions.iter().map(|partition| {
+            let keys = self.keys().partition(*partition);
+            let mut pipe = redis::pipe();
+            pipe.get(keys.owner()).hget(keys.epoch(), "takeover_wait_ends_ms");
+            pipe
+        });
+        let now_ms = server_clock_ms();
+        let read = |found: Result<Vec<redis::Value>, StoreError>| {
+            let mut found = found?.into_iter();
+            let mut next =
+                || redis::from_redis_value::<Option<String>>(found.next()?).ok().flatten();
+            let (owner, waits) = (next(), next());
+            Ok(Ownership {
+                owner: owner.and_then(|text| live_owner(&text, now_ms)),
+                waits_until_ms: waits.and_then(|ms| ms.parse().ok()).unwrap_or_default(),
+            })
+        };
+        let found = self.query_each(&looks.collect::<Vec<_>>()).await;
+        found.into_iter().map(read).collect()
+    }
+}
+
+/// `schema:<schema>:<pod>[:<roles>:<host>]`; heartbeats of other kinds are no pods.
+fn pod_of(member: &str, expires_ms: u64) -> Option<PodInfo> {
+    let mut parts = member.splitn(5, ':');
+    let schema = parts.next().filter(|kind| *kind == "schema").and(parts.next())?;
+    let pod = parts.next()?.to_owned();
+    let roles = parts.next().unwrap_or_default().split(',').filter(|role| !role.is_empty());
+    let roles = roles.map(str::to_owned).collect();
+    Some(PodInfo {
+        pod,
+        roles,
+        host: parts.next().unwrap_or_default().to_owned(),
+        schema: schema.parse().unwrap_or(FIRST),
+        expires_ms,
+        partitions: Vec::new(),
+    })
+}
+
+/// The pod in an owner's key (`<pod>.<random> <deadline>`), while its partition lease lasts.
+fn live_owner(text: &str, now_ms: u64) -> Option<String> {
+    let (token, deadline) = text.split_once(' ')?;
+    let is_live = deadline.parse::<u64>().is_ok_and(|deadline| deadline > now_ms);
+    token.split_once('.').filter(|_| is_live).map(|(pod, _)| pod.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heartbeats_tell_roles_and_host_and_owners_count_while_their_lease_lasts() {
+        let pod = pod_of("schema:2:ab12:ingest,sender:host-7", 9).unwrap();
+        assert_eq!((pod.pod.as_str(), pod.host.as_str(), pod.schema), ("ab12", "host-7", 2));
+        assert_eq!(pod.roles, ["ingest", "sender"]);
+        assert!(pod_of("schema:2:ab12", 9).unwrap().roles.is_empty());
+        assert_eq!(pod_of("sender:ab12", 9), None);
+        assert_eq!(live_owner("ab12.5eed 100", 99).as_deref(), Some("ab12"));
+        assert_eq!(live_owner("ab12.5eed 100", 100), None);
+        assert_eq!(live_owner("5eed 100", 1), None);
+    }
+}

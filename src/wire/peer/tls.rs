@@ -1,0 +1,85 @@
+//! The stream of a connection over TLS, once both sides have shaken hands.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Instant,
+};
+use tokio_rustls::server::TlsStream;
+
+use super::{Activity, Peer, PeerIo};
+
+/// The decrypted stream of a [`Peer`].
+pub struct TlsIo {
+    stream: TlsStream<PeerIo>,
+    peer: Peer,
+}
+
+impl TlsIo {
+    /// The handshake is over: a request has not begun.
+    pub fn new(stream: TlsStream<PeerIo>, peer: Peer) -> TlsIo {
+        let mut state = peer.state();
+        if state.activity == Activity::Head {
+            (state.activity, state.since) = (Activity::Idle, Instant::now());
+        }
+        drop(state);
+        TlsIo { stream, peer }
+    }
+}
+
+impl AsyncRead for TlsIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let mut state = self.peer.state();
+        if buffer.filled().len() == before {
+            state.has_ended = true;
+        } else if state.activity == Activity::Idle {
+            // It may have arrived with the end of the handshake.
+            (state.activity, state.since) = (Activity::Head, Instant::now());
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for TlsIo {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// Called when the server has handed over everything. It has left when this is ready.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.peer.has_written();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

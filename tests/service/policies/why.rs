@@ -1,0 +1,189 @@
+//! What blocks a lane: over HTTP and by the command, for each cause.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::{
+    policies::desk::{Desk, ERP},
+    support::{
+        pods::{Pod, Settings},
+        wait::{eventually, within},
+    },
+};
+
+impl Desk {
+    async fn why(&self, query: &str) -> Value {
+        self.ok("GET", &format!("/v1/destinations/{ERP}/why{query}"), Value::Null).await
+    }
+
+    /// Waits until this is the cause.
+    async fn blocked_by(&self, cause: &str) -> Value {
+        eventually(cause, async || {
+            let why = self.why("").await;
+            if why["cause"] == cause { Ok(why) } else { Err(why.to_string()) }
+        })
+        .await
+    }
+
+    /// What a command prints.
+    async fn prints(&self, args: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
+        command.args(args).env("RESEQ_URL", self.pod.url("")).env_remove("RESEQ_HEADER");
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        let output = within("a command ends", command.output()).await.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn it_is_said_who_processes_the_head_and_how_to_go_on_when_it_is_halted() {
+    let desk = Desk::start(json!({"transform": {"kind": "worker"}})).await;
+    let why = desk.why("").await;
+    assert_eq!((&why["cause"], &why["head"]), (&json!("nothing"), &Value::Null), "{why}");
+    desk.send_all(&["one", "two", "three"]).await;
+    let why = desk.blocked_by("awaiting_worker").await;
+    assert_eq!((&why["head"]["sequence"], &why["behind"]), (&json!(1), &json!(2)), "{why}");
+    // Two bodies in quotes wait behind it.
+    assert_eq!(why["bytes_behind"], json!("\"two\"\"three\"".len()), "{why}");
+
+    let lease = desk.lease(json!({"worker": "host-7:42", "lease_ms": 3_600_000})).await;
+    let why = desk.blocked_by("processing").await;
+    assert_eq!(why["head"]["lease"]["worker"], "host-7:42", "{why}");
+    assert_eq!(why["head"]["lease"]["expires_at"], lease[0]["expires_at"], "{why}");
+    assert!(why["explanation"].as_str().unwrap().contains("host-7:42"), "{why}");
+    // The list of messages says it too, and an extension keeps the name.
+    let items = json!({"items": [{"token": lease[0]["token"], "lease_ms": 7_200_000}]});
+    let extended = desk.ok("POST", "/v1/leases/extend", items).await;
+    let path = format!("/v1/destinations/{ERP}/messages?state=processing");
+    let listed = desk.ok("GET", &path, Value::Null).await;
+    let held = &listed["items"][0]["lease"];
+    assert_eq!(held["worker"], "host-7:42", "{listed}");
+    assert_eq!(held["expires_at"], extended["results"][0]["expires_at"], "{listed}");
+
+    desk.end("fail", &lease, json!({"error": "no such \u{1b}[2Jaccount", "final": true})).await;
+    let why = desk.blocked_by("halted").await;
+    assert_eq!(why["actions"][0]["command"], "reseq retry-head erp --sequence 1", "{why}");
+    let said = desk.prints(&["why", ERP]).await;
+    for part in [
+        "head    1, id ",
+        "halted in processing",
+        "no such",
+        "behind  2 messages",
+        "reseq skip-head erp --sequence 1",
+    ] {
+        assert!(said.contains(part), "{part:?} is missing:\n{said}");
+    }
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+
+    // The commands that it names help.
+    desk.prints(&["skip-head", ERP, "--sequence", "1", "--yes"]).await;
+    assert_eq!(desk.blocked_by("awaiting_worker").await["head"]["sequence"], 2);
+}
+
+#[tokio::test]
+async fn a_worker_without_a_name_is_possible_and_a_bad_name_is_refused() {
+    let desk = Desk::start(json!({"transform": {"kind": "worker"}})).await;
+    desk.send_all(&["one"]).await;
+    let asked = json!({"destinations": [ERP], "worker": "a b"});
+    let (status, problem) = desk.ask("POST", "/v1/leases", asked).await;
+    assert_eq!((status, &problem["code"]), (400, &json!("invalid_field")), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().starts_with("worker: "), "{problem}");
+    let lease = desk.lease(json!({})).await;
+    let why = desk.blocked_by("processing").await;
+    assert_eq!(why["head"]["lease"].get("worker"), None, "{why}");
+    desk.end("requeue", &lease, json!({})).await;
+}
+
+#[tokio::test]
+async fn with_ordering_by_key_each_lane_is_asked_for_by_its_key() {
+    let desk = Desk::start(json!({"ordering": "key", "transform": {"kind": "worker"}})).await;
+    for (body, key) in [("a1", "a b"), ("b1", "b"), ("a2", "a b")] {
+        desk.send(body, json!({"key": key})).await;
+    }
+    let lease = desk.lease(json!({})).await;
+    desk.end("fail", &lease, json!({"error": "no", "final": true})).await;
+    let why = desk.why("?key=a%20b").await;
+    assert_eq!((&why["cause"], &why["behind"]), (&json!("halted"), &json!(1)), "{why}");
+    let command = "reseq retry-head erp --key 'a b' --sequence 1";
+    assert_eq!(why["actions"][0]["command"], command, "{why}");
+    assert_eq!(why.get("bytes_behind"), None, "{why}");
+    let why = desk.why("?key=b").await;
+    assert_eq!((&why["cause"], &why["behind"]), (&json!("awaiting_worker"), &json!(0)), "{why}");
+    assert_eq!(desk.why("?key=c").await["cause"], "nothing");
+    // Without a key it is the lane whose head is the oldest.
+    assert_eq!(desk.why("").await["key"], "a b");
+    desk.define("whole", json!({"url": desk.receiver_url})).await;
+    let (status, problem) = desk.ask("GET", "/v1/destinations/whole/why?key=a", Value::Null).await;
+    assert_eq!((status, &problem["code"]), (400, &json!("invalid_field")), "{problem}");
+}
+
+#[tokio::test]
+async fn a_delivery_waits_for_its_backoff_for_a_pause_or_for_a_sender() {
+    let desk =
+        Desk::start(json!({"delivery": {"backoff_ms": 600_000, "backoff_max_ms": 600_000}})).await;
+    desk.receiver.refuse("\"one\"", 503, None);
+    desk.send_all(&["one", "two"]).await;
+    let why = desk.blocked_by("backoff").await;
+    assert!(why["explanation"].as_str().unwrap().contains("delivery has failed"), "{why}");
+    assert!(why["next_attempt_at"].is_string(), "{why}");
+    desk.steer("pause", json!({"what": "delivery"})).await;
+    let why = desk.blocked_by("paused").await;
+    assert_eq!(why["actions"][0]["command"], "reseq resume erp delivery", "{why}");
+    desk.receiver.accept("\"one\"");
+    desk.steer("retry-head", json!({})).await;
+    desk.steer("resume", json!({})).await;
+    desk.receives(&["one", "two"]).await;
+}
+
+#[tokio::test]
+async fn the_pods_are_listed_with_their_roles_and_partitions_and_a_missing_role_is_the_cause() {
+    let mut desk = Desk::start_apart(json!({})).await;
+    desk.define(ERP, json!({})).await;
+    let owned = |pods: &Value| {
+        let pods = pods["items"].as_array().unwrap();
+        let of = |pod: &Value| pod["partitions"].as_array().unwrap().len();
+        pods.iter()
+            .map(|pod| (pod["roles"][0].as_str().unwrap_or("").to_owned(), of(pod)))
+            .collect()
+    };
+    let pods = eventually("both are listed", async || {
+        let pods = desk.ok("GET", "/v1/pods", Value::Null).await;
+        let mut all: Vec<(String, usize)> = owned(&pods);
+        all.sort();
+        let expected = [("ingest".to_owned(), 0), ("sender".to_owned(), 64)];
+        if all == expected { Ok(pods) } else { Err(pods.to_string()) }
+    })
+    .await;
+    let this = pods["items"].as_array().unwrap().iter().find(|pod| pod["is_self"] == true);
+    assert_eq!(this.unwrap()["roles"], json!(["ingest"]), "{pods}");
+    let table = desk.prints(&["pods"]).await;
+    assert!(table.contains("sender") && table.contains("0-63"), "{table}");
+
+    // Nobody processes.
+    let definition = desk.with_transform(json!({}));
+    desk.define(ERP, definition).await;
+    desk.send_all(&["one"]).await;
+    let why = desk.blocked_by("no_processor").await;
+    assert_eq!(why["actions"][0]["command"], "reseq serve --roles processor", "{why}");
+    let settings = Settings::new(desk.redis.url());
+    let processor = Pod::start("processor", "processor", &settings).await;
+    desk.until("it is delivered", |stats| stats["delivered_total"] == 1).await;
+    drop(processor);
+
+    // Nobody delivers: the sender's leases end when it stops.
+    let mut sender = desk.sender.take().unwrap();
+    sender.terminate();
+    eventually(
+        "it has ended",
+        async || if sender.has_ended() { Ok(()) } else { Err("it runs".to_owned()) },
+    )
+    .await;
+    desk.define("plain", json!({"url": desk.receiver_url})).await;
+    let item = json!({"destinations": ["plain"], "body": 1});
+    desk.ok("POST", "/v1/messages", item).await;
+    let why = desk.ok("GET", "/v1/destinations/plain/why", Value::Null).await;
+    assert_eq!(why["cause"], "no_owner", "{why}");
+}

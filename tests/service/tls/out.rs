@@ -1,0 +1,159 @@
+//! TLS to receivers: one that wants a certificate, over HTTP and TCP, while certificates change; and
+//! HTTP/2.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::{Response, Version, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use reqwest::Client;
+use reseq::Running;
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+
+use super::listeners::{section, shown, start, trusting};
+use crate::support::{
+    certificates::{Authority, Identity, replace},
+    http,
+    pods::client,
+    redis::TestRedis,
+    wait::{eventually, within},
+};
+
+const COUNT: usize = 20;
+
+/// The section with what Reseq shows and trusts.
+fn outgoing(authority: &Authority, identity: &Identity) -> String {
+    format!("ca_file = {:?}\n{}", authority.ca_file(), section("outgoing.tls", identity, None))
+        .split_once("\n[outgoing.tls]\n")
+        .map(|(ca, rest)| format!("[outgoing.tls]\n{ca}\n{rest}"))
+        .unwrap()
+}
+
+async fn send(sender: &Running, destination: &str, phase: &str) {
+    for number in 0..COUNT {
+        let url = format!("http://{}/v1/destinations/{destination}/messages", sender.http);
+        let sent = client().post(url).body(format!("{destination} {phase} {number}")).send().await;
+        assert_eq!(sent.unwrap().status(), 202);
+    }
+}
+
+/// Claims what the receiver has got, until all of these bodies were there.
+async fn arrive(receiver: &Running, client: &Client, phase: &str) {
+    let wanted: BTreeSet<String> = ["web", "frames"]
+        .iter()
+        .flat_map(|name| (0..COUNT).map(move |number| format!("{name} {phase} {number}")))
+        .collect();
+    let mut got = BTreeSet::new();
+    let url = format!("https://{}/v1/leases", receiver.http);
+    let claim = json!({"destinations": ["work"], "max": 100, "lease_ms": 3_600_000});
+    eventually("everything has arrived", async || {
+        let answer = client.post(&url).json(&claim).send().await;
+        let answer = answer.map_err(|error| format!("{error:?}"))?;
+        if answer.status() == 200 {
+            let said: Value = answer.json().await.unwrap();
+            for lease in said["leases"].as_array().unwrap() {
+                let body = match lease["body_base64"].as_str() {
+                    Some(text) => {
+                        use base64::{Engine, prelude::BASE64_STANDARD};
+                        String::from_utf8(BASE64_STANDARD.decode(text).unwrap()).unwrap()
+                    }
+                    None => lease["body"].as_str().unwrap().to_owned(),
+                };
+                got.insert(body);
+            }
+        }
+        if got == wanted { Ok(()) } else { Err(format!("{got:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn receivers_that_want_a_certificate_get_messages_while_certificates_change() {
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let (of_receiver, of_sender) = (TestRedis::start().await, TestRedis::start().await);
+    let (server, identity) = (old.issue("server"), old.issue("reseq"));
+    let receiver = format!(
+        "[http]\nlisten = '127.0.0.1:0'\n{}[[tcp]]\nlisten = '127.0.0.1:0'\ndestination = 'work'\n\
+         auth = 'certificate'\n{}",
+        section("http.tls", &server, Some(&old)),
+        section("tcp.tls", &server, Some(&old))
+    );
+    let receiver = start(&of_receiver, &receiver).await;
+    let sender = format!(
+        "[http]\nlisten = '127.0.0.1:0'\n{}[[destination]]\nname = 'web'\n\
+         url = 'https://{}/v1/destinations/work/messages'\ndelivery = {{ backoff_max_ms = 500 }}\n\
+         [[destination]]\nname = 'frames'\nurl = 'tls://{}'\n\
+         delivery = {{ window_max = 4, backoff_max_ms = 500 }}\n",
+        outgoing(&old, &identity),
+        receiver.http,
+        receiver.tcp[0]
+    );
+    let sender = start(&of_sender, &sender).await;
+    let worker = trusting(&old).identity(shown(&old.issue("worker"))).build().unwrap();
+    for destination in ["web", "frames"] {
+        send(&sender, destination, "before").await;
+    }
+    arrive(&receiver, &worker, "before").await;
+
+    // The files of both sides, one after the other; connections that are open stay.
+    new.issue_into("server", &server);
+    new.issue_into("reseq", &identity);
+    replace(&old.ca_file(), &new.pem());
+    let worker = trusting(&new).identity(shown(&new.issue("worker"))).build().unwrap();
+    let health = format!("https://{}/healthz", receiver.http);
+    eventually("the receiver has its new certificates", async || {
+        worker.get(&health).send().await.map(drop).map_err(|error| format!("{error:?}"))
+    })
+    .await;
+    for destination in ["web", "frames"] {
+        send(&sender, destination, "after").await;
+    }
+    arrive(&receiver, &worker, "after").await;
+    sender.stop().await.unwrap();
+    receiver.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_receiver_that_offers_http_2_is_spoken_to_in_it() {
+    let (ours, redis) = (Authority::new("ours"), TestRedis::start().await);
+    let server = ours.issue("server");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let chain = vec![CertificateDer::from_pem_file(&server.certificate).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(&server.key).unwrap();
+    let mut settings = builder.with_single_cert(chain, key).unwrap();
+    settings.alpn_protocols = vec![b"h2".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(settings));
+    let (seen, mut versions) = mpsc::unbounded_channel();
+    let (address, _server) = http::accept(move |stream| {
+        let (acceptor, seen) = (acceptor.clone(), seen.clone());
+        async move {
+            let stream = acceptor.accept(stream).await.unwrap();
+            let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+                let _ = seen.send(request.version());
+                async { Ok::<_, std::convert::Infallible>(Response::new(Empty::<Bytes>::new())) }
+            });
+            let builder = http2::Builder::new(TokioExecutor::new());
+            let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+        }
+    })
+    .await;
+    let lines = format!(
+        "[http]\nlisten = '127.0.0.1:0'\n{}[[destination]]\nname = 'web'\nurl = 'https://{address}/'\n",
+        outgoing(&ours, &ours.issue("reseq")),
+    );
+    let sender = start(&redis, &lines).await;
+    send(&sender, "web", "all").await;
+    for _ in 0..COUNT {
+        assert_eq!(within("a delivery", versions.recv()).await, Some(Version::HTTP_2));
+    }
+    sender.stop().await.unwrap();
+}

@@ -1,0 +1,6 @@
+// The console of Reseq.
+import { render } from "preact";
+import { App } from "./app.tsx";
+import "./style.css";
+
+render(<App />, document.getElementById("root")!);

@@ -1,0 +1,123 @@
+// All destinations: what waits there, and for how long.
+import { useEffect, useState } from "preact/hooks";
+import { api, ask, may, type Session } from "../api.ts";
+import { LiveSign } from "../app.tsx";
+import { count, duration, percent, rate } from "../format.ts";
+import { useLive } from "../live.ts";
+import { go, href } from "../router.ts";
+import { Bar, Button, Chip, Empty, ErrorNotice, Head, Notice, Panel, Table, useAction, type Counted } from "../ui.tsx";
+import { DestinationEditor } from "../editor.tsx";
+
+export interface Row {
+  name: string;
+  ordering: string;
+  transform: string;
+  paused: { ingest: boolean; delivery: boolean };
+  counts?: Record<Counted | "pending" | "dead_letters" | "delivered_total", number> & { is_damaged: boolean };
+  in_per_second: number;
+  out_per_second: number;
+  head: { sequence: number; state: string; age_ms: number; blocked_by: string; key: string | null } | null;
+  error_rate: number | null;
+}
+interface Rows {
+  matching: number; all: number; page: number; pages: number; rows: Row[];
+}
+
+export function PauseButton({ name, paused, onDone }: { name: string; paused: Row["paused"]; onDone?: () => void }) {
+  const { isBusy, error, run } = useAction();
+  const path = { params: { path: { destination: name } } };
+  const set = (what: "delivery" | "ingest", isPaused: boolean) => run(async () => {
+    await ask(isPaused
+      ? api.POST("/v1/destinations/{destination}/resume", { ...path, body: { what } })
+      : api.POST("/v1/destinations/{destination}/pause", { ...path, body: { what } }));
+    onDone?.();
+  });
+  return (
+    <>
+      <Button disabled={isBusy} onClick={() => set("delivery", paused.delivery)}>{paused.delivery ? "Resume delivery" : "Pause delivery"}</Button>
+      <Button disabled={isBusy} onClick={() => set("ingest", paused.ingest)}>{paused.ingest ? "Resume ingest" : "Pause ingest"}</Button>
+      <ErrorNotice error={error} />
+    </>
+  );
+}
+
+export const pausedText = (paused: Row["paused"]) =>
+  [paused.delivery && "delivery paused", paused.ingest && "ingest paused"].filter(Boolean).join(", ");
+
+export function DestinationsPage({ session, query }: { session: Session; query: URLSearchParams }) {
+  const [search, setSearch] = useState(query.get("search") ?? "");
+  const [wanted, setWanted] = useState(search);
+  const [sort, setSort] = useState("name");
+  const [page, setPage] = useState(0);
+  const [isNew, setNew] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setWanted(search.trim().toLowerCase()), 250);
+    return () => clearTimeout(timer);
+  }, [search]);
+  const live = useLive<Rows>({ view: "destinations", search: wanted || undefined, sort, page });
+  const now = live.value;
+  const max = Math.max(1, ...(now?.rows ?? []).map((row) => row.counts?.pending ?? 0));
+  return (
+    <>
+      <Head title="Destinations" sub={now ? `${count(now.matching)}${now.matching === now.all ? "" : ` of ${count(now.all)}`}` : "…"}>
+        <LiveSign live={live} />
+        {may(session, "admin") && <Button kind="main" onClick={() => setNew(true)}>New destination</Button>}
+      </Head>
+      {isNew && <DestinationEditor onClose={(name) => { setNew(false); if (name) go(href(["destinations", name])); }} />}
+      {live.error && <Notice>{live.error}</Notice>}
+      <div class="filters">
+        <label>Name contains <input type="search" value={search} onInput={(event) => { setSearch(event.currentTarget.value); setPage(0); }} /></label>
+        <label>First{" "}
+          <select value={sort} onChange={(event) => { setSort(event.currentTarget.value); setPage(0); }}>
+            <option value="name">by name</option>
+            <option value="pending">most pending</option>
+            <option value="halted">most halted</option>
+            <option value="dead_letters">most dead letters</option>
+            <option value="in">most in per second</option>
+            <option value="out">most out per second</option>
+          </select>
+        </label>
+      </div>
+      <Panel>
+        {now && now.rows.length === 0 ? <Empty>{now.all === 0 ? "There is no destination yet." : "No destination has this text in its name."}</Empty> : (
+          <Table label="Destinations">
+            <thead>
+              <tr>
+                <th>Destination</th><th class="wide-column">Pending by state</th><th class="right">Pending</th><th>Head</th><th class="right">Head age</th>
+                <th class="right">In / s</th><th class="right">Out / s</th><th class="right">Errors</th><th class="right">Dead letters</th><th>Lane</th>
+              </tr>
+            </thead>
+            <tbody>
+              {now?.rows.map((row) => (
+                <tr key={row.name}>
+                  <td>
+                    <a href={href(["destinations", row.name])}>{row.name}</a>
+                    {pausedText(row.paused) && <span class="tag">{pausedText(row.paused)}</span>}
+                    {(!row.counts || row.counts.is_damaged) && <span class="tag is-bad">damaged</span>}
+                  </td>
+                  <td class="wide-column">{row.counts && <Bar counts={row.counts} max={max} />}</td>
+                  <td class="right number">{count(row.counts?.pending)}</td>
+                  <td>{row.head && <Chip state={row.head.state} isPending />}</td>
+                  <td class="right number">{row.head ? duration(row.head.age_ms) : ""}</td>
+                  <td class="right number">{rate(row.in_per_second)}</td>
+                  <td class="right number">{rate(row.out_per_second)}</td>
+                  <td class="right number">{percent(row.error_rate)}</td>
+                  <td class="right number">{row.counts?.dead_letters ? <a href={href(["dead-letters", row.name])}>{count(row.counts.dead_letters)}</a> : count(row.counts?.dead_letters)}</td>
+                  <td><a href={href(["lanes", row.name], { key: row.ordering === "key" ? row.head?.key ?? undefined : undefined })} aria-label={`Show the lane of ${row.name}`}>Show</a></td>
+                </tr>
+              ))}
+            </tbody>
+          </Table>
+        )}
+        {now && now.pages > 1 && (
+          <nav class="pager" aria-label="Pages of the list">
+            <Button disabled={now.page === 0} onClick={() => setPage(now.page - 1)}>Previous</Button>
+            <span class="number">Page {now.page + 1} of {now.pages}</span>
+            <Button disabled={now.page + 1 >= now.pages} onClick={() => setPage(now.page + 1)}>Next</Button>
+          </nav>
+        )}
+      </Panel>
+      <p class="muted small">Errors: the part of the attempts of the last 50 messages that failed.</p>
+    </>
+  );
+}

@@ -1,0 +1,147 @@
+// The deployment at a glance.
+import { useEffect, useState } from "preact/hooks";
+import { Chart } from "../chart.tsx";
+import { bytes, count, duration, laneName, rate } from "../format.ts";
+import { useLive } from "../live.ts";
+import { href } from "../router.ts";
+import { Bar, Chip, Empty, Head, Legend, Notice, Panel, Table, type Counted } from "../ui.tsx";
+import { LiveSign } from "../app.tsx";
+
+interface Overview {
+  at_ms: number;
+  destinations: number;
+  paused: number;
+  damaged: number;
+  in_per_second: number;
+  out_per_second: number;
+  totals: Record<Counted | "pending" | "dead_letters" | "pending_bytes" | "left", number>;
+  latency: {
+    messages: number; p50_ms: number | null; p99_ms: number | null; overhead_p50_ms: number | null; overhead_p99_ms: number | null;
+  };
+  stuck_destinations: number;
+  stuck: Stuck[];
+  busiest: { name: string; in_per_second: number; out_per_second: number; pending: number }[];
+  redis: { silent_partitions: number; servers: { used_bytes: number; max_bytes: number }[] };
+  pods: { all: number; by_role: Record<string, number> } | null;
+}
+export interface Stuck {
+  destination: string; sequence: number; key: string | null; state: string; age_ms: number; attempts: number; blocked_by: string;
+  last_error?: { stage: string; kind: string; status?: number; detail: string };
+}
+
+/** Points of the charts: the last five minutes. */
+const POINTS_MAX = 300;
+const RATES = [{ label: "in per second", color: "--blue" }, { label: "out per second", color: "--green", dash: [7, 4] }];
+const LATENCIES = [
+  { label: "end to end, p50", color: "--blue" }, { label: "end to end, p99", color: "--amber", dash: [7, 4] },
+  { label: "overhead, p50", color: "--green", dash: [2, 3] },
+];
+
+export function OverviewPage() {
+  const live = useLive<Overview>({ view: "overview" });
+  const now = live.value;
+  const [points, setPoints] = useState<(number | null)[][]>([[], [], [], [], [], []]);
+  useEffect(() => {
+    if (!now) return;
+    const { latency } = now;
+    const next = [now.at_ms / 1000, now.in_per_second, now.out_per_second, latency.p50_ms, latency.p99_ms, latency.overhead_p50_ms];
+    setPoints((all) => all.map((line, at) => [...line.slice(-POINTS_MAX + 1), next[at] ?? null]));
+  }, [now]);
+  const [x = [], incoming = [], outgoing = [], p50 = [], p99 = [], overhead = []] = points;
+  return (
+    <>
+      <Head title="Overview" sub={now ? `${count(now.destinations)} destinations${now.paused ? `, ${now.paused} paused` : ""}` : "…"}>
+        <LiveSign live={live} />
+      </Head>
+      {live.error && <Notice>{live.error}</Notice>}
+      {now && (
+        <>
+          {now.damaged > 0 && <Notice>The numbers of {now.damaged} destinations cannot be read.</Notice>}
+          <div class="tiles">
+            <Tile name="In per second" value={rate(now.in_per_second)} />
+            <Tile name="Out per second" value={rate(now.out_per_second)} />
+            <Tile name="End to end" value={duration(now.latency.p50_ms)} sub={`median, p99 ${duration(now.latency.p99_ms)}`} />
+            <Tile name="Overhead" value={duration(now.latency.overhead_p50_ms)} sub={`median, p99 ${duration(now.latency.overhead_p99_ms)}`} />
+            <Tile name="Pending" value={count(now.totals.pending)} sub={bytes(now.totals.pending_bytes)} />
+            <Tile name="Halted" value={count(now.totals.halted)} isBad={now.totals.halted > 0} sub={`in ${count(now.stuck_destinations)} ${now.stuck_destinations === 1 ? "destination" : "destinations"}`} />
+            <Tile name="Dead letters" value={count(now.totals.dead_letters)} isBad={now.totals.dead_letters > 0} />
+          </div>
+          <Panel title="Pending by state">
+            <Bar counts={now.totals} max={now.totals.pending} />
+            <Legend counts={now.totals} />
+          </Panel>
+          <div class="columns">
+            <Panel title="Messages per second">
+              <Chart label={`In ${rate(now.in_per_second)} and out ${rate(now.out_per_second)} messages per second`} unit="" lines={RATES} data={[x, incoming, outgoing]} />
+            </Panel>
+            <Panel title="Latency">
+              <Chart label={`End to end ${duration(now.latency.p50_ms)} at the median`} unit=" ms" lines={LATENCIES} data={[x, p50, p99, overhead]} />
+              <p class="muted small">Of the last {count(now.latency.messages)} messages of the destinations that deliver most, from their history. Overhead: how much later a message left than it would have, had its work begun when it arrived and had it waited for nothing but the messages in front of it.</p>
+            </Panel>
+          </div>
+          <Panel title="Stuck lanes">
+            {now.stuck.length === 0 ? <Empty>No lane waits for an operator.</Empty> : (
+              <Table label="Stuck lanes">
+                <thead><tr><th>Destination</th><th>Lane</th><th class="right">Head</th><th>State</th><th class="right">Age</th><th>Last error</th></tr></thead>
+                <tbody>
+                  {now.stuck.map((lane) => (
+                    <tr key={`${lane.destination}/${lane.sequence}`}>
+                      <td><a href={href(["destinations", lane.destination])}>{lane.destination}</a></td>
+                      <td><a href={href(["lanes", lane.destination], { key: lane.key ?? undefined })}>{laneName(lane.key)}</a></td>
+                      <td class="right number">{lane.sequence}</td>
+                      <td><Chip state={lane.state} isPending /></td>
+                      <td class="right number">{duration(lane.age_ms)}</td>
+                      <td class="cut">{lane.last_error?.detail ?? ""}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </Table>
+            )}
+          </Panel>
+          <div class="columns">
+            <Panel title="Busiest destinations">
+              {now.busiest.length === 0 ? <Empty>Nothing moves.</Empty> : (
+                <Table label="Busiest destinations">
+                  <thead><tr><th>Destination</th><th class="right">In / s</th><th class="right">Out / s</th><th class="right">Pending</th></tr></thead>
+                  <tbody>
+                    {now.busiest.map((one) => (
+                      <tr key={one.name}>
+                        <td><a href={href(["lanes", one.name])}>{one.name}</a></td>
+                        <td class="right number">{rate(one.in_per_second)}</td>
+                        <td class="right number">{rate(one.out_per_second)}</td>
+                        <td class="right number">{count(one.pending)}</td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </Table>
+              )}
+            </Panel>
+            <Panel title="Pods and Redis">
+              <dl class="fields">
+                <div><dt>Pods</dt><dd>{now.pods ? count(now.pods.all) : "cannot be read"}</dd></div>
+                {Object.entries(now.pods?.by_role ?? {}).map(([role, number]) => <div key={role}><dt>with the role {role}</dt><dd class="number">{count(number)}</dd></div>)}
+                {now.redis.servers.map((server, at) => (
+                  <div key={at}>
+                    <dt>Redis{now.redis.servers.length > 1 ? ` ${at + 1}` : ""}</dt>
+                    <dd>{bytes(server.used_bytes)} {server.max_bytes ? `of ${bytes(server.max_bytes)}` : "used, no maxmemory"}</dd>
+                  </div>
+                ))}
+                {now.redis.silent_partitions > 0 && <div><dt>Partitions without an answer</dt><dd>{now.redis.silent_partitions}</dd></div>}
+              </dl>
+            </Panel>
+          </div>
+        </>
+      )}
+    </>
+  );
+}
+
+function Tile({ name, value, sub, isBad = false }: { name: string; value: string; sub?: string; isBad?: boolean }) {
+  return (
+    <div class={`tile ${isBad ? "is-bad" : ""}`}>
+      <span class="tile-name">{name}</span>
+      <span class="tile-value number">{value}</span>
+      <span class="tile-sub number">{sub ?? ""}</span>
+    </div>
+  );
+}

@@ -1,0 +1,61 @@
+// The live pods, and who owns which partition.
+import { LiveSign } from "../app.tsx";
+import { count, duration } from "../format.ts";
+import { useLive } from "../live.ts";
+import { Empty, Head, Notice, Panel, Table } from "../ui.tsx";
+
+interface Pods {
+  at_ms: number;
+  pods: { pod: string; host: string; roles: string[]; schema: number; expires_in_ms: number; partitions: number[]; is_self: boolean }[];
+  partitions: { partition: number; owner: string | null; destinations: number }[];
+}
+
+export function PodsPage() {
+  const live = useLive<Pods>({ view: "pods" });
+  const now = live.value;
+  const owners = new Map<string, number>();
+  for (const one of now?.partitions ?? []) if (one.owner) owners.set(one.owner, (owners.get(one.owner) ?? 0) + 1);
+  return (
+    <>
+      <Head title="Pods and partitions" sub={now ? `${count(now.pods.length)} pods, ${count(now.partitions.length)} partitions` : "…"}><LiveSign live={live} /></Head>
+      {live.error && <Notice>{live.error}</Notice>}
+      {now && (
+        <>
+          <Panel title="Pods">
+            <Table label="Pods">
+              <thead><tr><th>Pod</th><th>Host</th><th>Roles</th><th class="right">Schema</th><th class="right">Partitions</th><th class="right">Heartbeat counts for</th></tr></thead>
+              <tbody>
+                {now.pods.map((pod) => (
+                  <tr key={pod.pod}>
+                    <td><code>{pod.pod}</code>{pod.is_self && <span class="tag">this one</span>}</td>
+                    <td>{pod.host}</td>
+                    <td>{pod.roles.join(", ")}</td>
+                    <td class="right number">{pod.schema}</td>
+                    <td class="right number">{count(pod.partitions.length)}</td>
+                    <td class="right number">{duration(pod.expires_in_ms)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </Table>
+          </Panel>
+          <Panel title="Partitions" tools={<span class="muted">{count(owners.size)} {owners.size === 1 ? "owner" : "owners"}</span>}>
+            {now.partitions.length === 0 ? <Empty>There are no partitions.</Empty> : (
+              <Table label="Partitions">
+                <thead><tr><th class="right">Partition</th><th>Owner</th><th class="right">Destinations</th></tr></thead>
+                <tbody>
+                  {now.partitions.map((one) => (
+                    <tr key={one.partition}>
+                      <td class="right number">{one.partition}</td>
+                      <td>{one.owner ? <code>{one.owner}</code> : <span class="tag is-bad">no owner</span>}</td>
+                      <td class="right number">{count(one.destinations)}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </Table>
+            )}
+          </Panel>
+        </>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,406 @@
+// The console in a real Chromium, over a running Reseq.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before, test } from "node:test";
+import { prepare, fill } from "./scenario.mjs";
+import { launch, Receiver, Service, signedIn, until } from "./support.mjs";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const EVIL = `"><script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">`;
+const PAGES = [
+  "overview", "destinations", "destinations/crm", "lanes", "lanes/erp", "lanes/crm?key=acct-7", "messages/crm", "dead-letters/mail", "history/mail", "operations/mail",
+  "topics", "pods", "tokens",
+];
+
+const service = new Service();
+const receiver = new Receiver();
+let browser;
+let page;
+
+before(async () => {
+  await receiver.start();
+  await service.start();
+  await prepare(service, receiver);
+  browser = await launch();
+  page = await signedIn(browser, service);
+});
+after(async () => {
+  await browser?.close();
+  await service.stop();
+  await receiver.stop();
+});
+
+const button = (name, within = page) => within.getByRole("button", { name, exact: true });
+const dialog = (of = page) => of.getByRole("dialog");
+const cellOf = (sequence, of = page) => of.locator(`.cell[data-sequence="${sequence}"]`);
+
+async function settled(of) {
+  await of.locator("main h1").first().waitFor();
+  await of.waitForFunction(() => !/(Reading|Counting|reading) …/.test(document.body.innerText) && !document.querySelector(".sub")?.textContent?.match(/^…$/));
+}
+
+test("a wrong token is refused, and the session ends with sign-out", async () => {
+  const context = await browser.newContext();
+  const other = await context.newPage();
+  await other.goto(`${service.url}/console`);
+  await other.getByLabel("Token").fill("rsq_wrong");
+  await button("Sign in", other).click();
+  await other.getByRole("alert").getByText("this token is not valid").waitFor();
+  await other.getByLabel("Token").fill("an-admin-token-for-the-tests-of-the-console");
+  await button("Sign in", other).click();
+  await other.getByRole("heading", { name: "Overview" }).waitFor();
+  const [cookie] = await context.cookies();
+  assert.deepEqual([cookie.httpOnly, cookie.sameSite], [true, "Strict"]);
+  assert.equal(await other.evaluate(() => document.cookie + localStorage.length), "0");
+  await button("Sign out", other).click();
+  await other.getByLabel("Token").waitFor();
+  assert.deepEqual(await context.cookies(), []);
+  await context.close();
+});
+
+test("no page breaks a rule of axe, in light and dark, on a wide screen and on a phone, and none is wider than its screen", async () => {
+  const kinds = [{}, { colorScheme: "dark" }, { viewport: { width: 390, height: 800 } }];
+  for (const options of kinds) {
+    const shown = await signedIn(browser, service, { ...options, bypassCSP: true });
+    await shown.evaluate(AXE);
+    for (const path of PAGES) {
+      await shown.show(path);
+      await settled(shown);
+      const result = await shown.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }));
+      const found = result.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join("\n  ")}`);
+      assert.deepEqual(found, [], `${path} ${JSON.stringify(options)}`);
+      assert.ok(result.passes.length > 10, path);
+      assert.ok(await shown.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${path} is too wide`);
+    }
+    assert.deepEqual(shown.problems, []);
+    await shown.context().close();
+  }
+});
+
+test("dialogs break no rule of axe either, and Escape returns the focus", async () => {
+  const shown = await signedIn(browser, service, { bypassCSP: true });
+  await shown.evaluate(AXE);
+  const each = [["destinations", "New destination"], ["destinations/crm", "Change"], ["destinations/erp", "Send a message"], ["dead-letters/mail", "Redrive all"], ["history/mail", "Replay"], ["lanes/crm?key=acct-7", "Repair the body and retry"], ["tokens", "New token"]];
+  for (const [path, name] of each) {
+    await shown.show(path);
+    await button(name, shown).click();
+    await dialog(shown).waitFor();
+    const result = await shown.evaluate(() => globalThis.axe.run(document.querySelector("dialog")));
+    assert.deepEqual(result.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join("\n  ")}`), [], name);
+    await shown.keyboard.press("Escape");
+    await dialog(shown).waitFor({ state: "detached" });
+    assert.equal(await shown.evaluate(() => document.activeElement?.textContent), name);
+  }
+  await shown.context().close();
+});
+
+test("the overview shows what waits, which lane is stuck, and that messages move", async () => {
+  await page.show("overview");
+  const tile = (name) => page.locator(".tile", { hasText: name });
+  await tile("Halted").getByText("1", { exact: true }).waitFor();
+  await tile("Dead letters").getByText("4", { exact: true }).waitFor();
+  const stuck = page.getByRole("region", { name: "Stuck lanes" });
+  await stuck.getByText("422 the account is closed").waitFor();
+  assert.equal(await stuck.getByRole("link", { name: "acct-7" }).getAttribute("href"), "#/lanes/crm?key=acct-7");
+  await page.getByText("with the role sender").waitFor();
+  const before = await tile("In per second").locator(".tile-value").textContent();
+  assert.equal(before, "0.0");
+  await fill(service, 4);
+  await page.waitForFunction(() => Number(document.querySelector(".tile-value").textContent) > 0);
+});
+
+test("messages finish out of order and leave in order, and the strip shows it while it happens", async () => {
+  await service.define("flow", { url: `${receiver.url}/flow`, transform: { kind: "worker" } });
+  await page.show("lanes/flow");
+  await page.getByText("Nothing is pending in this lane.").waitFor();
+  for (let at = 0; at < 6; at += 1) await service.send("flow", { at });
+  await cellOf(6).and(page.locator(".is-waiting")).waitFor();
+  const leases = await service.claim("flow", 5, 5);
+  await cellOf(5).and(page.locator(".is-processing")).waitFor();
+  const x = async (sequence) => (await cellOf(sequence).boundingBox()).x;
+  const [gate, before] = [(await page.locator(".gate").boundingBox()).x, await x(1)];
+  assert.ok(before > gate);
+  for (const sequence of [4, 2, 3]) {
+    await service.complete(leases[sequence - 1]);
+    await cellOf(sequence).and(page.locator(".is-ready")).waitFor();
+  }
+  // Three are ready, and none has left: the first is still in work.
+  assert.equal(await page.locator(".cell.has-left").count(), 0);
+  assert.deepEqual(receiver.sequences("/flow"), []);
+  await page.getByText("5 messages, 3 of them ready").waitFor();
+  await service.complete(leases[0]);
+  await cellOf(4).and(page.locator(".has-left")).waitFor();
+  assert.deepEqual(receiver.sequences("/flow"), [1, 2, 3, 4]);
+  await until("it has passed the gate", async () => (await x(1)) < gate && (await x(4)) < gate && (await x(5)) > gate);
+  assert.ok((await x(1)) < (await x(2)) && (await x(3)) < (await x(4)));
+});
+
+test("a halted head is repaired in the editor, and leaves in its place", async () => {
+  await page.show("lanes/crm?key=acct-7");
+  await page.getByText("you: retry it, repair it, set it aside or cancel it").waitFor();
+  await page.locator(".errors").getByText("422 the account is closed").waitFor();
+  await button("Repair the body and retry").click();
+  const body = dialog().getByLabel("Body");
+  assert.deepEqual(JSON.parse(await body.inputValue()), { account: "acct-7", change: 0 });
+  await body.fill("{ not json");
+  assert.equal(await button("Replace the body and retry").isDisabled(), true);
+  await body.fill(`{"account": "acct-70", "change": 0}`);
+  await button("Replace the body and retry").click();
+  await page.getByText("Message 1 has its new body, and is now waiting.").waitFor();
+  const [repaired] = await service.claim("crm", 1);
+  assert.deepEqual([repaired.sequence, repaired.body], [1, { account: "acct-70", change: 0 }]);
+  await service.complete(repaired);
+  await cellOf(1).and(page.locator(".has-left")).waitFor();
+  assert.deepEqual(receiver.received.find((one) => one.path === "/crm" && one.sequence === 1).body, `{"account":"acct-70","change":0}`);
+  assert.ok(receiver.sequences("/crm").indexOf(1) < Math.max(0, receiver.sequences("/crm").indexOf(3)) || !receiver.sequences("/crm").includes(3));
+});
+
+test("a head is retried, set aside and cancelled, and all halted heads are retried", async () => {
+  await service.define("heads", { url: `${receiver.url}/heads`, ordering: "key", transform: { kind: "worker" } });
+  for (const key of ["a", "b"]) for (const at of [1, 2]) await service.send("heads", { at }, { key });
+  for (const lease of await service.claim("heads", 4, 4)) await service.fail(lease, "broken");
+  await page.show("lanes/heads?key=a");
+  await button("Retry now").click();
+  await page.getByText("Message 1 is now waiting.").waitFor();
+  await cellOf(1).and(page.locator(".is-waiting")).waitFor();
+  await button("Set aside").click();
+  await page.getByText("Message 1 is now dead-lettered.").waitFor();
+  await cellOf(1).and(page.locator(".has-left")).waitFor();
+  await cellOf(2).click();
+  await page.locator(".message").getByText("failed in transform").waitFor();
+  await page.locator(".head-number", { hasText: "2" }).waitFor();
+  await button("Cancel the message", page.locator(".panel", { hasText: "Head of the lane" })).click();
+  await button("Cancel message 2", dialog()).click();
+  await page.getByText("Nothing is pending in this lane.").waitFor();
+  await page.show("lanes/heads?key=b");
+  await button("Retry all halted heads").click();
+  await button("Retry 2", dialog()).click();
+  await dialog().getByText("succeeded").waitFor();
+  await button("Close", dialog().locator(".is-end")).click();
+  await cellOf(3).and(page.locator(".is-waiting")).waitFor();
+});
+
+test("the strip is reachable by keyboard", async () => {
+  await page.show("lanes/crm?key=acct-8");
+  await cellOf(7).waitFor();
+  assert.equal(await page.locator('.cell[tabindex="0"]').count(), 1);
+  await page.locator('.cell[tabindex="0"]').focus();
+  await page.keyboard.press("End");
+  await page.keyboard.press("ArrowLeft");
+  const focused = await page.evaluate(() => document.activeElement.dataset.sequence);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: `Message ${focused}` }).waitFor();
+});
+
+test("a destination is created with the rules of the schema, changed, paused, and removed", async () => {
+  await page.show("destinations");
+  await button("New destination").click();
+  await button("Create").click();
+  await dialog().getByText("this field is required").waitFor();
+  await dialog().getByLabel("name", { exact: false }).first().fill("made-here");
+  await dialog().locator('input[name="url"]').fill("ftp://nowhere");
+  await dialog().locator('select[name="ordering"]').selectOption("key");
+  await dialog().locator('select[name="transform/kind"]').selectOption("worker");
+  await dialog().locator('input[name="transform/timeout_ms"]').fill("soon");
+  await button("Create").click();
+  await dialog().locator(".has-error", { hasText: "timeout_ms" }).waitFor();
+  await dialog().locator('input[name="transform/timeout_ms"]').fill("1500");
+  await button("Create").click();
+  // What the schema cannot say, the API does.
+  await dialog().getByRole("alert").getByText(/url/).first().waitFor();
+  await dialog().locator('input[name="url"]').fill(`${receiver.url}/made`);
+  await button("Create").click();
+  await page.getByRole("heading", { name: "made-here" }).waitFor();
+  const made = await service.ask("GET", "/v1/destinations/made-here");
+  assert.deepEqual([made.ordering, made.transform.kind, made.transform.timeout_ms, made.weight], ["key", "worker", 1500, 1]);
+  await button("Change").click();
+  await dialog().getByText("more Headers").click();
+  await dialog().locator('input[name="weight"]').fill("7");
+  await dialog().locator('textarea[name="headers"]').fill("x-secret: 42");
+  await button("Save").click();
+  await until("it is saved", async () => (await service.ask("GET", "/v1/destinations/made-here")).weight === 7);
+  const changed = await service.ask("GET", "/v1/destinations/made-here");
+  assert.deepEqual([changed.headers, changed.transform.timeout_ms], [{ "x-secret": "***" }, 1500]);
+  await button("Pause delivery").click();
+  await page.getByText("delivery paused").waitFor();
+  await button("Resume delivery").click();
+  await button("Pause delivery").waitFor();
+  await button("Send a message").click();
+  await dialog().getByLabel("Ordering key").fill("k");
+  await button("Send", dialog()).click();
+  await dialog().getByText("made-here has it as message 1").waitFor();
+  await button("Close", dialog().locator(".is-end")).click();
+  await button("Purge pending messages").click();
+  await button("Cancel 1", dialog()).click();
+  await dialog().getByText("succeeded").waitFor();
+  await button("Close", dialog().locator(".is-end")).click();
+  await button("Repair inconsistent data").click();
+  await dialog().getByText("0 messages selected").waitFor();
+  await page.keyboard.press("Escape");
+  await button("Remove the destination").click();
+  await dialog().getByLabel("Type made-here to confirm").fill("made-here");
+  await button("Remove made-here").click();
+  await page.getByRole("heading", { name: "Destinations" }).waitFor();
+});
+
+test("messages are filtered by Reseq, and one shows its timeline and its body", async () => {
+  await page.show("messages/crm");
+  const rows = page.getByRole("region", { name: "Messages" }).locator("tbody tr");
+  await until("all are listed", async () => (await rows.count()) > 10);
+  await page.getByLabel("State").selectOption("processing");
+  const asked = page.waitForRequest((request) => request.url().includes("state=processing"));
+  await button("Filter").click();
+  await asked;
+  await until("only those are listed", async () => (await rows.locator(".chip:not(.is-processing)").count()) === 0 && (await rows.count()) > 0);
+  await page.getByLabel("What to find").fill("4");
+  await button("Show").click();
+  await dialog().getByText("arrived", { exact: true }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.show("messages/erp");
+  await page.getByLabel("Find by").selectOption("id");
+  const id = (await service.ask("GET", "/v1/destinations/erp/messages?limit=1")).items[0].id;
+  await page.getByLabel("What to find").fill(id);
+  await button("Show").click();
+  await dialog().getByText(id).waitFor();
+  await button(/Show the body/, dialog()).click().catch(() => dialog().getByRole("button", { name: /Show the body/ }).click());
+  await dialog().getByText("acct-1042").waitFor();
+  const download = page.waitForEvent("download");
+  await button("Download", dialog()).click();
+  assert.match(readFileSync(await (await download).path(), "utf8"), /acct-1042/);
+});
+
+test("a dead letter is redriven, and others are discarded, each with the count first", async () => {
+  await page.show("dead-letters/mail");
+  await page.getByLabel("Mark 3", { exact: true }).check();
+  await button("Redrive").click();
+  await dialog().getByText("1 message selected").waitFor();
+  assert.equal((await service.ask("GET", "/v1/destinations/mail/stats")).pending, 0, "the count changes nothing");
+  await button("Redrive 1").click();
+  await dialog().getByText("succeeded").waitFor();
+  await button("Close", dialog().locator(".is-end")).click();
+  const [again] = await service.claim("mail", 1);
+  assert.deepEqual([again.sequence, again.id, again.body], [13, "mail-2", { to: "user2@example.com" }]);
+  await service.complete(again);
+  await until("it is delivered", () => receiver.sequences("/mail").includes(13));
+  await page.getByLabel("Error contains").fill("no such user");
+  await button("Filter").click();
+  await page.getByLabel("Sequence from").fill("6");
+  await button("Filter").click();
+  await button("Discard all that match").click();
+  await dialog().getByText("3 messages selected").waitFor();
+  await button("Discard 3").click();
+  await dialog().getByText("succeeded").waitFor();
+  await button("Close", dialog().locator(".is-end")).click();
+  await page.getByText("No dead letter matches.").waitFor();
+});
+
+test("the history shows how long each step took, and delivered messages are replayed", async () => {
+  await page.show("history/mail?");
+  const table = page.getByRole("region", { name: "History" });
+  await table.getByText("dead-lettered").first().waitFor();
+  await button("1", table).click();
+  for (const step of ["arrived", "claimed", "ready", "delivery began", "delivered"]) await dialog().locator(".step-name", { hasText: step }).first().waitFor();
+  await page.keyboard.press("Escape");
+  await button("Replay").click();
+  await dialog().getByLabel("From sequence").fill("1");
+  await dialog().getByLabel("To sequence").fill("2");
+  await button("Count them").click();
+  await dialog().getByText("2 messages selected").waitFor();
+  await button("Replay 2").click();
+  await dialog().getByText("succeeded").waitFor();
+  await button("Close", dialog().locator(".is-end")).click();
+  assert.equal((await service.ask("GET", "/v1/destinations/mail/stats")).pending, 2);
+  await page.show("operations/mail");
+  const rows = page.getByRole("region", { name: "Operations" });
+  for (const kind of ["replay", "redrive", "discard"]) await rows.getByText(kind).first().waitFor();
+});
+
+test("topics, tokens and pods", async () => {
+  await page.show("topics");
+  await button("New topic").click();
+  await dialog().getByLabel("Name").fill("all");
+  await dialog().getByLabel("Destinations").fill("erp\nmail");
+  await button("Save").click();
+  await page.getByText("erp, mail").waitFor();
+  await page.show("tokens");
+  await button("New token").click();
+  await dialog().getByLabel("Name").fill("for a test");
+  await button("Make the token").click();
+  const token = await dialog().locator(".token").textContent();
+  assert.match(token, /^rsq_/);
+  assert.equal((await service.ask("GET", "/v1/topics/all", undefined, { token })).name, "all");
+  await button("Close", dialog().locator(".is-end")).click();
+  await page.locator("tr", { hasText: "for a test" }).getByRole("button", { name: "Revoke" }).click();
+  await button("Revoke for a test").click();
+  await page.locator("tr", { hasText: "for a test" }).waitFor({ state: "detached" });
+  await page.show("pods");
+  await page.getByText("this one").waitFor();
+  await page.getByText("ingest, processor, sender").waitFor();
+});
+
+test("who may only read sees everything of the listed destinations, and no button that changes something", async () => {
+  const reader = await signedIn(browser, service, { token: await service.token(["read"], ["crm"]) });
+  await reader.getByText("1 destinations").or(reader.getByText("1 destination")).first().waitFor();
+  await reader.show("destinations");
+  await reader.getByRole("link", { name: "crm", exact: true }).waitFor();
+  assert.equal(await reader.getByRole("link", { name: "erp", exact: true }).count(), 0);
+  for (const path of ["destinations/crm", "lanes/crm?key=acct-8", "dead-letters/crm", "history/crm", "messages/crm"]) {
+    await reader.show(path);
+    await settled(reader);
+    for (const name of ["New destination", "Change", "Pause delivery", "Retry now", "Set aside", "Cancel the message", "Redrive all", "Discard all", "Replay"])
+      assert.equal(await button(name, reader).count(), 0, `${path}: ${name}`);
+  }
+  await reader.show("lanes/erp");
+  await reader.waitForResponse((answer) => answer.url().includes("destination=erp") && answer.status() === 403);
+  await reader.context().close();
+});
+
+test("script tags in bodies, headers, keys, ids and errors stay text", async () => {
+  await service.define("evil", { url: `${receiver.url}/evil`, ordering: "key", transform: { kind: "worker" }, ids_max: 10, log_bodies: true });
+  const more = { key: EVIL, id: `${EVIL} id`, headers: { "x-evil": EVIL } };
+  await service.send("evil", { text: EVIL }, more);
+  await service.send("evil", { text: EVIL }, { key: EVIL, id: "second" });
+  receiver.answer = ({ path }) => (path === "/evil" ? { status: 400, text: EVIL } : { status: 200 });
+  const leases = await service.claim("evil", 2, 2);
+  await service.complete(leases[0]);
+  await service.fail(leases[1], EVIL);
+  await until("the head is refused", async () => (await service.ask("GET", "/v1/destinations/evil/stats")).head?.last_error?.stage === "delivery");
+  const at = encodeURIComponent(EVIL);
+  page.problems.length = 0;
+  for (const path of ["overview", `lanes/evil?key=${at}`, `messages/evil?key=${at}`, `dead-letters/evil?key=${at}`, `history/evil?key=${at}`, `destinations/${at}`, `lanes/${at}`]) {
+    await page.show(path);
+    await settled(page);
+    if (!path.startsWith("lanes/evil")) continue;
+    await page.locator(".errors pre", { hasText: "<script>window.hacked" }).first().waitFor();
+    await cellOf(1).click();
+    await page.locator(".message").getByText(`${EVIL} id`).waitFor();
+    await page.locator(".message").getByText("x-evil").waitFor();
+    await page.locator(".message").getByRole("button", { name: /Show the body/ }).click();
+    await page.locator(".message pre.code", { hasText: "<script>" }).waitFor();
+  }
+  assert.equal(await page.evaluate(() => globalThis.hacked), undefined);
+  assert.equal(await page.locator("main script, main img").count(), 0);
+  assert.deepEqual(page.problems.filter((one) => !/status of 40[0-9]/.test(one)), []);
+});
+
+test("a hidden page and a closed page ask nothing", async () => {
+  const watched = await signedIn(browser, service);
+  await watched.show("lanes/flow");
+  await cellOf(5, watched).waitFor();
+  const opened = [];
+  watched.on("request", (request) => request.url().includes("/console/events") && opened.push(request.url()));
+  const closed = watched.waitForEvent("requestfailed", (request) => request.url().includes("view=lane"));
+  await watched.evaluate(() => {
+    Object.defineProperty(document, "hidden", { value: true, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  });
+  await closed;
+  assert.deepEqual(opened, []);
+  await watched.evaluate(() => {
+    Object.defineProperty(document, "hidden", { value: false, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  });
+  await until("it is opened again", () => opened.length === 1);
+  await watched.context().close();
+});
