@@ -8,13 +8,14 @@ use reseq::{
 };
 
 /// Alternatives to the defaults, which the example shows commented out.
-const ALTERNATIVES: [&str; 8] = [
+const ALTERNATIVES: [&str; 9] = [
     "# kind = \"http\"",
     "# url = \"http://127.0.0.1:9002/\"",
     "# name = \"...\"",
     "# headers = { authorization = \"Bearer ...\" }",
     "# kind = \"jq\"",
     "# expression = \"{ order: .number, tenant: $headers[\\\"x-tenant\\\"] }\"",
+    "# sign = { secrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"] }",
     "# key_from = { jq = \".data.customer\" }",
     "# idempotency_key_from = { header = \"x-github-delivery\" }",
 ];
@@ -70,6 +71,7 @@ fn the_alternatives_shown_are_valid() {
     let destination = &config.destinations[0];
     assert!(destination.transform.url.is_some());
     assert!(!destination.headers.is_empty() && !destination.transform.headers.is_empty());
+    assert!(destination.sign.is_some());
     assert!(destination.key_from.is_some() && destination.idempotency_key_from.is_some());
     let config = load(&example_without(&["kind = \"none\"", http, url, name]));
     assert!(config.destinations[0].transform.expression.is_some());

@@ -8,14 +8,17 @@ use std::{
 };
 
 use axum::http::StatusCode;
+use base64::{Engine, prelude::BASE64_STANDARD};
 use common::{Receiver, clients, closed_port, endless, message, message_with_everything, receiver};
 use reseq::{
     domain::{
         AttemptError, BatchFormat, Destination, ErrorKind, Ordering, Origin, Position, Stage,
         Stamped,
+        destination::{Secrets, Sign},
     },
     sender::deliver::{Deliver, Finality, Verdict, connect},
 };
+use ring::hmac;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -59,6 +62,65 @@ fn refused(verdict: Verdict) -> (String, Option<Duration>) {
 fn kind(verdict: Verdict) -> (ErrorKind, Finality) {
     let (error, _, finality) = parts(verdict);
     (error.kind, finality)
+}
+
+/// The text that `reseq-signature` is of, from the request as the receiver got it.
+fn covered(seen: &common::Seen) -> Vec<u8> {
+    let names = [
+        "webhook-id",
+        "webhook-timestamp",
+        "reseq-attempt",
+        "reseq-batch",
+        "reseq-destination",
+        "reseq-epoch",
+        "reseq-id",
+        "reseq-key",
+        "reseq-last-sequence",
+        "reseq-origin",
+        "reseq-previous",
+        "reseq-sequence",
+    ];
+    let line = |name: &&str| seen.headers.get(*name).map(|value| format!("{name}:{value}\n"));
+    let lines: String = names.iter().filter_map(line).collect();
+    [b"reseq-signature\n", lines.as_bytes(), b"\n", &seen.body].concat()
+}
+
+#[tokio::test]
+async fn a_signed_delivery_carries_signatures_of_its_body_and_of_the_headers_of_reseq() {
+    let mut receiver = receiver(|| StatusCode::ACCEPTED).await;
+    let secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", &format!("whsec_{}", "B".repeat(32))];
+    let mut destination = destination(&receiver.url());
+    destination.sign = Some(Sign { secrets: Secrets::new(secrets) });
+    destination.validate().unwrap();
+    let to = connect(&destination, &clients(), JSON_DEPTH_MAX);
+    let mut message = message_with_everything();
+    message.message.id = "order.7".into();
+    message.message.headers.push(("webhook-signature".into(), "v1,forged".into()));
+    assert_eq!(deliver(&*to, message, 5).await, Verdict::Accepted(1));
+    let (one, two) = (Arc::new(common::message("1")), Arc::new(common::message("2")));
+    destination.delivery.batch_max = 2;
+    let to = connect(&destination, &clients(), JSON_DEPTH_MAX);
+    assert!(matches!(to.deliver(&[one, two], 1).await, Verdict::Accepted(2)));
+    let seen = receiver.take();
+    let ids: Vec<&str> = seen.iter().map(|seen| &*seen.headers["webhook-id"]).collect();
+    assert_eq!(ids, ["order%2E7", "erp/3/42-42"]);
+    for seen in &seen {
+        let text = |name: &str| seen.headers[name].clone();
+        let content = [
+            format!("{}.{}.", text("webhook-id"), text("webhook-timestamp")).as_bytes(),
+            &seen.body,
+        ]
+        .concat();
+        for (name, content) in [("webhook-signature", content), ("reseq-signature", covered(seen))]
+        {
+            let expected = secrets.map(|secret| {
+                let secret = BASE64_STANDARD.decode(&secret["whsec_".len()..]).unwrap();
+                let key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
+                format!("v1,{}", BASE64_STANDARD.encode(hmac::sign(&key, &content)))
+            });
+            assert_eq!(text(name), expected.join(" "), "{name}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -9,10 +9,12 @@ use async_trait::async_trait;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::tls::Connector;
-use crate::wire::{
-    clients::{Clients, RequestError},
-    outgoing::policy::RefusedAddress,
+use crate::{
+    tls::Connector,
+    wire::{
+        clients::{Clients, RequestError},
+        outgoing::policy::RefusedAddress,
+    },
 };
 
 /// Hosts that lead to where nobody may lead Reseq, with the kind of address that each is.
@@ -141,6 +143,10 @@ const DISGUISES: [(&str, &str); 118] = [
     ("[2001:db8::1]", "documentation"),
 ];
 
+fn clients_of(outgoing: Outgoing) -> Clients {
+    Clients::new(outgoing, Connector::of_system().unwrap()).unwrap()
+}
+
 fn refusal(result: Result<(), OutgoingError>, of: &str) -> RefusedAddress {
     match result {
         Err(OutgoingError::Refused(refused)) => refused,
@@ -169,7 +175,7 @@ async fn request(clients: &Clients, url: &str) -> Result<(), RefusedAddress> {
 #[tokio::test]
 async fn every_disguise_is_refused_when_defined_and_when_connected_over_http_and_tcp() {
     let outgoing = Outgoing::new(Vec::new());
-    let clients = Clients::new(outgoing.clone(), Connector::of_system().unwrap()).unwrap();
+    let clients = clients_of(outgoing.clone());
     for (host, kind) in DISGUISES {
         for scheme in ["http", "https", "tcp"] {
             let url = format!("{scheme}://{host}:9001/in");
@@ -300,9 +306,7 @@ async fn a_name_that_leads_elsewhere_after_its_definition_is_refused_at_the_conn
         outgoing.check_url(&url).await.unwrap();
         let refused = match scheme {
             "tcp" => refusal(outgoing.connect(&url).await.map(drop), &url),
-            _ => request(&Clients::new(outgoing, Connector::of_system().unwrap()).unwrap(), &url)
-                .await
-                .unwrap_err(),
+            _ => request(&clients_of(outgoing), &url).await.unwrap_err(),
         };
         assert_eq!(refused.address, SocketAddr::from(([127, 0, 0, 1], port)));
     }
@@ -324,7 +328,7 @@ async fn of_a_names_addresses_only_those_that_are_allowed_are_connected_to() {
         let outgoing = Outgoing::new(allow.clone()).with_lookup(rebinding);
         let url = format!("{scheme}://mixed.example:{port}/");
         outgoing.check_url(&url).await.unwrap();
-        let clients = Clients::new(outgoing.clone(), Connector::of_system().unwrap()).unwrap();
+        let clients = clients_of(outgoing.clone());
         let connecting = async {
             match scheme {
                 "tcp" => outgoing.connect(&url).await.is_ok(),

@@ -287,3 +287,32 @@ async fn the_secrets_of_a_transform_are_kept_in_the_same_way() {
     let seen = within("it is transformed", transformer.seen.recv()).await.unwrap();
     assert_eq!(seen.headers["x-token"], "s3cret");
 }
+
+#[tokio::test]
+async fn secrets_of_signatures_are_never_shown_and_are_kept_by_their_masks() {
+    let service = Service::start().await;
+    let secret = |byte: &str| format!("whsec_{}", byte.repeat(32));
+    let (old, new) = (secret("A"), secret("B"));
+    service.define("crm", json!({"sign": {"secrets": [old]}})).await;
+    let masked = |count: usize| json!({"secrets": vec!["***"; count]});
+    assert_eq!(service.shown(CRM).await.body["sign"], masked(1));
+    // A new one before the one that is there, which its mask stands for.
+    let patch = json!({"sign": {"secrets": [new, "***"]}});
+    let said_of = said(service.patch(CRM, &patch)).await;
+    assert_eq!((said_of.status, &said_of.body["sign"]), (200, &masked(2)));
+    let stored = service.holds().await;
+    let holds = |secret: &str| {
+        let text = |value: &Vec<u8>| String::from_utf8_lossy(value).contains(secret);
+        stored.values().flatten().any(text)
+    };
+    assert!(holds(&old) && holds(&new));
+    for (secrets, problem) in [
+        (json!(["***", "***", "***"]), "more masks"),
+        (json!(["whsec_short"]), "secret 1"),
+        (json!([]), "1 to 10"),
+    ] {
+        let refused = said(service.patch(CRM, &json!({"sign": {"secrets": secrets}}))).await;
+        refused.is_problem(400, "invalid_field", problem);
+        refused.is_problem(400, "invalid_field", "sign.secrets");
+    }
+}
