@@ -290,7 +290,7 @@ async fn a_runner_ends_with_its_input_even_amid_an_evaluation() {
 #[tokio::test]
 async fn a_wrong_expression_is_refused_where_it_is_defined() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let text = "[[destination]]\nname = \"erp\"\nurl = \"http://127.0.0.1:9/\"\n\
+    let text = "[redis]\nurl = \"embedded\"\n[[destination]]\nname = \"erp\"\nurl = \"http://127.0.0.1:9/\"\n\
                 [destination.transform]\nkind = \"jq\"\nexpression = ";
     let load = |expression: &str| {
         std::fs::write(file.path(), format!("{text}'{expression}'\n")).unwrap();
@@ -315,7 +315,8 @@ async fn a_wrong_expression_is_refused_where_it_is_defined() {
 #[tokio::test]
 async fn a_service_started_as_a_runner_does_not_start() {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_reseq"));
-    command.arg("serve").env("RESEQ_JQ_CHILD", "1").kill_on_drop(true);
+    command.arg("serve").env("RESEQ_JQ_CHILD", "1").env("RESEQ_REDIS_URL", "embedded");
+    command.kill_on_drop(true);
     let output = within("it ends", command.output()).await.unwrap();
     assert!(!output.status.success());
     let error = String::from_utf8_lossy(&output.stderr);

@@ -126,6 +126,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/destinations/{destination}/why": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/why` */
+        get: operations["why"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pods": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/pods` */
+        get: operations["list_pods"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tokens": {
         parameters: {
             query?: never;
@@ -758,6 +792,13 @@ export interface components {
          * @enum {string}
          */
         Ack: "line" | "none";
+        /** @description Something that an operator can do. */
+        Action: {
+            /** @description When this is right. */
+            when: string;
+            /** @description The command line. */
+            command: string;
+        };
         /** @description The numbers of a page of destinations, and the sums over all. */
         AllStats: {
             items: components["schemas"]["DestinationStats"][];
@@ -787,6 +828,11 @@ export interface components {
          * @enum {string}
          */
         BatchFormat: "json" | "ndjson";
+        /**
+         * @description Why the head is still there.
+         * @enum {string}
+         */
+        BlockedBy: "nothing" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "processing" | "paused" | "no_owner" | "takeover_wait" | "delivering";
         /** @description The output of one message: `body`, or `body_base64`, or `drop`. */
         CompleteItem: {
             token: string;
@@ -888,10 +934,11 @@ export interface components {
         Destination: {
             /** @description Its name: `[a-z0-9._-]{1,64}`. */
             name: components["schemas"]["DestinationName"];
-            /** @description The receiver: `http://`, `https://` or `tcp://host:port`. */
+            /** @description The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. */
             url: string;
             /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
             headers?: components["schemas"]["BTreeMap"];
+            sign?: null | components["schemas"]["Sign"];
             /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
             forward_headers?: string[];
             key_from?: null | components["schemas"]["KeySource"];
@@ -989,10 +1036,11 @@ export interface components {
         DestinationDefinition: {
             /** @description Its name: `[a-z0-9._-]{1,64}`. */
             name?: components["schemas"]["DestinationName"];
-            /** @description The receiver: `http://`, `https://` or `tcp://host:port`. */
+            /** @description The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. */
             url: string;
             /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
             headers?: components["schemas"]["BTreeMap"];
+            sign?: null | components["schemas"]["Sign"];
             /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
             forward_headers?: string[];
             key_from?: null | components["schemas"]["KeySource"];
@@ -1069,6 +1117,9 @@ export interface components {
             url?: null | string;
             headers?: null | {
                 [key: string]: string | null;
+            };
+            sign?: null | {
+                secrets?: null | string[];
             };
             forward_headers?: null | string[];
             key_from?: null | (null | components["schemas"]["KeySource"]);
@@ -1309,10 +1360,11 @@ export interface components {
             items: {
                 /** @description Its name: `[a-z0-9._-]{1,64}`. */
                 name: components["schemas"]["DestinationName"];
-                /** @description The receiver: `http://`, `https://` or `tcp://host:port`. */
+                /** @description The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. */
                 url: string;
                 /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
                 headers?: components["schemas"]["BTreeMap"];
+                sign?: null | components["schemas"]["Sign"];
                 /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
                 forward_headers?: string[];
                 key_from?: null | components["schemas"]["KeySource"];
@@ -1442,7 +1494,35 @@ export interface components {
                 /** Format: int32 */
                 priority?: number | null;
                 withdrawing: boolean;
+                lease?: null | components["schemas"]["MessageLease"];
             })[];
+            /** @description The `cursor` of the next page; null on the last. */
+            next_cursor?: string | null;
+        };
+        /** @description A page of a list. */
+        Items_Pod: {
+            items: {
+                /** @description Its unique name; a lease of a built-in transform names it. */
+                pod: string;
+                /** @description The name of its machine or container. */
+                host: string;
+                /** @description `ingest`, `processor`, `sender`. */
+                roles: string[];
+                /**
+                 * Format: int32
+                 * @description The newest schema that it knows.
+                 */
+                schema: number;
+                /**
+                 * Format: date-time
+                 * @description It counts as dead from then on, unless it sends another heartbeat (once a second).
+                 */
+                expires_at: string;
+                /** @description The partitions that it owns: it delivers to their destinations. */
+                partitions: number[];
+                /** @description True for the process that answers. */
+                is_self: boolean;
+            }[];
             /** @description The `cursor` of the next page; null on the last. */
             next_cursor?: string | null;
         };
@@ -1594,6 +1674,7 @@ export interface components {
              * @description Wait up to this long if there is nothing to claim.
              */
             wait_ms?: number;
+            worker?: null | components["schemas"]["WorkerName"];
             /**
              * Format: int64
              * @description How long the lease lasts.
@@ -1666,6 +1747,15 @@ export interface components {
             last_error?: null | components["schemas"]["Failure"];
             /** @description Why the message cannot be read; absent if it can. */
             damaged?: string | null;
+        };
+        /** @description The lease on a message that is being processed. */
+        MessageLease: {
+            worker?: null | components["schemas"]["WorkerName"];
+            /**
+             * Format: date-time
+             * @description The lease expires then, unless it is extended.
+             */
+            expires_at: string;
         };
         /** @description The object as sent: with `destinations` or a `topic`, and with a `body` or a `body_base64`. */
         NewMessage: {
@@ -1856,6 +1946,30 @@ export interface components {
             /** Format: int32 */
             priority?: number | null;
             withdrawing: boolean;
+            lease?: null | components["schemas"]["MessageLease"];
+        };
+        /** @description A live process of Reseq. */
+        Pod: {
+            /** @description Its unique name; a lease of a built-in transform names it. */
+            pod: string;
+            /** @description The name of its machine or container. */
+            host: string;
+            /** @description `ingest`, `processor`, `sender`. */
+            roles: string[];
+            /**
+             * Format: int32
+             * @description The newest schema that it knows.
+             */
+            schema: number;
+            /**
+             * Format: date-time
+             * @description It counts as dead from then on, unless it sends another heartbeat (once a second).
+             */
+            expires_at: string;
+            /** @description The partitions that it owns: it delivers to their destinations. */
+            partitions: number[];
+            /** @description True for the process that answers. */
+            is_self: boolean;
         };
         /** @description A problem as its JSON (RFC 9457). */
         Problem: {
@@ -1975,6 +2089,14 @@ export interface components {
             filter?: null | components["schemas"]["Filter"];
             /** @description Only count. */
             dry_run?: boolean;
+        };
+        /** @description How deliveries are signed: as Standard Webhooks say. */
+        Sign: {
+            /**
+             * @description `whsec_…` for `v1` (HMAC-SHA256), `whsk_…` for `v1a` (Ed25519). Each makes a signature, so that a
+             *     receiver may know the old or the new secret while it changes.
+             */
+            secrets: string[];
         };
         /** @description Which head to skip. */
         SkipHead: {
@@ -2241,6 +2363,40 @@ export interface components {
          * @enum {string}
          */
         What: "delivery" | "ingest";
+        /** @description What blocks a lane. */
+        Why: {
+            destination: components["schemas"]["DestinationName"];
+            /** @description The lane's ordering key, with ordering by key. */
+            key?: string | null;
+            cause: components["schemas"]["BlockedBy"];
+            /** @description The cause in one sentence. */
+            explanation: string;
+            head?: null | components["schemas"]["PendingMessage"];
+            /**
+             * Format: int64
+             * @description How long it has been the head, in milliseconds; absent if that is not known (any more).
+             */
+            blocked_ms?: number | null;
+            /**
+             * Format: date-time
+             * @description The head's next attempt begins then, if it waits for one.
+             */
+            next_attempt_at?: string | null;
+            /**
+             * Format: int64
+             * @description How many messages of the lane wait behind the head.
+             */
+            behind: number;
+            /**
+             * Format: int64
+             * @description The bytes of their bodies; absent where a destination has several lanes.
+             */
+            bytes_behind?: number | null;
+            /** @description The pod that delivers this destination's messages; absent if there is none. */
+            owner?: string | null;
+            /** @description What an operator can do. */
+            actions: components["schemas"]["Action"][];
+        };
         /** @description The result of a withdrawal. */
         Withdrawal: {
             sequence: components["schemas"]["u64"];
@@ -2253,6 +2409,8 @@ export interface components {
          * @enum {string}
          */
         WithdrawalState: "cancelled" | "dead_lettered" | "dropped" | "withdrawing";
+        /** @description The name of who holds a lease: a worker's own, or that of a pod. `[A-Za-z0-9._:@-]{1,64}` */
+        WorkerName: string;
         /** Format: int64 */
         u64: number;
     };
@@ -2330,7 +2488,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -2448,7 +2606,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -2623,7 +2781,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -2738,7 +2896,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -2851,7 +3009,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -2966,7 +3124,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -3064,7 +3222,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -3153,7 +3311,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -3284,7 +3442,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -3335,6 +3493,15 @@ export interface operations {
             };
             /** @description - `body_too_large`: Body too large */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `refused_address`: Address not allowed */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3424,7 +3591,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -3553,7 +3720,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -3604,6 +3771,15 @@ export interface operations {
             };
             /** @description - `body_too_large`: Body too large */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `refused_address`: Address not allowed */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3689,7 +3865,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -3776,7 +3952,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -3788,6 +3964,194 @@ export interface operations {
             };
             /** @description - `unknown_destination`: Unknown destination */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    why: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The lane of this ordering key; `""`: of the messages without a key. Without it: the lane whose
+                 *     head is the oldest.
+                 */
+                key?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What blocks the lane, and what to do */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Why"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine or page
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_pods: {
+        parameters: {
+            query?: {
+                /** @description The size of a page. */
+                limit?: number;
+                /** @description The `next_cursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page, by name */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_Pod"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine or page
+             */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3871,7 +4235,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -3969,7 +4333,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -4088,7 +4452,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -4184,7 +4548,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -4290,7 +4654,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -4377,7 +4741,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -4495,7 +4859,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -4628,7 +4992,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -4770,7 +5134,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -4917,7 +5281,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -5082,7 +5446,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -5242,7 +5606,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -5407,7 +5771,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -5572,7 +5936,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -5731,7 +6095,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -5832,7 +6196,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -5936,7 +6300,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -6072,7 +6436,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -6238,7 +6602,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -6395,7 +6759,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -6519,7 +6883,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -6664,7 +7028,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -6765,7 +7129,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -6870,7 +7234,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -6979,7 +7343,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -7117,7 +7481,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -7253,7 +7617,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -7389,7 +7753,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -7524,7 +7888,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -7912,7 +8276,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
@@ -8108,7 +8472,7 @@ export interface operations {
             };
             /**
              * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine
+             *     - `forbidden_origin`: Not from this machine or page
              */
             403: {
                 headers: {
