@@ -250,6 +250,8 @@ impl Watched {
         let paths: [(&'static str, String); 14] = [
             ("stats", format!("destinations/{name}/stats")),
             ("stats of all", "stats".to_owned()),
+            ("why", format!("destinations/{name}/why")),
+            ("pods", "pods".to_owned()),
             ("destinations", "destinations".to_owned()),
             ("a destination", format!("destinations/{name}")),
             ("messages", format!("destinations/{name}/messages?limit=1000")),
