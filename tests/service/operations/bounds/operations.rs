@@ -247,7 +247,7 @@ impl Watched {
 
     /// Calls everything that only reads.
     async fn look_at(&mut self, name: &str, count: usize) {
-        let paths: [(&'static str, String); 14] = [
+        let paths: [(&'static str, String); 16] = [
             ("stats", format!("destinations/{name}/stats")),
             ("stats of all", "stats".to_owned()),
             ("why", format!("destinations/{name}/why")),
