@@ -1,6 +1,6 @@
 /** The codes of Reseq, as `docs/reference/errors.md` lists them. A newer Reseq may have others. */
 export const CODES = [
-  "invalid_json", "invalid_field", "invalid_body", "invalid_request", "unauthorized", "forbidden", "forbidden_origin",
+  "invalid_json", "invalid_field", "invalid_body", "invalid_request", "unauthorized", "forbidden", "forbidden_origin", "refused_address",
   "too_many_tokens", "unknown_token", "unknown_destination", "unknown_topic",
   "unknown_message", "unknown_operation", "not_found", "method_not_allowed", "request_timeout", "body_timeout",
   "idempotency_conflict", "no_key", "defined_in_file", "wrong_state", "wrong_version", "body_too_large",
