@@ -12,7 +12,7 @@ use super::{
     Api,
     dead_letters::whole_letter,
     request::{Range, Target, cursor_of, limit_of, query_of, sequence_of},
-    views::{Gone, Items, Letter, Pending, received_ms},
+    views::{Gone, Items, Letter, Pending},
     withdraw::{self, Withdrawal, name, wrong_state},
 };
 use crate::{
@@ -99,7 +99,7 @@ pub(super) async fn list(
     for _ in 0..PAGES_MAX {
         let page = api.store.pending(target.entry(), &which).await?;
         let wanted = page.items.iter().filter(|one| {
-            range.holds(one.message.position.sequence, received_ms(&one.message))
+            range.holds(one.message.position.sequence, one.message.message.received())
                 && listing.takes_errors_of(one)
         });
         items.extend(wanted.map(|one| Pending::of(target.entry(), one, now_ms, None)));

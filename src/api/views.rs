@@ -201,7 +201,7 @@ impl Common {
             epoch: message.position.epoch,
             id: message.message.id.clone(),
             key: message.message.key.clone(),
-            received_at: received_ms(message).map(rfc3339),
+            received_at: message.message.received().map(rfc3339),
             attempts: message.attempts.failed,
             stalls: message.attempts.stalls,
             bytes: message.accounted_bytes,
@@ -241,11 +241,6 @@ impl Inside {
     }
 }
 
-/// When a message was received; `None` if Redis has too little of it to tell.
-pub(super) fn received_ms(message: &Stamped) -> Option<u64> {
-    Some(message.message.received_ms).filter(|received_ms| *received_ms > 0)
-}
-
 impl Pending {
     /// The view for a list. With the inner fields if `whole` gives the deepest nesting of JSON.
     pub(super) fn of(
@@ -259,7 +254,7 @@ impl Pending {
         Pending {
             common: Common::of(message),
             state: listed.state,
-            age_ms: received_ms(message).map(|received_ms| now_ms.saturating_sub(received_ms)),
+            age_ms: message.message.age_ms(now_ms),
             due_at: listed.due_ms.map(rfc3339),
             halted_at: listed.halted_ms.map(rfc3339),
             priority: by_priority.then_some(message.priority),

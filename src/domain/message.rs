@@ -49,6 +49,18 @@ pub struct Message {
     pub received_ms: u64,
 }
 
+impl Message {
+    /// When it was received; `None` if it is damaged, and Redis has too little of it to tell.
+    pub fn received(&self) -> Option<u64> {
+        Some(self.received_ms).filter(|received_ms| *received_ms > 0)
+    }
+
+    /// How long ago it was received, if that is known.
+    pub fn age_ms(&self, now_ms: u64) -> Option<u64> {
+        self.received().map(|received_ms| now_ms.saturating_sub(received_ms))
+    }
+}
+
 /// A message that ingest has accepted but not yet stamped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrival {
@@ -284,6 +296,18 @@ pub fn check_text(what: &str, text: &str, max: usize) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_age_of_a_message_without_a_time_of_arrival_is_unknown() {
+        let body = Body { content_type: "text/plain".into(), bytes: Bytes::new() };
+        let mut message =
+            Message { id: "a".into(), key: None, headers: Vec::new(), body, received_ms: 0 };
+        assert_eq!((message.received(), message.age_ms(7)), (None, None));
+        message.received_ms = 5;
+        assert_eq!((message.received(), message.age_ms(7)), (Some(5), Some(2)));
+        // Clocks differ.
+        assert_eq!(message.age_ms(4), Some(0));
+    }
 
     #[test]
     fn values_of_one_name_are_joined_in_their_order() {

@@ -214,11 +214,7 @@ fn head(listed: Listed, entry: &CatalogEntry, delivering: bool, now_ms: u64) -> 
         sequence: message.position.sequence,
         key: entry.destination.lane_key(message.message.key.as_deref()).map(str::to_owned),
         state,
-        // A damaged message may have no arrival time.
-        age_ms: match message.message.received_ms {
-            0 => 0,
-            received_ms => now_ms.saturating_sub(received_ms),
-        },
+        age_ms: message.message.age_ms(now_ms).unwrap_or_default(),
         blocked_by: match state {
             State::Halted | State::Damaged => "operator",
             State::Delayed if !has_failed => "delay",

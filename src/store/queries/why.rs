@@ -85,9 +85,9 @@ impl Store {
             Ordering::Key => head.message.previous,
             Ordering::None => None,
         };
-        let received_ms = head.message.message.received_ms;
-        let Some(before) = before else { return Ok(Some(received_ms)) };
+        let received_ms = head.message.message.received();
+        let Some(before) = before else { return Ok(received_ms) };
         let left = self.log_entries(entry, &[before]).await?.into_iter().next().flatten();
-        Ok(left.map(|left| left.settled_ms.max(received_ms)))
+        Ok(left.map(|left| left.settled_ms.max(received_ms.unwrap_or_default())))
     }
 }
