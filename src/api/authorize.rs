@@ -20,10 +20,14 @@ pub(super) async fn authorize(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match caller_of(&guard, path.as_str(), &parameters, &request) {
+    let needed = needed(request.method(), path.as_str());
+    match caller_of(&guard, needed, &parameters, &request) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
-            request.extensions_mut().insert(guard);
+            if needed == Needed::Operators {
+                // Signing in needs it.
+                request.extensions_mut().insert(guard);
+            }
             next.run(request).await
         }
         Err(problem) => problem.into_response(),
@@ -32,11 +36,10 @@ pub(super) async fn authorize(
 
 fn caller_of(
     guard: &Guard,
-    path: &str,
+    needed: Needed,
     parameters: &RawPathParams,
     request: &Request,
 ) -> Result<Caller, Problem> {
-    let needed = needed(request.method(), path);
     if !guard.serves(needed) {
         let detail =
             "operators have a listener of their own (admin.listen), which serves this path";

@@ -15,8 +15,8 @@ use super::{
     views::{Pending, rfc3339},
 };
 use crate::{
-    domain::{self, DestinationName, Ordering, Stage, TransformKind, message},
-    store::{CatalogEntry, LaneHead},
+    domain::{self, DestinationName, Ordering, Stage, message},
+    store::{CatalogEntry, Claimers, LaneHead, Listed},
     wire::{document, problem::Problem},
 };
 
@@ -104,9 +104,10 @@ pub(super) enum Cause {
     Delivering,
 }
 
-/// What decides the cause, besides the head itself.
+/// What decides the cause, besides the lane itself.
 struct Surroundings {
     now_ms: u64,
+    /// Whether a pod has the role processor; false if the head does not wait for one.
     has_processor: bool,
 }
 
@@ -138,10 +139,18 @@ pub(super) async fn why(
     let Some(lane) = api.store.why(entry, key.as_deref()).await? else {
         return Ok(Json(nothing(entry, key)));
     };
-    let is_processor =
-        |pod: &crate::store::PodInfo| pod.roles.iter().any(|role| role == "processor");
-    let has_processor = api.store.pods().await?.iter().any(is_processor);
+    let has_processor = waits_for_processor(entry, &lane.head) && has_processor(&api).await?;
     Ok(Json(Why::of(entry, &lane, &Surroundings { now_ms, has_processor })))
+}
+
+/// True if a built-in transform has to claim it.
+fn waits_for_processor(entry: &CatalogEntry, head: &Listed) -> bool {
+    head.state == domain::State::Waiting && entry.claimers() == Claimers::Builtin
+}
+
+async fn has_processor(api: &Api) -> Result<bool, Problem> {
+    let pods = api.store.live_pods().await?;
+    Ok(pods.iter().any(|pod| pod.roles.iter().any(|role| role == "processor")))
 }
 
 fn nothing(entry: &CatalogEntry, key: Option<String>) -> Why {
@@ -189,7 +198,6 @@ impl Why {
 fn cause_of(entry: &CatalogEntry, lane: &LaneHead, around: &Surroundings) -> Cause {
     let LaneHead { head, ownership, .. } = lane;
     let attempts = &head.message.attempts;
-    let is_worker = entry.destination.transform.kind == TransformKind::Worker;
     match head.state {
         domain::State::Damaged => Cause::Damaged,
         domain::State::Halted => Cause::Halted,
@@ -197,7 +205,7 @@ fn cause_of(entry: &CatalogEntry, lane: &LaneHead, around: &Surroundings) -> Cau
         domain::State::Delayed if attempts.failed + attempts.stalls > 0 => Cause::Backoff,
         domain::State::Delayed => Cause::Delayed,
         domain::State::Processing => Cause::Processing,
-        domain::State::Waiting if is_worker => Cause::AwaitingWorker,
+        domain::State::Waiting if !waits_for_processor(entry, head) => Cause::AwaitingWorker,
         domain::State::Waiting if !around.has_processor => Cause::NoProcessor,
         domain::State::Waiting => Cause::AwaitingProcessor,
         _ if entry.paused.delivery => Cause::Paused,

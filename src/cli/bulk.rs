@@ -239,8 +239,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::client::Trust;
     use crate::cli::exit::Exit;
+    use crate::tls::Pem;
 
     /// A service whose operation gives these answers, one after the other, and what it was asked.
     #[derive(Clone, Default)]
@@ -277,7 +277,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(axum::serve(listener, routes).into_future());
-        let service = Service::at(&url, &[], &Trust::default()).unwrap();
+        let service = Service::at(&url, &[], &Pem::default()).unwrap();
         let poll_every = Duration::from_millis(1);
         let bulk = Bulk { service: &service, destination: "erp", poll_every };
         let mut id = None;

@@ -11,6 +11,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{header::Header, output::plain, usage::WrongUsage};
+use crate::tls::Pem;
 
 /// Time limit of an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
@@ -28,31 +29,21 @@ pub struct Service {
     headers: Vec<Header>,
 }
 
-/// Certificates for a service over TLS, in PEM.
-#[derive(Default)]
-pub struct Trust {
-    /// Root certificates, beside those of the system.
-    pub ca: Option<Vec<u8>>,
-    /// The certificate of the client, and its key.
-    pub identity: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-impl Trust {
-    fn add_to(&self, mut client: ClientBuilder) -> anyhow::Result<ClientBuilder> {
-        if let Some(ca) = &self.ca {
-            let roots = Certificate::from_pem_bundle(ca).ok().filter(|roots| !roots.is_empty());
-            for root in roots.context("--ca-file: has no certificate in PEM")? {
-                client = client.add_root_certificate(root);
-            }
+/// Lets a client use these certificates for a service over TLS.
+fn with_certificates(mut client: ClientBuilder, pem: &Pem) -> anyhow::Result<ClientBuilder> {
+    if let Some(ca) = &pem.ca {
+        let roots = Certificate::from_pem_bundle(ca).ok().filter(|roots| !roots.is_empty());
+        for root in roots.context("--ca-file: has no certificate in PEM")? {
+            client = client.add_root_certificate(root);
         }
-        if let Some((certificate, key)) = &self.identity {
-            let pem = [certificate.as_slice(), b"\n", key].concat();
-            let identity = Identity::from_pem(&pem);
-            let problem = "--certificate-file, --key-file: no certificate and key in PEM";
-            client = client.identity(identity.context(problem)?);
-        }
-        Ok(client)
     }
+    if let Some((certificate, key)) = &pem.identity {
+        let pem = [certificate.as_slice(), b"\n", key].concat();
+        let identity = Identity::from_pem(&pem);
+        let problem = "--certificate-file, --key-file: no certificate and key in PEM";
+        client = client.identity(identity.context(problem)?);
+    }
+    Ok(client)
 }
 
 /// A problem from the service (RFC 9457): the fields for display and retries.
@@ -184,8 +175,9 @@ impl<'a> Call<'a> {
 }
 
 impl Service {
-    /// The service at this URL. Every request gets these headers.
-    pub fn at(url: &str, headers: &[Header], trust: &Trust) -> anyhow::Result<Service> {
+    /// The service at this URL, with these certificates beside those of the system. Every request gets
+    /// these headers.
+    pub fn at(url: &str, headers: &[Header], pem: &Pem) -> anyhow::Result<Service> {
         let parsed = reqwest::Url::parse(url).ok();
         let is_http = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https");
         let Some(mut parsed) = parsed.filter(is_http) else {
@@ -196,7 +188,8 @@ impl Service {
         let _ = parsed.set_password(None).and_then(|()| parsed.set_username(""));
         // A redirect could take the headers elsewhere, and makes a GET of a POST.
         let client = Client::builder().redirect(redirect::Policy::none());
-        let client = trust.add_to(client.tcp_nodelay(true).timeout(ANSWER_MAX))?.build()?;
+        let client =
+            with_certificates(client.tcp_nodelay(true).timeout(ANSWER_MAX), pem)?.build()?;
         let [base, shown] = [url, parsed.as_str()].map(|url| url.trim_end_matches('/').to_owned());
         Ok(Service { client, base, shown, headers: headers.to_vec() })
     }
@@ -334,12 +327,11 @@ mod tests {
 
     #[test]
     fn a_password_in_the_url_is_not_shown() {
-        let service =
-            Service::at("https://me:secret@host:1/reseq/", &[], &Trust::default()).unwrap();
+        let service = Service::at("https://me:secret@host:1/reseq/", &[], &Pem::default()).unwrap();
         assert_eq!(service.url(), "https://host:1/reseq");
         assert_eq!(service.base, "https://me:secret@host:1/reseq");
         for wrong in ["host:1", "ftp://h", "", "secret"] {
-            let error = Service::at(wrong, &[], &Trust::default()).unwrap_err();
+            let error = Service::at(wrong, &[], &Pem::default()).unwrap_err();
             assert!(error.is::<WrongUsage>() && !error.to_string().contains("secret"), "{error}");
         }
     }

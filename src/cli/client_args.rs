@@ -7,11 +7,12 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{
-    client::{Answer, Call, Refused, Service, Trust},
+    client::{Answer, Call, Refused, Service},
     header::{Header, HeaderParser},
     output::{Output, write_out},
     usage::WrongUsage,
 };
+use crate::tls::Pem;
 
 /// The heading of these options in the help.
 const HEADING: &str = "Options of all clients";
@@ -92,11 +93,11 @@ impl ClientArgs {
                 .with_context(|| format!("{option}: {} cannot be read", path.display())),
         };
         let certificate = read("--certificate-file", &self.certificate_file)?;
-        let trust = Trust {
+        let pem = Pem {
             ca: read("--ca-file", &self.ca_file)?,
             identity: certificate.zip(read("--key-file", &self.key_file)?),
         };
-        Service::at(&self.url, &headers, &trust)
+        Service::at(&self.url, &headers, &pem)
     }
 
     /// The token, if there is one.

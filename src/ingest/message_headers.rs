@@ -9,7 +9,7 @@ use super::due;
 use crate::{
     domain::message::{ID_BYTES_MAX, KEY_BYTES_MAX, check_text},
     wire::{
-        http::DELIVERY_HEADERS,
+        delivery_headers::DELIVERY_HEADERS,
         idempotency_key::{self, idempotency_key},
     },
 };

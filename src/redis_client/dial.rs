@@ -99,10 +99,11 @@ pub(super) fn tuned(
 
 /// Certificates as redis-rs takes them. It uses its built-in roots only if it is given none.
 fn certificates(pem: &Pem) -> Result<TlsCertificates, Unusable> {
+    let of_system = tls::system_roots();
     // Finds out whether they can be used.
-    tls::client(pem)?;
+    tls::client_with(pem, of_system.clone())?;
     let mut roots = Vec::new();
-    for certificate in tls::system_roots() {
+    for certificate in of_system {
         let text = BASE64_STANDARD.encode(&certificate);
         let text = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
         roots.extend_from_slice(text.as_bytes());

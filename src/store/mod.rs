@@ -25,6 +25,7 @@ mod error;
 pub mod keys;
 mod known_schema;
 mod log_entry;
+mod presence;
 mod record;
 mod rights;
 mod schema;

@@ -14,7 +14,7 @@ use crate::config::{ConfigError, ListenerTls};
 
 /// The TLS of a listener. Cheap to clone.
 #[derive(Clone)]
-pub struct Acceptor(Arc<Reloaded<Arc<ServerConfig>>>);
+pub struct Acceptor(Arc<Reloaded<ServerConfig>>);
 
 impl Acceptor {
     /// For HTTP, if the section names a certificate.
@@ -30,7 +30,7 @@ impl Acceptor {
     fn open(
         section: &str,
         tls: &ListenerTls,
-        build: fn(&Pem) -> Result<Arc<ServerConfig>, Unusable>,
+        build: fn(&Pem) -> Result<ServerConfig, Unusable>,
     ) -> Result<Option<Acceptor>, ConfigError> {
         if !tls.is_set() {
             return Ok(None);
@@ -44,7 +44,6 @@ impl Acceptor {
         &self,
         stream: S,
     ) -> io::Result<TlsStream<S>> {
-        let settings: Arc<ServerConfig> = (*self.0.current()).clone();
-        TlsAcceptor::from(settings).accept(stream).await
+        TlsAcceptor::from(self.0.current()).accept(stream).await
     }
 }

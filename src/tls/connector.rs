@@ -14,7 +14,7 @@ use crate::config::{ClientTls, ConfigError};
 
 /// The TLS of connections that Reseq makes. Cheap to clone.
 #[derive(Clone)]
-pub struct Connector(Arc<Reloaded<Arc<ClientConfig>>>);
+pub struct Connector(Arc<Reloaded<ClientConfig>>);
 
 impl Connector {
     /// With the files of this section.
@@ -30,7 +30,7 @@ impl Connector {
 
     /// The settings for a new connection: the same until the files change.
     pub fn settings(&self) -> Arc<ClientConfig> {
-        (*self.0.current()).clone()
+        self.0.current()
     }
 
     /// Shakes hands with this host. Has no time limit.

@@ -84,7 +84,8 @@ impl Files {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    /// True if the section names no file.
+    pub fn is_empty(&self) -> bool {
         [&self.ca.1, &self.certificate].iter().all(|path| path.as_os_str().is_empty())
     }
 

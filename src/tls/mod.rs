@@ -11,7 +11,7 @@ use std::{sync::Once, time::Duration};
 pub use acceptor::Acceptor;
 pub use connector::Connector;
 pub use files::{Files, Pem, Reloaded, Unusable};
-pub use settings::{client, system_roots};
+pub use settings::{client, client_with, system_roots};
 
 use crate::config::{Config, ConfigError};
 
@@ -20,9 +20,14 @@ pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// Checks all files of TLS that the configuration names.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
-    let redis = Files::of_client("redis.tls", &config.redis.tls);
-    Reloaded::open(redis, client)?;
-    Connector::open("outgoing.tls", &config.outgoing.tls)?;
+    let of_clients = [("redis.tls", &config.redis.tls), ("outgoing.tls", &config.outgoing.tls)];
+    for (section, tls) in of_clients {
+        let files = Files::of_client(section, tls);
+        // The root certificates of the system take long to read.
+        if !files.is_empty() {
+            Reloaded::open(files, client)?;
+        }
+    }
     Acceptor::http("http.tls", &config.http.tls)?;
     Acceptor::http("admin.tls", &config.admin.tls)?;
     for listener in &config.tcp {

@@ -13,9 +13,17 @@ use super::files::{Pem, Unusable};
 
 /// The settings of a client: trusts the built-in root certificates, those of the system and those of
 /// the file; shows its certificate, if it has one, to servers that ask for it.
-pub fn client(pem: &Pem) -> Result<Arc<ClientConfig>, Unusable> {
+pub fn client(pem: &Pem) -> Result<ClientConfig, Unusable> {
+    client_with(pem, system_roots())
+}
+
+/// The same, with these root certificates as those of the system.
+pub fn client_with(
+    pem: &Pem,
+    of_system: Vec<CertificateDer<'static>>,
+) -> Result<ClientConfig, Unusable> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    roots.add_parsable_certificates(system_roots());
+    roots.add_parsable_certificates(of_system);
     if let Some(ca) = &pem.ca {
         add(&mut roots, ca)?;
     }
@@ -23,15 +31,14 @@ pub fn client(pem: &Pem) -> Result<Arc<ClientConfig>, Unusable> {
         ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
     let builder = versions.map_err(|error| Unusable::Ca(error.to_string()))?;
     let builder = builder.with_root_certificates(roots);
-    let Some(identity) = &pem.identity else { return Ok(Arc::new(builder.with_no_client_auth())) };
+    let Some(identity) = &pem.identity else { return Ok(builder.with_no_client_auth()) };
     let (chain, key) = identity_of(identity)?;
-    let config = builder.with_client_auth_cert(chain, key).map_err(mismatch)?;
-    Ok(Arc::new(config))
+    builder.with_client_auth_cert(chain, key).map_err(mismatch)
 }
 
 /// The settings of a listener that speaks these protocols. Clients must show a certificate if there is
 /// a root certificate for them.
-pub fn server(pem: &Pem, protocols: &[&[u8]]) -> Result<Arc<ServerConfig>, Unusable> {
+pub fn server(pem: &Pem, protocols: &[&[u8]]) -> Result<ServerConfig, Unusable> {
     let Some(identity) = &pem.identity else {
         return Err(Unusable::Certificate("is missing".into()));
     };
@@ -52,7 +59,7 @@ pub fn server(pem: &Pem, protocols: &[&[u8]]) -> Result<Arc<ServerConfig>, Unusa
     };
     let mut settings = builder.with_single_cert(chain, key).map_err(mismatch)?;
     settings.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    Ok(Arc::new(settings))
+    Ok(settings)
 }
 
 fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), Unusable> {

@@ -41,7 +41,7 @@ use super::{
     clients::{Clients, RequestError},
     envelope::origin_text,
     outgoing::{OutgoingError, RefusedAddress},
-    signatures::{RESEQ_SIGNATURE, Signer},
+    signatures::Signer,
 };
 use crate::domain::{
     ErrorKind, Stamped,
@@ -54,21 +54,6 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
 /// The same for `webhook-id`, whose full stops would separate the parts of what is signed.
 const ENCODED_ID: &AsciiSet = &ENCODED.add(b'.');
-
-/// All Reseq-* headers of a delivery, or of a request to a transform.
-pub const DELIVERY_HEADERS: [&str; 11] = [
-    "reseq-attempt",
-    "reseq-batch",
-    "reseq-destination",
-    "reseq-epoch",
-    "reseq-id",
-    "reseq-key",
-    "reseq-last-sequence",
-    "reseq-origin",
-    "reseq-previous",
-    "reseq-sequence",
-    RESEQ_SIGNATURE,
-];
 
 /// Headers that frame the request; static ones would break it.
 const FRAMING: [HeaderName; 3] =
@@ -338,7 +323,7 @@ mod tests {
     use crate::{
         domain::destination::{Secrets, Sign},
         tls::Connector,
-        wire::outgoing::Outgoing,
+        wire::{delivery_headers::DELIVERY_HEADERS, outgoing::Outgoing},
     };
 
     fn clients() -> Clients {

@@ -17,6 +17,7 @@ pub mod batch_answer;
 pub mod caller;
 pub mod clients;
 pub mod code;
+pub mod delivery_headers;
 pub mod document;
 pub mod envelope;
 pub mod http;

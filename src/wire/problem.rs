@@ -98,16 +98,19 @@ impl Problem {
 
     /// A 400: the part of the request with which `detail` begins is invalid.
     pub fn invalid(location: Location, detail: impl Into<String>) -> Problem {
-        let detail = detail.into();
-        let errors = vec![InvalidPart::of(location, &detail)];
-        Problem { errors, ..Problem::new(Code::InvalidField, detail) }
+        Problem::of_part(Code::InvalidField, location, detail)
     }
 
     /// A 422: a URL leads where Reseq does not connect to. `detail` begins with the field's path and a colon.
     pub fn refused_address(detail: impl Into<String>) -> Problem {
+        Problem::of_part(Code::RefusedAddress, Location::Body, detail)
+    }
+
+    /// A problem with the part of the request with which `detail` begins.
+    fn of_part(code: Code, location: Location, detail: impl Into<String>) -> Problem {
         let detail = detail.into();
-        let errors = vec![InvalidPart::of(Location::Body, &detail)];
-        Problem { errors, ..Problem::new(Code::RefusedAddress, detail) }
+        let errors = vec![InvalidPart::of(location, &detail)];
+        Problem { errors, ..Problem::new(code, detail) }
     }
 
     /// A 404.

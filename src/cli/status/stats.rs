@@ -151,7 +151,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::cli::client::Trust;
+    use crate::tls::Pem;
 
     /// Four destinations on two pages. The second is damaged, and the third has just been removed.
     async fn list(Query(query): Query<HashMap<String, String>>) -> Json<Value> {
@@ -186,7 +186,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(axum::serve(listener, routes).into_future());
-        let all = read_all(&Service::at(&url, &[], &Trust::default()).unwrap()).await.unwrap();
+        let all = read_all(&Service::at(&url, &[], &Pem::default()).unwrap()).await.unwrap();
         let seen = all.iter().map(|one| (one.name.as_str(), one.stats.waiting));
         assert_eq!(seen.collect::<Vec<_>>(), [("a", 2), ("b", 0), ("d", 2)]);
         assert_eq!(all[1].stats.damaged, ["its lane"]);

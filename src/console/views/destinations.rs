@@ -7,7 +7,7 @@ use super::{Only, ReadError, Rows, Sort, covers};
 use crate::{
     console::{
         Sources, measure,
-        numbers::{Numbers, Row},
+        numbers::{Counts, Numbers, Row},
     },
     domain::{DestinationName, Ordering, TransformKind},
     store::{Head, Paused, server_clock_ms},
@@ -38,7 +38,7 @@ struct Shown {
     transform: TransformKind,
     paused: Paused,
     #[serde(skip_serializing_if = "Option::is_none")]
-    counts: Option<Counts>,
+    counts: Option<Backlog>,
     in_per_second: f64,
     out_per_second: f64,
     head: Option<Head>,
@@ -47,15 +47,9 @@ struct Shown {
 }
 
 #[derive(Serialize)]
-struct Counts {
-    pending: u64,
-    waiting: u64,
-    processing: u64,
-    ready: u64,
-    delivering: u64,
-    halted: u64,
-    delayed: u64,
-    dead_letters: u64,
+struct Backlog {
+    #[serde(flatten)]
+    counts: Counts,
     delivered_total: u64,
     is_damaged: bool,
 }
@@ -117,15 +111,8 @@ async fn shown(sources: &Sources, row: Row) -> Shown {
         ordering: entry.destination.ordering,
         transform: entry.destination.transform.kind,
         paused: entry.paused,
-        counts: stats.map(|stats| Counts {
-            pending: stats.pending,
-            waiting: stats.waiting,
-            processing: stats.processing,
-            ready: stats.ready,
-            delivering: stats.delivering,
-            halted: stats.halted,
-            delayed: stats.delayed,
-            dead_letters: stats.dead_letters,
+        counts: stats.map(|stats| Backlog {
+            counts: Counts::of(&stats),
             delivered_total: stats.delivered_total,
             is_damaged: !stats.damaged.is_empty(),
         }),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::ReadError;
 use crate::{
-    console::{Sources, measure},
+    console::{Sources, measure, numbers::Counts},
     domain::{DestinationName, Ordering, Sequence, State, TransformKind, WorkerName},
     store::{Head, Listed, Paused, StoreError, Which, server_clock_ms},
 };
@@ -23,7 +23,7 @@ pub(super) struct Lane {
     ordering: Ordering,
     transform: TransformKind,
     paused: Paused,
-    counts: Counts,
+    counts: Backlog,
     /// The oldest heads of the destination, if it has many lanes.
     heads: Vec<Head>,
     cells: Vec<Cell>,
@@ -34,16 +34,10 @@ pub(super) struct Lane {
 
 /// Of the whole destination.
 #[derive(Serialize)]
-struct Counts {
+struct Backlog {
+    #[serde(flatten)]
+    counts: Counts,
     last_sequence: Sequence,
-    pending: u64,
-    waiting: u64,
-    processing: u64,
-    ready: u64,
-    delivering: u64,
-    halted: u64,
-    delayed: u64,
-    dead_letters: u64,
     delivered_total: u64,
 }
 
@@ -116,16 +110,9 @@ pub(super) async fn read(
         ordering,
         transform: entry.destination.transform.kind,
         paused: entry.paused,
-        counts: Counts {
+        counts: Backlog {
+            counts: Counts::of(&stats),
             last_sequence: stats.last_sequence,
-            pending: stats.pending,
-            waiting: stats.waiting,
-            processing: stats.processing,
-            ready: stats.ready,
-            delivering: stats.delivering,
-            halted: stats.halted,
-            delayed: stats.delayed,
-            dead_letters: stats.dead_letters,
             delivered_total: stats.delivered_total,
         },
         heads: stats.heads,
@@ -140,10 +127,7 @@ fn cell(listed: &Listed, now_ms: u64) -> Cell {
     Cell {
         sequence: message.position.sequence,
         state: listed.state,
-        age_ms: match message.message.received_ms {
-            0 => 0,
-            received_ms => now_ms.saturating_sub(received_ms),
-        },
+        age_ms: message.message.age_ms(now_ms).unwrap_or_default(),
         attempts: message.attempts.failed,
         due_ms: listed.due_ms,
         withdrawing: listed.withdrawing,

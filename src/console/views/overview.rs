@@ -9,7 +9,7 @@ use super::{Only, ReadError, covers};
 use crate::{
     console::{
         Sources, measure,
-        numbers::{Numbers, Row, left},
+        numbers::{Counts, Numbers, Row, left},
     },
     domain::DestinationName,
     store::{Head, Stats, server_clock_ms},
@@ -41,16 +41,10 @@ pub(super) struct Overview {
     pods: Option<Pods>,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 struct Totals {
-    pending: u64,
-    waiting: u64,
-    processing: u64,
-    ready: u64,
-    delivering: u64,
-    halted: u64,
-    delayed: u64,
-    dead_letters: u64,
+    #[serde(flatten)]
+    counts: Counts,
     pending_bytes: u64,
     left: u64,
 }
@@ -140,19 +134,12 @@ pub(super) async fn read(
     })
 }
 
-fn totals<'a>(all: impl Iterator<Item = &'a Stats>) -> Totals {
-    all.fold(Totals::default(), |sum, stats| Totals {
-        pending: sum.pending + stats.pending,
-        waiting: sum.waiting + stats.waiting,
-        processing: sum.processing + stats.processing,
-        ready: sum.ready + stats.ready,
-        delivering: sum.delivering + stats.delivering,
-        halted: sum.halted + stats.halted,
-        delayed: sum.delayed + stats.delayed,
-        dead_letters: sum.dead_letters + stats.dead_letters,
-        pending_bytes: sum.pending_bytes + stats.pending_bytes,
-        left: sum.left + left(stats),
-    })
+fn totals<'a>(all: impl Iterator<Item = &'a Stats> + Clone) -> Totals {
+    Totals {
+        counts: all.clone().sum(),
+        pending_bytes: all.clone().map(|stats| stats.pending_bytes).sum(),
+        left: all.map(left).sum(),
+    }
 }
 
 /// The destinations that deliver most now.
@@ -218,7 +205,7 @@ async fn redis(sources: &Sources) -> Redis {
 }
 
 async fn pods(sources: &Sources) -> Option<Pods> {
-    let found = sources.store.pods().await.ok()?;
+    let found = sources.store.live_pods().await.ok()?;
     let mut by_role = BTreeMap::new();
     for role in found.iter().flat_map(|pod| &pod.roles) {
         *by_role.entry(role.clone()).or_insert(0) += 1;

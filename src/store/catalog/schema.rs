@@ -14,12 +14,10 @@ use crate::{
     store::{
         MetaError, Store, StoreError,
         known_schema::{FIRST, known},
+        presence::{self, Presence},
         unfit::UnfitServer,
     },
 };
-
-/// The role under which a pod reports the schema it knows.
-const ROLE: &str = "schema";
 
 /// A pod counts as alive for this long after its last report.
 const PRESENCE: Duration = Duration::from_secs(5);
@@ -58,7 +56,7 @@ impl Store {
         }
         let newest = self.meta_schema().await?.max(noted.unwrap_or(FIRST));
         if newest > known() {
-            self.leave(&role()).await?;
+            self.leave(&presence::role()).await?;
             let unfit = UnfitServer::NewerSchema { stored: newest };
             return Err(MetaError::Unfit(unfit));
         }
@@ -68,12 +66,12 @@ impl Store {
     async fn say_presence(&self, about: &str) -> Result<(), StoreError> {
         // This also samples Redis's clock.
         self.server_time_ms().await?;
-        self.heartbeat_as(&role(), about, PRESENCE).await.map(drop)
+        self.heartbeat_as(&presence::role(), about, PRESENCE).await.map(drop)
     }
 
     /// Reports that this pod is alive, with these roles (separated by commas), until `stop`.
     pub async fn stay(self, roles: String, stop: CancellationToken) {
-        let about = format!(":{roles}:{}", host());
+        let about = presence::about(&roles, &host());
         let mut tick = tokio::time::interval(PRESENCE_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
@@ -81,7 +79,7 @@ impl Store {
                 tracing::debug!(%error, "cannot report that this pod is alive");
             }
         }
-        if let Err(error) = self.leave_as(&role(), &about).await {
+        if let Err(error) = self.leave_as(&presence::role(), &about).await {
             tracing::debug!(%error, "cannot leave the list of pods");
         }
     }
@@ -126,20 +124,15 @@ impl Store {
 
     /// The live pods that do not know this version's newest schema.
     pub async fn older_pods(&self) -> Result<Vec<OlderPod>, StoreError> {
-        let now_ms = self.server_time_ms().await?;
-        let mut pipe = redis::pipe();
-        pipe.zrangebyscore(self.keys().pods(), now_ms, "+inf");
-        let (members,): (Vec<String>,) = self.query(&pipe).await?;
-        let mut said = BTreeMap::new();
-        let mut names = BTreeSet::new();
-        for member in &members {
-            let parts: Vec<&str> = member.split(':').collect();
-            match parts.as_slice() {
-                [ROLE, schema, name, ..] => {
-                    said.insert(*name, schema.parse().unwrap_or(FIRST));
+        let heartbeats = self.heartbeats().await?;
+        let (mut said, mut names) = (BTreeMap::new(), BTreeSet::new());
+        for (member, _) in &heartbeats {
+            match (Presence::read(member), member.split_once(':')) {
+                (Some(found), _) => {
+                    said.insert(found.pod, found.schema);
                 }
                 // A sender of a version that does not report its schema.
-                [_, name] => drop(names.insert(*name)),
+                (None, Some((_, name))) if !name.contains(':') => drop(names.insert(name)),
                 _ => {}
             }
         }
@@ -165,8 +158,4 @@ fn host() -> String {
     let name = rustix::system::uname();
     let name = name.nodename().to_string_lossy();
     name.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).take(64).collect()
-}
-
-fn role() -> String {
-    format!("{ROLE}:{}", known())
 }

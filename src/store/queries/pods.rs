@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     redis_client::server_clock_ms,
-    store::{Store, StoreError, known_schema::FIRST},
+    store::{Store, StoreError, presence::Presence},
 };
 
 /// A live pod.
@@ -34,29 +34,40 @@ pub struct Ownership {
 }
 
 impl Store {
-    /// The live pods, by name, with the partitions that they own.
-    pub async fn pods(&self) -> Result<Vec<PodInfo>, StoreError> {
+    /// The heartbeats that have not expired, each with the time when it does.
+    pub(in crate::store) async fn heartbeats(&self) -> Result<Vec<(String, u64)>, StoreError> {
         let now_ms = self.server_time_ms().await?;
         let mut pipe = redis::pipe();
         pipe.cmd("ZRANGEBYSCORE").arg(self.keys().pods()).arg(now_ms).arg("+inf").arg("WITHSCORES");
-        let (members,): (Vec<(String, f64)>,) = self.query(&pipe).await?;
+        let (found,): (Vec<(String, f64)>,) = self.query(&pipe).await?;
+        Ok(found.into_iter().map(|(member, deadline)| (member, deadline as u64)).collect())
+    }
+
+    /// The live pods, by name, without their partitions.
+    pub async fn live_pods(&self) -> Result<Vec<PodInfo>, StoreError> {
         let mut pods: BTreeMap<String, PodInfo> = BTreeMap::new();
-        for (member, deadline) in &members {
-            let Some(found) = pod_of(member, *deadline as u64) else { continue };
+        for (member, expires_ms) in self.heartbeats().await? {
+            let Some(found) = Presence::read(&member) else { continue };
             // The first heartbeat of a pod does not name its roles.
-            let known = pods.entry(found.pod.clone()).or_insert_with(|| found.clone());
-            if known.roles.is_empty() {
-                *known = found;
+            if found.roles.is_empty() && pods.contains_key(found.pod) {
+                continue;
             }
-        }
-        let partitions: Vec<u16> = (0..self.keys().partitions()).collect();
-        for (partition, owner) in partitions.iter().zip(self.owners(&partitions).await) {
-            let owner = owner.ok().and_then(|found| found.owner);
-            if let Some(pod) = owner.and_then(|owner| pods.get_mut(&owner)) {
-                pod.partitions.push(*partition);
-            }
+            pods.insert(found.pod.to_owned(), PodInfo::of(found, expires_ms));
         }
         Ok(pods.into_values().collect())
+    }
+
+    /// The live pods, by name, with the partitions that they own.
+    pub async fn pods(&self) -> Result<Vec<PodInfo>, StoreError> {
+        let mut pods = self.live_pods().await?;
+        let partitions: Vec<u16> = (0..self.keys().partitions()).collect();
+        for (partition, owner) in partitions.iter().zip(self.owners(&partitions).await) {
+            let Some(owner) = owner.ok().and_then(|found| found.owner) else { continue };
+            if let Ok(at) = pods.binary_search_by(|pod| pod.pod.cmp(&owner)) {
+                pods[at].partitions.push(*partition);
+            }
+        }
+        Ok(pods)
     }
 
     /// Who owns this partition.
@@ -87,21 +98,18 @@ impl Store {
     }
 }
 
-/// `schema:<schema>:<pod>[:<roles>:<host>]`; heartbeats of other kinds are no pods.
-fn pod_of(member: &str, expires_ms: u64) -> Option<PodInfo> {
-    let mut parts = member.splitn(5, ':');
-    let schema = parts.next().filter(|kind| *kind == "schema").and(parts.next())?;
-    let pod = parts.next()?.to_owned();
-    let roles = parts.next().unwrap_or_default().split(',').filter(|role| !role.is_empty());
-    let roles = roles.map(str::to_owned).collect();
-    Some(PodInfo {
-        pod,
-        roles,
-        host: parts.next().unwrap_or_default().to_owned(),
-        schema: schema.parse().unwrap_or(FIRST),
-        expires_ms,
-        partitions: Vec::new(),
-    })
+impl PodInfo {
+    fn of(presence: Presence<'_>, expires_ms: u64) -> PodInfo {
+        let roles = presence.roles.split(',').filter(|role| !role.is_empty());
+        PodInfo {
+            pod: presence.pod.to_owned(),
+            host: presence.host.to_owned(),
+            roles: roles.map(str::to_owned).collect(),
+            schema: presence.schema,
+            expires_ms,
+            partitions: Vec::new(),
+        }
+    }
 }
 
 /// The pod in an owner's key (`<pod>.<random> <deadline>`), while its partition lease lasts.
@@ -117,11 +125,12 @@ mod tests {
 
     #[test]
     fn heartbeats_tell_roles_and_host_and_owners_count_while_their_lease_lasts() {
-        let pod = pod_of("schema:2:ab12:ingest,sender:host-7", 9).unwrap();
+        let of = |member| Presence::read(member).map(|presence| PodInfo::of(presence, 9));
+        let pod = of("schema:2:ab12:ingest,sender:host-7").unwrap();
         assert_eq!((pod.pod.as_str(), pod.host.as_str(), pod.schema), ("ab12", "host-7", 2));
         assert_eq!(pod.roles, ["ingest", "sender"]);
-        assert!(pod_of("schema:2:ab12", 9).unwrap().roles.is_empty());
-        assert_eq!(pod_of("sender:ab12", 9), None);
+        assert!(of("schema:2:ab12").unwrap().roles.is_empty());
+        assert_eq!(of("sender:ab12"), None);
         assert_eq!(live_owner("ab12.5eed 100", 99).as_deref(), Some("ab12"));
         assert_eq!(live_owner("ab12.5eed 100", 100), None);
         assert_eq!(live_owner("5eed 100", 1), None);

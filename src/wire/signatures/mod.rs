@@ -9,9 +9,6 @@ pub(crate) const WEBHOOK_ID: &str = "webhook-id";
 pub(crate) const WEBHOOK_TIMESTAMP: &str = "webhook-timestamp";
 pub(crate) const WEBHOOK_SIGNATURE: &str = "webhook-signature";
 
-/// The signature of the other headers of a delivery.
-pub(crate) const RESEQ_SIGNATURE: &str = "reseq-signature";
-
 /// The text that a signature of Standard Webhooks is of.
 fn signed_content(id: &str, timestamp: &str, body: &[u8]) -> Vec<u8> {
     [id.as_bytes(), b".", timestamp.as_bytes(), b".", body].concat()

@@ -16,24 +16,17 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use ring::{hmac, signature::Ed25519KeyPair};
 
-use super::{RESEQ_SIGNATURE, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, signed_content};
-use crate::domain::destination::{Sign, StandardSecret};
+use super::{WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP, signed_content};
+use crate::{
+    domain::destination::{Sign, StandardSecret},
+    wire::delivery_headers::{DELIVERY_HEADERS, RESEQ_SIGNATURE},
+};
 
 /// The headers that `reseq-signature` covers, in this order.
-pub(crate) const COVERED: [&str; 12] = [
-    WEBHOOK_ID,
-    WEBHOOK_TIMESTAMP,
-    "reseq-attempt",
-    "reseq-batch",
-    "reseq-destination",
-    "reseq-epoch",
-    "reseq-id",
-    "reseq-key",
-    "reseq-last-sequence",
-    "reseq-origin",
-    "reseq-previous",
-    "reseq-sequence",
-];
+fn covered() -> impl Iterator<Item = &'static str> {
+    let own = DELIVERY_HEADERS.into_iter().filter(|name| *name != RESEQ_SIGNATURE);
+    [WEBHOOK_ID, WEBHOOK_TIMESTAMP].into_iter().chain(own)
+}
 
 enum Key {
     Hmac(hmac::Key),
@@ -93,7 +86,7 @@ impl Signer {
 /// What `reseq-signature` is of.
 fn covered_content(headers: &HeaderMap, body: &[u8]) -> Vec<u8> {
     let mut content = format!("{RESEQ_SIGNATURE}\n").into_bytes();
-    for name in COVERED {
+    for name in covered() {
         let Some(value) = headers.get(name) else { continue };
         content.extend_from_slice(name.as_bytes());
         content.push(b':');

@@ -14,14 +14,14 @@ mod headers;
 mod lists;
 mod pages;
 
-pub(super) struct Ran {
+pub struct Ran {
     code: Option<i32>,
     out: String,
     err: String,
 }
 
 /// Runs `reseq` with these arguments against the service at this URL.
-async fn run_at(url: &str, args: &[&str], variables: &[(&str, &str)], input: &str) -> Ran {
+pub async fn run_at(url: &str, args: &[&str], variables: &[(&str, &str)], input: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
     command.args(args).env_remove("RESEQ_HEADER").env("RESEQ_URL", url);
     command.envs(variables.iter().copied()).kill_on_drop(true);
@@ -54,7 +54,7 @@ impl Service {
 impl Ran {
     /// Checks the exit code; returns the output.
     #[track_caller]
-    pub(super) fn ended(self, code: i32) -> String {
+    pub fn ended(self, code: i32) -> String {
         let Ran { code: ended, out, err } = self;
         assert_eq!(ended, Some(code), "out: {out}\nerr: {err}");
         out

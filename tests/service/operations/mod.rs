@@ -22,7 +22,7 @@ use crate::support;
 mod bodies;
 mod bounds;
 mod bulk;
-mod commands;
+pub mod commands;
 mod dead_letters;
 mod filters;
 mod history;

@@ -1,15 +1,13 @@
 //! What blocks a lane: over HTTP and by the command, for each cause.
 
-use std::process::Stdio;
-
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 use crate::{
+    operations::commands::run_at,
     policies::desk::{Desk, ERP},
     support::{
         pods::{Pod, Settings},
-        wait::{eventually, within},
+        wait::eventually,
     },
 };
 
@@ -29,12 +27,7 @@ impl Desk {
 
     /// What a command prints.
     async fn prints(&self, args: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
-        command.args(args).env("RESEQ_URL", self.pod.url("")).env_remove("RESEQ_HEADER");
-        command.stdin(Stdio::null()).kill_on_drop(true);
-        let output = within("a command ends", command.output()).await.unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        run_at(&self.pod.url(""), args, &[], "").await.ended(0)
     }
 }
 
