@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     telemetry,
-    wire::peer::{Activity, Peer},
+    wire::client_connection::{Activity, ClientConnection},
 };
 
 /// A limited number of slots. Cheap to clone.
@@ -25,7 +25,7 @@ struct Taken {
     /// The number of the newest connection.
     last: u64,
     /// The connections that hold a slot. `None` for one that never yields it.
-    peers: HashMap<u64, Option<Peer>>,
+    clients: HashMap<u64, Option<ClientConnection>>,
 }
 
 /// A connection's slot, released on drop.
@@ -45,8 +45,8 @@ impl Connections {
 
     /// Takes a slot for this connection. If none is free, closes the connection that has been
     /// without a request for longest and takes its slot. `None` if all have a request in progress.
-    pub(super) fn take(&self, peer: &Peer) -> Option<ConnectionSlot> {
-        self.add(Some(peer.clone()))
+    pub(super) fn take(&self, client: &ClientConnection) -> Option<ConnectionSlot> {
+        self.add(Some(client.clone()))
     }
 
     /// Takes a slot for one request, which never yields it.
@@ -54,16 +54,16 @@ impl Connections {
         self.add(None)
     }
 
-    fn add(&self, peer: Option<Peer>) -> Option<ConnectionSlot> {
+    fn add(&self, client: Option<ClientConnection>) -> Option<ConnectionSlot> {
         let mut taken = self.taken();
-        if taken.peers.len() >= self.0.max {
+        if taken.clients.len() >= self.0.max {
             let freed = taken.free_one()?;
-            taken.peers.remove(&freed);
+            taken.clients.remove(&freed);
             telemetry::connection_closed("displaced");
         }
         taken.last += 1;
         let number = taken.last;
-        taken.peers.insert(number, peer);
+        taken.clients.insert(number, client);
         Some(ConnectionSlot { connections: self.clone(), number })
     }
 }
@@ -72,15 +72,15 @@ impl Taken {
     /// Closes the connection that has been without a request for longest.
     fn free_one(&self) -> Option<u64> {
         loop {
-            let waiting = self.peers.iter().filter_map(|(number, peer)| {
-                let peer = peer.as_ref()?;
-                let (activity, since) = peer.activity();
+            let waiting = self.clients.iter().filter_map(|(number, client)| {
+                let client = client.as_ref()?;
+                let (activity, since) = client.activity();
                 let is_waiting = matches!(activity, Activity::Idle | Activity::Head);
-                is_waiting.then_some((since, *number, peer))
+                is_waiting.then_some((since, *number, client))
             });
-            let (_, number, peer) = waiting.min_by_key(|(since, number, _)| (*since, *number))?;
+            let (_, number, client) = waiting.min_by_key(|(since, number, _)| (*since, *number))?;
             // It may just have begun a request.
-            if peer.close_unless_busy() {
+            if client.close_unless_busy() {
                 return Some(number);
             }
         }
@@ -89,6 +89,6 @@ impl Taken {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.connections.taken().peers.remove(&self.number);
+        self.connections.taken().clients.remove(&self.number);
     }
 }

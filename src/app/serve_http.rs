@@ -33,8 +33,8 @@ use crate::{
     tls::Acceptor,
     wire::{
         REQUEST_ID,
+        client_connection::{Activity, ClientConnection, TlsIo},
         code::Code,
-        peer::{Activity, Peer, TlsIo},
         problem::Problem,
     },
 };
@@ -98,16 +98,16 @@ impl HttpServer {
                 () = server.stop.cancelled() => return,
                 next = next => next,
             };
-            let peer = Peer::new(stream, server.acknowledge_timeout);
-            let (place, is_reserve) = match server.connections.take(&peer) {
+            let client = ClientConnection::new(stream, server.acknowledge_timeout);
+            let (place, is_reserve) = match server.connections.take(&client) {
                 Some(place) => (Some(place), false),
-                None => (server.reserve.take(&peer), true),
+                None => (server.reserve.take(&client), true),
             };
             let Some(place) = place else {
                 telemetry::connection_closed("full");
                 continue;
             };
-            let serving = server.clone().serve(peer, place, is_reserve);
+            let serving = server.clone().serve(client, place, is_reserve);
             tracker.spawn(async move {
                 serving.await;
                 drop(socket);
@@ -115,41 +115,50 @@ impl HttpServer {
         }
     }
 
-    async fn serve(self: Arc<Self>, peer: Peer, place: ConnectionSlot, is_reserve: bool) {
+    async fn serve(
+        self: Arc<Self>,
+        client: ClientConnection,
+        place: ConnectionSlot,
+        is_reserve: bool,
+    ) {
         let _place = place;
         let _open = telemetry::ConnectionOpen::begin("http");
         let may_come = match &self.tls {
-            None => self.clone().converse(&peer, peer.io(), is_reserve).await,
-            Some(acceptor) => match self.shake_hands(acceptor, &peer).await {
-                Ok(io) => self.clone().converse(&peer, io, is_reserve).await,
+            None => self.clone().converse(&client, client.io(), is_reserve).await,
+            Some(acceptor) => match self.shake_hands(acceptor, &client).await {
+                Ok(io) => self.clone().converse(&client, io, is_reserve).await,
                 Err(may_come) => may_come,
             },
         };
-        peer.shut_down();
+        client.shut_down();
         if may_come {
             tokio::select! {
-                () = peer.closing() => {}
-                () = peer.drain() => {}
+                () = client.closing() => {}
+                () = client.drain() => {}
             }
         }
-        peer.settle().await;
+        client.settle().await;
     }
 
     /// Shakes hands. Otherwise returns whether more input may come.
-    async fn shake_hands(&self, acceptor: &Acceptor, peer: &Peer) -> Result<TlsIo, bool> {
+    async fn shake_hands(
+        &self,
+        acceptor: &Acceptor,
+        client: &ClientConnection,
+    ) -> Result<TlsIo, bool> {
         let reason = tokio::select! {
             biased;
-            shaken = acceptor.accept(peer.io_under_tls()) => match shaken {
-                Ok(stream) => return Ok(TlsIo::new(stream, peer.clone())),
+            shaken = acceptor.accept(client.io_under_tls()) => match shaken {
+                Ok(stream) => return Ok(TlsIo::new(stream, client.clone())),
                 Err(error) => {
                     tracing::debug!(%error, "a client and this process found no way to speak TLS");
                     "handshake"
                 }
             },
-            () = peer.closing() => return Err(false),
-            () = peer.failed() => return Err(false),
+            () = client.closing() => return Err(false),
+            () = client.failed() => return Err(false),
             () = self.stop.cancelled() => return Err(false),
-            activity = self.overdue(peer) => match activity {
+            activity = self.overdue(client) => match activity {
                 Activity::Head => "handshake",
                 _ => "idle",
             },
@@ -162,15 +171,15 @@ impl HttpServer {
     /// Serves requests. Returns whether more input may come.
     async fn converse<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
         self: Arc<Self>,
-        peer: &Peer,
+        client: &ClientConnection,
         io: I,
         is_reserve: bool,
     ) -> bool {
-        let (server, of_request) = (self.clone(), peer.clone());
+        let (server, of_request) = (self.clone(), client.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            let (server, peer) = (server.clone(), of_request.clone());
+            let (server, client) = (server.clone(), of_request.clone());
             async move {
-                Ok::<_, std::convert::Infallible>(server.answer(peer, request, is_reserve).await)
+                Ok::<_, std::convert::Infallible>(server.answer(client, request, is_reserve).await)
             }
             .boxed()
         });
@@ -185,9 +194,9 @@ impl HttpServer {
             tokio::select! {
                 biased;
                 _ = std::future::poll_fn(|cx| connection.poll_without_shutdown(cx)) => break None,
-                () = peer.closing() => break None,
-                () = peer.failed() => break None,
-                activity = self.overdue(peer) => break Some(activity),
+                () = client.closing() => break None,
+                () = client.failed() => break None,
+                activity = self.overdue(client) => break Some(activity),
                 () = self.stop.cancelled(), if !is_stopping => {
                     is_stopping = true;
                     std::pin::Pin::new(&mut connection).graceful_shutdown();
@@ -214,8 +223,13 @@ impl HttpServer {
         may_come
     }
 
-    async fn answer(&self, peer: Peer, request: Request<Incoming>, is_reserve: bool) -> Response {
-        let is_open = peer.begin();
+    async fn answer(
+        &self,
+        client: ClientConnection,
+        request: Request<Incoming>,
+        is_reserve: bool,
+    ) -> Response {
+        let is_open = client.begin();
         let path = request.uri().path();
         let place = is_reserve.then(|| self.connections.take_for_request()).flatten();
         let is_refused = is_reserve && place.is_none() && !api::is_of_health(path);
@@ -224,14 +238,14 @@ impl HttpServer {
             busy()
         } else {
             let mut request = request.map(Body::new);
-            request.extensions_mut().insert(peer.clone());
+            request.extensions_mut().insert(client.clone());
             match self.routes.call(request).await {
                 Ok(response) => response,
                 Err(never) => match never {},
             }
         };
         drop(place);
-        let mut response = response.map(|body| peer.answering(body));
+        let mut response = response.map(|body| client.answering(body));
         if is_reserve || !is_open {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
@@ -240,10 +254,10 @@ impl HttpServer {
     }
 
     /// Resolves when the client has been idle for too long, with what it was expected to do.
-    async fn overdue(&self, peer: &Peer) -> Activity {
+    async fn overdue(&self, client: &ClientConnection) -> Activity {
         loop {
             let now = Instant::now();
-            let (activity, since) = peer.activity();
+            let (activity, since) = client.activity();
             let end = match activity {
                 Activity::Head => Some(since + self.header_timeout),
                 Activity::Idle => Some(since + self.idle_timeout),

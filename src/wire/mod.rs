@@ -15,6 +15,7 @@ use crate::domain::Framing;
 
 pub mod batch_answer;
 pub mod caller;
+pub mod client_connection;
 pub mod clients;
 pub mod code;
 pub mod delivery_headers;
@@ -26,7 +27,6 @@ pub mod invalid;
 pub mod json;
 pub mod outgoing;
 pub mod pace;
-pub mod peer;
 pub mod problem;
 pub mod receiver_stream;
 pub mod signatures;

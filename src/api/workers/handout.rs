@@ -11,7 +11,7 @@ use crate::{
     faults::planted,
     store::{CallSequence, CatalogEntry, Claimed, retry_until},
     telemetry,
-    wire::peer::Lost,
+    wire::client_connection::Lost,
 };
 
 /// How long to retry; after that, the leases expire.

@@ -32,10 +32,10 @@ use crate::{
     telemetry,
     wire::{
         caller::Caller,
+        client_connection::{ClientConnection, Tracked},
         code::Code,
         document,
         json::{embeddable, joined_headers, json_body},
-        peer::{Peer, Tracked},
         problem::Problem,
     },
 };
@@ -128,7 +128,7 @@ struct LastError {
 pub(in crate::api) async fn lease(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
-    peer: Option<Extension<Peer>>,
+    client: Option<Extension<ClientConnection>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let mut request: LeaseRequest = read_json(body, api.batch_bytes_max)?;
@@ -140,7 +140,7 @@ pub(in crate::api) async fn lease(
     let stands_in_line = request.wait_ms > 0 && request.min == 1;
     let place = stands_in_line.then(|| Arc::new(api.workers.lines.join(&request.destinations)));
     let request = Arc::new(request);
-    let peer = peer.map(|Extension(peer)| peer);
+    let client = client.map(|Extension(client)| client);
     // Listen first and poll then, so that nothing is missed in between.
     let mut wakes = api.wakes.listen();
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
@@ -150,7 +150,7 @@ pub(in crate::api) async fn lease(
         let Ok(claimed) = api.tasks.spawn(claiming).await else { return Err(draining()) };
         let (leases, handed) = claimed?;
         if !leases.leases.is_empty() || Instant::now() >= deadline || api.stop.is_cancelled() {
-            return answer(leases, handed, peer);
+            return answer(leases, handed, client);
         }
         let poll = (Instant::now() + request.poll()).min(deadline);
         tokio::select! {
@@ -159,25 +159,29 @@ pub(in crate::api) async fn lease(
             () = work_for(&request.destinations, &mut wakes) => {}
             () = turn(place.as_deref()) => {}
             // The client may be gone: claim nothing for it.
-            () = left(peer.as_ref()) => return answer(leases, handed, peer),
+            () = left(client.as_ref()) => return answer(leases, handed, client),
         }
     }
 }
 
 /// The answer with these leases; requeues them if the answer is lost.
-fn answer(leases: Leases, handed: Handed, peer: Option<Peer>) -> Result<Response, Problem> {
+fn answer(
+    leases: Leases,
+    handed: Handed,
+    client: Option<ClientConnection>,
+) -> Result<Response, Problem> {
     let text = serde_json::to_vec(&leases).map_err(|error| {
         let detail = format!("the messages cannot be written as JSON: {error}");
         Problem::new(Code::Unreadable, detail)
     })?;
-    let body = Body::new(Tracked::new(text.into(), peer, handed.when_lost()));
+    let body = Body::new(Tracked::new(text.into(), client, handed.when_lost()));
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// Resolves when the client closes its direction of the connection.
-async fn left(peer: Option<&Peer>) {
-    match peer {
-        Some(peer) => peer.left().await,
+async fn left(client: Option<&ClientConnection>) {
+    match client {
+        Some(client) => client.left().await,
         None => std::future::pending().await,
     }
 }

@@ -12,23 +12,23 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-use super::{Activity, Peer, PeerIo};
+use super::{Activity, ClientConnection, ClientIo};
 
-/// The decrypted stream of a [`Peer`].
+/// The decrypted stream of a [`ClientConnection`].
 pub struct TlsIo {
-    stream: TlsStream<PeerIo>,
-    peer: Peer,
+    stream: TlsStream<ClientIo>,
+    client: ClientConnection,
 }
 
 impl TlsIo {
     /// The handshake is over: a request has not begun.
-    pub fn new(stream: TlsStream<PeerIo>, peer: Peer) -> TlsIo {
-        let mut state = peer.state();
+    pub fn new(stream: TlsStream<ClientIo>, client: ClientConnection) -> TlsIo {
+        let mut state = client.state();
         if state.activity == Activity::Head {
             (state.activity, state.since) = (Activity::Idle, Instant::now());
         }
         drop(state);
-        TlsIo { stream, peer }
+        TlsIo { stream, client }
     }
 }
 
@@ -40,7 +40,7 @@ impl AsyncRead for TlsIo {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        let mut state = self.peer.state();
+        let mut state = self.client.state();
         if buffer.filled().len() == before {
             state.has_ended = true;
         } else if state.activity == Activity::Idle {
@@ -75,7 +75,7 @@ impl AsyncWrite for TlsIo {
     /// Called when the server has handed over everything. It has left when this is ready.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        self.peer.has_written();
+        self.client.has_written();
         Poll::Ready(Ok(()))
     }
 

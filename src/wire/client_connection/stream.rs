@@ -1,4 +1,4 @@
-//! The stream of a connection. The server uses it, and the peer records what it does.
+//! The stream of a connection. The server uses it, and the client records what it does.
 
 use std::{
     io,
@@ -12,23 +12,23 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Activity, Peer};
+use super::{Activity, ClientConnection};
 
-/// The stream of a [`Peer`].
-pub struct PeerIo {
-    peer: Peer,
+/// The stream of a [`ClientConnection`].
+pub struct ClientIo {
+    client: ClientConnection,
     /// What is written here is encrypted, and says nothing about answers.
     is_under_tls: bool,
 }
 
-impl PeerIo {
-    pub(super) fn new(peer: Peer, is_under_tls: bool) -> PeerIo {
-        PeerIo { peer, is_under_tls }
+impl ClientIo {
+    pub(super) fn new(client: ClientConnection, is_under_tls: bool) -> ClientIo {
+        ClientIo { client, is_under_tls }
     }
 
     fn note<T>(&self, result: io::Result<T>) -> Poll<io::Result<T>> {
         if let Err(error) = &result {
-            self.peer.state().error = Some(error.kind());
+            self.client.state().error = Some(error.kind());
         }
         Poll::Ready(result)
     }
@@ -38,7 +38,7 @@ impl PeerIo {
         cx: &mut Context<'_>,
         write: impl Fn(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        let stream = &self.peer.0.stream;
+        let stream = &self.client.0.stream;
         loop {
             if let Err(error) = ready!(stream.poll_write_ready(cx)) {
                 return self.note(Err(error));
@@ -46,7 +46,7 @@ impl PeerIo {
             match write(stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => {
-                    let mut state = self.peer.state();
+                    let mut state = self.client.state();
                     if state.activity == Activity::Idle {
                         state.since = Instant::now();
                     }
@@ -58,13 +58,13 @@ impl PeerIo {
     }
 }
 
-impl AsyncRead for PeerIo {
+impl AsyncRead for ClientIo {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let stream = &self.peer.0.stream;
+        let stream = &self.client.0.stream;
         loop {
             if let Err(error) = ready!(stream.poll_read_ready(cx)) {
                 return self.note(Err(error));
@@ -74,7 +74,7 @@ impl AsyncRead for PeerIo {
                 Err(error) => return self.note(Err(error)),
                 Ok(count) => {
                     buffer.advance(count);
-                    let mut state = self.peer.state();
+                    let mut state = self.client.state();
                     match state.activity {
                         _ if count == 0 => state.has_ended = true,
                         Activity::Idle => {
@@ -89,7 +89,7 @@ impl AsyncRead for PeerIo {
     }
 }
 
-impl AsyncWrite for PeerIo {
+impl AsyncWrite for ClientIo {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -113,13 +113,13 @@ impl AsyncWrite for PeerIo {
     /// Called when everything buffered has been written.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.is_under_tls {
-            self.peer.has_written();
+            self.client.has_written();
         }
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.peer.shut_down();
+        self.client.shut_down();
         Poll::Ready(Ok(()))
     }
 }

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use body::Answering;
 pub use body::Tracked;
-pub use stream::PeerIo;
+pub use stream::ClientIo;
 pub use tls::TlsIo;
 
 /// If a client had closed the connection before its answer arrived, its system resets the
@@ -47,7 +47,7 @@ pub type Lost = Box<dyn FnOnce() + Send>;
 
 /// The client of one HTTP connection. Cheap to clone.
 #[derive(Clone)]
-pub struct Peer(Arc<Inner>);
+pub struct ClientConnection(Arc<Inner>);
 
 struct Inner {
     stream: TcpStream,
@@ -70,10 +70,10 @@ struct Unconfirmed {
     is_written: bool,
 }
 
-impl Peer {
+impl ClientConnection {
     /// The client of this connection. Data that it does not acknowledge within this time counts as
     /// lost, and the connection ends.
-    pub fn new(stream: TcpStream, unacknowledged_max: Duration) -> Peer {
+    pub fn new(stream: TcpStream, unacknowledged_max: Duration) -> ClientConnection {
         // Answers are small and awaited, so send them at once.
         let _ = stream.set_nodelay(true);
         // No keepalive: a time-out of the connection then always means that sent data was lost.
@@ -85,7 +85,7 @@ impl Peer {
             error: None,
             unconfirmed: None,
         };
-        Peer(Arc::new(Inner {
+        ClientConnection(Arc::new(Inner {
             stream,
             state: Mutex::new(state),
             closing: CancellationToken::new(),
@@ -205,13 +205,13 @@ impl Peer {
     }
 
     /// The stream, for the server of the connection.
-    pub fn io(&self) -> PeerIo {
-        PeerIo::new(self.clone(), false)
+    pub fn io(&self) -> ClientIo {
+        ClientIo::new(self.clone(), false)
     }
 
     /// The stream under TLS, for the handshake and for [`TlsIo`].
-    pub fn io_under_tls(&self) -> PeerIo {
-        PeerIo::new(self.clone(), true)
+    pub fn io_under_tls(&self) -> ClientIo {
+        ClientIo::new(self.clone(), true)
     }
 
     /// Everything that the server has was written.

@@ -10,17 +10,17 @@ use futures::FutureExt;
 use http_body_util::Full;
 use hyper::body::{Frame, SizeHint};
 
-use super::{Lost, Peer, Unconfirmed};
+use super::{ClientConnection, Lost, Unconfirmed};
 
 /// Passes a body on. Dropping it marks the answer as complete.
 pub(super) struct Answering {
     body: Body,
-    peer: Peer,
+    client: ClientConnection,
 }
 
 impl Answering {
-    pub(super) fn new(body: Body, peer: Peer) -> Answering {
-        Answering { body, peer }
+    pub(super) fn new(body: Body, client: ClientConnection) -> Answering {
+        Answering { body, client }
     }
 }
 
@@ -46,21 +46,21 @@ impl HttpBody for Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.peer.end();
+        self.client.end();
     }
 }
 
 /// A body with a callback for its loss.
 pub struct Tracked {
     body: Full<Bytes>,
-    peer: Option<Peer>,
+    client: Option<ClientConnection>,
     lost: Option<Lost>,
 }
 
 impl Tracked {
     /// These bytes for this client; calls `lost` when they are known not to have arrived.
-    pub fn new(bytes: Bytes, peer: Option<Peer>, lost: Lost) -> Tracked {
-        Tracked { body: Full::new(bytes), peer, lost: Some(lost) }
+    pub fn new(bytes: Bytes, client: Option<ClientConnection>, lost: Lost) -> Tracked {
+        Tracked { body: Full::new(bytes), client, lost: Some(lost) }
     }
 }
 
@@ -74,9 +74,9 @@ impl HttpBody for Tracked {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         // The connection now holds all of it, and knows whether it arrives.
-        if let (Some(peer), Some(lost)) = (&self.peer.take(), self.lost.take()) {
-            peer.left().now_or_never();
-            peer.state().unconfirmed = Some(Unconfirmed { lost, is_written: false });
+        if let (Some(client), Some(lost)) = (&self.client.take(), self.lost.take()) {
+            client.left().now_or_never();
+            client.state().unconfirmed = Some(Unconfirmed { lost, is_written: false });
         }
         Poll::Ready(frame)
     }
