@@ -60,6 +60,33 @@ test("undefined is a TypeError at once that says what to write, and the handler 
   assert.equal(runs, 1);
 });
 
+test("the API shows which worker holds a message, and until when", async (t) => {
+  let finish;
+  const finished = new Promise((resolve) => (finish = resolve));
+  // However the test ends, the handler must too: its worker waits for it.
+  t.after(() => finish("done"));
+  const { name, worker, happened } = await scene(t, () => finished, { name: "enricher@host-7:1", leaseMs: 60_000 });
+  assert.equal(worker.name, "enricher@host-7:1");
+  const before = Date.now();
+  const sending = await reseq.send(name, 1);
+  await until("it is being handled", () => happened("active").length === 1);
+  const { state, lease } = await reseq.message(name, sending.sequence);
+  assert.deepEqual([state, lease.worker], ["processing", "enricher@host-7:1"]);
+  const expiresAt = Date.parse(lease.expires_at);
+  assert.ok(expiresAt >= before + 60_000 && expiresAt <= Date.now() + 60_000, lease.expires_at);
+  assert.deepEqual((await reseq.call("GET", `/v1/destinations/${name}/why`)).head?.lease, lease);
+  for await (const listed of reseq.list(`/v1/destinations/${name}/messages`)) assert.deepEqual(listed.lease, lease);
+  finish("done");
+  await sending.delivered();
+
+  // Without a name, it tells the host, the process and the worker.
+  const workers = [0, 1].map(() => new Worker(name, () => KEEP, { reseq }));
+  for (const { name: own } of workers) assert.match(own, new RegExp(`^[A-Za-z0-9._-]{1,40}:${process.pid}:\\d+$`));
+  assert.notEqual(workers[0].name, workers[1].name);
+  await Promise.all(workers.map((one) => one.close()));
+  for (const wrong of ["", "a b", "ä", "x".repeat(65), 7]) assert.throws(() => new Worker(name, () => KEEP, { reseq, name: wrong }), TypeError);
+});
+
 test("KEEP delivers the bytes as they came, DROP nothing, an Output other bytes", async (t) => {
   const { name, receiver } = await scene(t, ({ body, raw }) => {
     if (body?.number) return Buffer.isBuffer(raw) && KEEP;

@@ -6,6 +6,7 @@ import { refusal } from "../transport.js";
 import { SafeEvents, type WorkerEvents } from "./events.js";
 import { Held, Keeper } from "./held.js";
 import { leasesIn, type Leased, type Message } from "./message.js";
+import { checkedName, newName } from "./name.js";
 import { REQUEUE, completionOf } from "./outputs.js";
 import { Prefetch } from "./prefetch.js";
 import { Reports, type Reported } from "./reports.js";
@@ -31,6 +32,11 @@ export type Handler<Body = any> = (message: Message<Body>, context: Context) => 
 export interface WorkerOptions extends ReseqOptions {
   /** A client to share; in place of `url` and `token`. */
   reseq?: Reseq;
+  /**
+   * Who holds a message, as the API and the console show it: 1 to 64 letters, digits and `. _ : @ -`. The default is
+   * `<host>:<process id>:<number of the worker in its process>`.
+   */
+  name?: string;
   /** Messages that are handled at once (8). With `threads`, the number of threads. */
   concurrency?: number;
   /** After a worker dies, its messages wait this long at most (30 s). Leases of living workers are extended. */
@@ -52,6 +58,8 @@ const BUFFERED_MS_MAX = 1000;
 
 /** Leases messages of some destinations, hands them to a handler, and reports what becomes of them. */
 export class Worker {
+  /** The name under which this worker leases messages. */
+  readonly name: string;
   readonly #reseq: Reseq;
   readonly #isOwnClient: boolean;
   readonly #destinations: string[];
@@ -78,6 +86,7 @@ export class Worker {
   /** `handler` is a function, or the URL or path of a module whose default export is one: it then runs in threads. */
   constructor(destinations: string | string[], handler: Handler | URL | string, options: WorkerOptions = {}) {
     this.#destinations = typeof destinations === "string" ? [destinations] : [...destinations];
+    this.name = options.name === undefined ? newName() : checkedName(options.name);
     this.#concurrency = whole(options.concurrency ?? 8, "concurrency", 1, 1000);
     this.#leaseMs = whole(options.leaseMs ?? 30_000, "leaseMs", 100, 86_400_000);
     this.#isOwnClient = options.reseq === undefined;
@@ -184,7 +193,7 @@ export class Worker {
     const answer = await this.#reseq.transport.once({
       method: "POST",
       path: "/v1/leases",
-      body: JSON.stringify({ destinations: this.#destinations, max, wait_ms, lease_ms: this.#leaseMs }),
+      body: JSON.stringify({ destinations: this.#destinations, max, wait_ms, lease_ms: this.#leaseMs, worker: this.name }),
       timeoutMs: wait_ms + 15_000,
       // An aborted call could have leased messages that nobody would get. Ended like this, it says which.
       endOfWait: this.#closing.signal,
