@@ -1,5 +1,6 @@
 // The guard: with each framework and each store, and with what Reseq may send.
 import assert from "node:assert/strict";
+import { generateKeyPairSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
@@ -13,8 +14,8 @@ import fastify from "fastify";
 import { Hono } from "hono";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { Permanent, Retry, createTable, memoryStore, orderGuard, redisStore, sign, sqlStore, sqliteStore } from "reseq";
-import { Restartable, freePort, until } from "./support/processes.mjs";
+import { Permanent, Reseq, Retry, createTable, memoryStore, orderGuard, redisStore, sign, sqlStore, sqliteStore } from "reseq";
+import { Deployment, Restartable, freePort, until } from "./support/processes.mjs";
 import { openSqlite } from "./support/sqlite.mjs";
 
 /** A request as Reseq sends it. */
@@ -114,19 +115,92 @@ test("a batch is applied up to the message that fails", async () => {
   assert.deepEqual(got, [1, 2, 3, 4, 5].map((sequence) => [sequence, `{"n": 1234567890123456789${sequence}}`]));
 });
 
-test("signatures of Standard Webhooks are checked", async () => {
+describe("signatures", () => {
   const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-  // The example of the specification's libraries.
-  assert.equal(sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, '{"test": 2432232314}'), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
-  const send = through(orderGuard({ store: memoryStore(), secrets: ["whsec_b3RoZXI=", secret] }), () => {});
+  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+  const base64 = (key, field) => Buffer.from(key.export({ format: "jwk" })[field], "base64url").toString("base64");
+  const [privateSecret, publicSecret] = [`whsk_${base64(privateKey, "d")}`, `whpk_${base64(publicKey, "x")}`];
+  const now = () => Math.floor(Date.now() / 1000);
   const body = '{"a":1}';
-  const now = Math.floor(Date.now() / 1000);
-  const signed = (changes = {}) => ({ body, headers: { "webhook-id": "m", "webhook-timestamp": String(now), "webhook-signature": `v1,AAAA ${sign(secret, "m", now, body)}`, ...changes } });
-  assert.equal(await send(1, signed()), 204);
-  const old = String(now - 3600);
-  for (const wrong of [{ body }, signed({ "webhook-id": "n" }), { ...signed(), body: '{"a":2}' }, signed({ "webhook-timestamp": old, "webhook-signature": sign(secret, "m", Number(old), body) })]) {
-    assert.equal(await send(2, wrong), 401);
-  }
+
+  test("those of a producer are checked, and the headers of Reseq are not", async () => {
+    // The example of the specification's libraries.
+    assert.equal(sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, '{"test": 2432232314}'), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    const send = through(orderGuard({ store: memoryStore(), secrets: ["whsec_b3RoZXI=", secret], signedBy: "producer" }), () => {});
+    const time = now();
+    const signed = (changes = {}) => ({ body, headers: { "webhook-id": "m", "webhook-timestamp": String(time), "webhook-signature": `v1,AAAA ${sign(secret, "m", time, body)}`, ...changes } });
+    assert.equal(await send(1, signed()), 204);
+    const old = String(time - 3600);
+    for (const wrong of [{ body }, signed({ "webhook-id": "n" }), { ...signed(), body: '{"a":2}' }, signed({ "webhook-timestamp": old, "webhook-signature": sign(secret, "m", Number(old), body) })]) {
+      assert.equal(await send(2, wrong), 401);
+    }
+  });
+
+  test("the tolerance is that of the options", async () => {
+    const options = { store: memoryStore(), secrets: [secret], signedBy: "producer" };
+    const time = now() - 3600;
+    const request = { body, headers: { "webhook-id": "m", "webhook-timestamp": String(time), "webhook-signature": sign(secret, "m", time, body) } };
+    assert.equal(await through(orderGuard(options), () => {})(1, request), 401);
+    assert.equal(await through(orderGuard({ ...options, toleranceSeconds: 7200 }), () => {})(1, request), 204);
+  });
+
+  test("a secret that cannot be one is refused at once, and not shown", () => {
+    for (const [secrets, sentence] of [
+      [[], /secrets is empty/],
+      [[secret, "hunter2"], /secrets\[1\] is wrong: it must be whsec_ or whpk_ and base64$/],
+      [[privateSecret], /secrets\[0\] is wrong: .*whsk_ is the private key/],
+      [["whpk_AAAA"], /secrets\[0\] is wrong: a public key has 32 bytes/],
+    ]) {
+      assert.throws(() => orderGuard({ store: memoryStore(), secrets }), (error) => {
+        assert.ok(error instanceof TypeError);
+        assert.match(error.message, sentence);
+        assert.doesNotMatch(error.message, /hunter2/);
+        return !error.message.includes(privateSecret.slice(5));
+      });
+    }
+  });
+
+  test("those of Reseq are checked, its headers too: nothing in a recorded request can be changed", async (t) => {
+    const deployment = await Deployment.start();
+    t.after(() => deployment.stop());
+    const reseq = new Reseq({ url: deployment.urls });
+    const recorded = [];
+    const guards = [secret, publicSecret].map((one) => {
+      const got = [];
+      const answer = orderGuard({ store: memoryStore(), secrets: ["whsec_b3RoZXI=", one] }).fetch(({ sequence, key }) => void got.push([sequence, key]));
+      return { got, answer: async (headers, raw) => (await answer(new Request("http://receiver/in", { method: "POST", headers, body: raw }))).status };
+    });
+    const server = createServer(async (request, response) => {
+      const chunks = [];
+      for await (const chunk of request) chunks.push(chunk);
+      // Node sends these itself.
+      const { host, connection, "content-length": length, "transfer-encoding": encoding, ...headers } = request.headers;
+      recorded.push([headers, Buffer.concat(chunks)]);
+      const statuses = await Promise.all(guards.map(({ answer }) => answer(...recorded.at(-1))));
+      response.writeHead(Math.max(...statuses)).end();
+    }).listen(0, "127.0.0.1");
+    t.after(() => (server.close(), server.closeAllConnections()));
+    await until("the receiver listens", () => server.address());
+    await reseq.define("erp", { url: `http://127.0.0.1:${server.address().port}/in`, sign: { secrets: [secret, privateSecret] } });
+    for (const key of ["a", "ö%/ b"]) await reseq.send("erp", { key }, { key }).delivered();
+    for (const { got } of guards) assert.deepEqual(got, [[1, "a"], [2, "ö%/ b"]]);
+
+    const [headers, raw] = recorded[0];
+    const without = (name) => Object.fromEntries(Object.entries(headers).filter(([one]) => one !== name));
+    const forged = [
+      ...["reseq-sequence", "reseq-epoch", "reseq-attempt"].map((name) => [{ ...headers, [name]: "9" }, raw]),
+      ...["reseq-destination", "reseq-key", "reseq-id", "reseq-origin", "webhook-id"].map((name) => [{ ...headers, [name]: "other" }, raw]),
+      ...["reseq-signature", "webhook-signature", "webhook-timestamp", "reseq-key", "reseq-previous"].map((name) => [without(name), raw]),
+      [{ ...headers, "reseq-signature": headers["webhook-signature"] }, raw],
+      [{ ...headers, "reseq-signature": recorded[1][0]["reseq-signature"] }, raw],
+      [headers, Buffer.from('{"key":"b"}')],
+    ];
+    for (const { got, answer } of guards) {
+      for (const [at, [changed, bytes]] of forged.entries()) assert.equal(await answer(changed, bytes), 401, `forged request ${at}`);
+      assert.equal(await answer(headers, raw), 204, "a repeat is accepted");
+      assert.equal(got.length, 2, "and the handler was not called again");
+    }
+  });
 });
 
 test("what is not from Reseq is refused, and so is what is too long", async () => {

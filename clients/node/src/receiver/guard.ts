@@ -4,7 +4,7 @@ import { ReseqError, isPermanent, isRetry, sentenceOf } from "../errors.js";
 import { answerFetch, answerNode, fastifyPlugin, type FastifyLike, type GuardAnswer, type GuardRequest } from "./adapters.js";
 import { gapBetween, isBehindGap, type Gap } from "./gaps.js";
 import { deliveriesOf, type Delivery } from "./message.js";
-import { wrongSignature } from "./signature.js";
+import { signatureCheck, type SignatureOptions } from "./signature.js";
 import { comparePositions, type LaneState, type OrderStore } from "./store.js";
 
 export interface GuardOptions<Tx> {
@@ -21,8 +21,15 @@ export interface GuardOptions<Tx> {
   onGap?: (gap: Gap) => void;
   /** A handler failed, or a gap could not be explored. Without it, errors go to stderr. */
   onError?: (error: unknown, delivery?: Delivery) => void;
-  /** Secrets for signatures, as Standard Webhooks has them (`whsec_…`). With some, unsigned requests get 401. */
+  /**
+   * Secrets (`whsec_…`) and public keys (`whpk_…`) for signatures, as Standard Webhooks has them. With some, requests
+   * that are not signed by one of them get 401.
+   */
   secrets?: string[];
+  /** Who signs: a destination with `sign` (`reseq`, the default), or whoever sent the message to Reseq (`producer`). */
+  signedBy?: SignatureOptions["signedBy"];
+  /** How far the time of a signature may be from now (300). */
+  toleranceSeconds?: number;
   /** Longer requests get 413 (32 MiB). */
   bodyBytesMax?: number;
   /** Forgets lanes that had no message for this long (at least an hour is wise). Without it, none is forgotten. */
@@ -44,9 +51,11 @@ export class OrderGuard<Tx> {
   /** Requests under way, by lane and position: a repeat gets the outcome of the first. */
   readonly #underWay = new Map<string, Promise<void>>();
   readonly #forgetting: NodeJS.Timeout | undefined;
+  readonly #wrongSignature: ReturnType<typeof signatureCheck> | undefined;
 
   constructor(private readonly options: GuardOptions<Tx>) {
-    const { forgetAfterMs } = options;
+    const { forgetAfterMs, secrets, signedBy, toleranceSeconds } = options;
+    this.#wrongSignature = secrets && signatureCheck({ secrets, signedBy, toleranceSeconds });
     if (forgetAfterMs === undefined) return;
     this.#forgetting = setInterval(() => {
       this.forgetIdle().catch((error: unknown) => this.#report(error));
@@ -113,8 +122,7 @@ export class OrderGuard<Tx> {
   }
 
   async #answer({ header, headers, raw }: GuardRequest, apply: Apply<Tx>): Promise<GuardAnswer> {
-    const { secrets } = this.options;
-    const wrong = secrets && wrongSignature(header, raw, secrets);
+    const wrong = this.#wrongSignature?.(header, raw);
     if (wrong) return { status: 401, headers: SIGNALS_BODY, body: wrong };
     let deliveries: Delivery[];
     try {
