@@ -16,7 +16,7 @@ fn number_after(label: &str, summary: &str) -> u64 {
 
 #[tokio::test]
 async fn the_tests_of_the_node_client_pass() {
-    let _alone = Sandbox::alone().await;
+    let _turn = Sandbox::turn().await;
     node_client();
     let mut command = Command::new("npm");
     command.current_dir(root().join("clients/node"));

@@ -3,13 +3,14 @@
 use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::OnceLock,
     time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::support::{
     checker::{forgotten, stats},
@@ -20,8 +21,8 @@ use crate::support::{
 
 /// A recipe that has not ended by then fails its test.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// One sandbox at a time: each of them is work for the whole machine.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+/// Two sandboxes at a time: each of them mostly waits.
+static TWO_AT_A_TIME: Semaphore = Semaphore::const_new(2);
 
 /// Pods on one Redis.
 pub struct Sandbox {
@@ -30,23 +31,23 @@ pub struct Sandbox {
     pub settings: Settings,
     /// Patched recipes, which do not compare epochs.
     without_epochs: Option<TempDir>,
-    _alone: MutexGuard<'static, ()>,
+    _turn: SemaphorePermit<'static>,
 }
 
 impl Sandbox {
-    /// Keeps sandboxes from running while this is held.
-    pub async fn alone() -> MutexGuard<'static, ()> {
-        ONE_AT_A_TIME.lock().await
+    /// The right to work now. It ends when this is dropped.
+    pub async fn turn() -> SemaphorePermit<'static> {
+        TWO_AT_A_TIME.acquire().await.expect("it is never closed")
     }
 
     /// So many pods, each with all roles.
     pub async fn open(count: usize) -> Sandbox {
-        let alone = Sandbox::alone().await;
+        let turn = Sandbox::turn().await;
         node_client();
         let redis = TestRedis::start().await;
         let settings = Settings::new(redis.url());
         let mut sandbox =
-            Sandbox { redis, pods: Vec::new(), settings, without_epochs: None, _alone: alone };
+            Sandbox { redis, pods: Vec::new(), settings, without_epochs: None, _turn: turn };
         for _ in 0..count {
             sandbox.add_pod().await;
         }
@@ -120,11 +121,14 @@ impl Sandbox {
     }
 }
 
-/// Builds the Node.js client, if that has not been done.
+/// Builds the Node.js client, if that has not been done. Only once: others may be using it.
 pub fn node_client() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/node-client.sh");
-    let status = Command::new(script).status().unwrap();
-    assert!(status.success(), "the Node.js client cannot be built: {status}");
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/node-client.sh");
+        let status = Command::new(script).status().unwrap();
+        assert!(status.success(), "the Node.js client cannot be built: {status}");
+    });
 }
 
 fn recipes() -> PathBuf {
