@@ -7,7 +7,8 @@ import { deliveriesOf, type Delivery } from "./message.js";
 import { signatureCheck, type SignatureOptions } from "./signature.js";
 import { comparePositions, type LaneState, type OrderStore } from "./store.js";
 
-export interface GuardOptions<Tx> {
+/** With `secrets`, signatures are verified. */
+export interface GuardOptions<Tx> extends Partial<SignatureOptions> {
   /** Where the last position of each lane is kept. */
   store: OrderStore<Tx>;
   /**
@@ -21,15 +22,6 @@ export interface GuardOptions<Tx> {
   onGap?: (gap: Gap) => void;
   /** A handler failed, or a gap could not be explored. Without it, errors go to stderr. */
   onError?: (error: unknown, delivery?: Delivery) => void;
-  /**
-   * Secrets (`whsec_…`) and public keys (`whpk_…`) for signatures, as Standard Webhooks has them. With some, requests
-   * that are not signed by one of them get 401.
-   */
-  secrets?: string[];
-  /** Who signs: a destination with `sign` (`reseq`, the default), or whoever sent the message to Reseq (`producer`). */
-  signedBy?: SignatureOptions["signedBy"];
-  /** How far the time of a signature may be from now (300). */
-  toleranceSeconds?: number;
   /** Longer requests get 413 (32 MiB). */
   bodyBytesMax?: number;
   /** Forgets lanes that had no message for this long (at least an hour is wise). Without it, none is forgotten. */
@@ -54,8 +46,8 @@ export class OrderGuard<Tx> {
   readonly #wrongSignature: ReturnType<typeof signatureCheck> | undefined;
 
   constructor(private readonly options: GuardOptions<Tx>) {
-    const { forgetAfterMs, secrets, signedBy, toleranceSeconds } = options;
-    this.#wrongSignature = secrets && signatureCheck({ secrets, signedBy, toleranceSeconds });
+    const { forgetAfterMs, secrets } = options;
+    this.#wrongSignature = secrets && signatureCheck({ ...options, secrets });
     if (forgetAfterMs === undefined) return;
     this.#forgetting = setInterval(() => {
       this.forgetIdle().catch((error: unknown) => this.#report(error));

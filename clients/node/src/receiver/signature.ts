@@ -18,7 +18,10 @@ const COVERED = [
 ];
 
 export interface SignatureOptions {
-  /** Secrets that are shared with the sender (`whsec_…`), and public keys of the sender (`whpk_…`). One has to match. */
+  /**
+   * Secrets that are shared with the sender (`whsec_…`) and public keys of the sender (`whpk_…`), as Standard Webhooks
+   * has them. Requests that are not signed by one of them get 401.
+   */
   secrets: string[];
   /**
    * Who signs. `reseq`, the default: a destination with `sign`; the headers that say where a message belongs are
@@ -36,17 +39,17 @@ type Secret = { version: "v1"; key: Buffer } | { version: "v1a"; key: KeyObject 
  * Checks signatures as Standard Webhooks describes them, `v1` and `v1a`, and the signature of Reseq's own headers.
  * Returns a function that says what is wrong with a request, or undefined.
  */
-export function signatureCheck(options: SignatureOptions): (header: HeaderGetter, raw: Buffer, nowMs?: number) => string | undefined {
+export function signatureCheck(options: SignatureOptions): (header: HeaderGetter, raw: Buffer) => string | undefined {
   const { signedBy = "reseq", toleranceSeconds = 300 } = options;
   if (options.secrets.length === 0) throw new TypeError("secrets is empty: leave it out if requests are not signed");
   if (!(toleranceSeconds > 0)) throw new TypeError("toleranceSeconds must be more than 0");
   if (signedBy !== "reseq" && signedBy !== "producer") throw new TypeError('signedBy must be "reseq" or "producer"');
   const secrets = options.secrets.map(parseSecret);
-  return (header, raw, nowMs = Date.now()) => {
+  return (header, raw) => {
     const [id, timestamp, given] = [header("webhook-id"), header("webhook-timestamp"), header("webhook-signature")];
     if (id === undefined || timestamp === undefined || given === undefined) return "the request is not signed";
     const seconds = /^\d{1,15}$/.test(timestamp) ? Number(timestamp) : NaN;
-    if (!(Math.abs(nowMs / 1000 - seconds) <= toleranceSeconds)) return "the timestamp of the signature is too old, or in the future";
+    if (!(Math.abs(Date.now() / 1000 - seconds) <= toleranceSeconds)) return "the timestamp of the signature is too old, or in the future";
     if (!matches(secrets, given, contentOf(id, timestamp, raw))) return "no signature is right";
     if (signedBy === "producer") return undefined;
     const own = header("reseq-signature");
@@ -62,10 +65,10 @@ export function sign(secret: string, id: string, timestamp: number, raw: string 
   return `v1,${hmacOf(parsed.key, contentOf(id, String(timestamp), Buffer.from(raw))).toString("base64")}`;
 }
 
-function parseSecret(secret: string, at: number | string = 0): Secret {
+function parseSecret(secret: string, at = 0): Secret {
   const [, prefix, text] = /^(whsec|whpk)_([A-Za-z0-9+/]+={0,2})$/.exec(secret) ?? [];
   // The message must not show the secret.
-  if (prefix === undefined || text === undefined) throw new TypeError(`secrets[${at}] is wrong: it must be whsec_ or whpk_ and base64${/^whsk_/.test(secret) ? "; whsk_ is the private key, which only the sender has" : ""}`);
+  if (prefix === undefined || text === undefined) throw new TypeError(`secrets[${at}] is wrong: it must be whsec_ or whpk_ and base64${secret.startsWith("whsk_") ? "; whsk_ is the private key, which only the sender has" : ""}`);
   const key = Buffer.from(text, "base64");
   if (prefix === "whsec") return { version: "v1", key };
   if (key.length !== 32) throw new TypeError(`secrets[${at}] is wrong: a public key has 32 bytes`);
