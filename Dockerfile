@@ -3,8 +3,8 @@
 FROM rust:1-bookworm AS build
 WORKDIR /build
 
-# The dependencies alone, against an empty program: this layer is built again only when the
-# manifest or the lock file changes. Cargo reads the manifests of the other members too; it builds nothing of them.
+# Only the dependencies, with an empty program: this layer is built again only when a manifest or the lock file
+# changes. Cargo reads the manifests of the other members too, but builds nothing of them.
 COPY Cargo.toml Cargo.lock ./
 COPY crates/bench/Cargo.toml crates/bench/
 COPY crates/testing/Cargo.toml crates/testing/
@@ -17,6 +17,7 @@ RUN mkdir src crates/bench/src crates/testing/src \
 COPY src src
 COPY lua lua
 COPY web/api-docs web/api-docs
+COPY web/console/dist web/console/dist
 COPY scripts/split-debug.sh scripts/
 # Cargo compares times, and the copied files can be older than the empty program. The line tables stay in
 # this stage, in reseq.debug.

@@ -9,14 +9,17 @@ RELEASE_DIR = $(or $(TARGET_DIR),$(error cargo does not say where it builds))/re
 RESEQ = "$(RELEASE_DIR)/reseq"
 RESEQ_BENCH = "$(RELEASE_DIR)/reseq-bench"
 
+# The runs of `bench-security` and `bench-traces`: one message a request, at the same rate in all runs.
+PAIRS_OF := --redis-tcp --in http --out http --rate 2000 --seconds 10 --warm-up 2000 $(BENCH_ARGS)
+
 # Tests for `test-rights` and `test-newer`.
-RIGHTS_TESTS := interfaces operations policies worker_api topics delivery_http journey hand_over
+RIGHTS_TESTS := interfaces operations policies worker_api topics delivery_http journey rebalance
 NEWER_TESTS := random_operations cluster wrong_types journey upgrades power_cut clocks
 
 .DEFAULT_GOAL := help
 # Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build build-bench demo run test quick torture test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys bench-destinations bench-scripts bench-longest bench-peers lint fmt release-clean
+.PHONY: help setup build build-bench demo run test quick torture test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers lint fmt deny sbom fuzz release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,9 +62,9 @@ quick: setup lint ## Check what takes less than a minute once it is built: lint,
 	RESEQ_MODEL_OPS=2000 cargo test --locked --no-fail-fast $(TEST_FEATURES) \
 	  --lib --test quick --test scripts -- --skip interleavings --skip cluster
 
-torture: setup ## Run a storm of faults, print a table (SEED=1 MINUTES=3 TOPOLOGY=all|single|sentinel|cluster DURABILITY=... BACKLOG=...)
+torture: setup ## Run a storm of faults, print a table (SEED=1 MINUTES=3 TOPOLOGY=all|single|sentinel|cluster DURABILITY=... BACKLOG=... TLS=1)
 	TORTURE_SEED=$(SEED) TORTURE_MINUTES=$(or $(MINUTES),3) TORTURE_TOPOLOGY=$(TOPOLOGY) \
-	  TORTURE_DURABILITY=$(DURABILITY) TORTURE_BACKLOG=$(BACKLOG) \
+	  TORTURE_DURABILITY=$(DURABILITY) TORTURE_BACKLOG=$(BACKLOG) TORTURE_TLS=$(TLS) \
 	  cargo test --locked --no-fail-fast $(TEST_FEATURES) --test torture -- --nocapture
 
 test-node: setup build build-node ## Kill pods, Redis, worker and receiver amid messages of the Node.js client (ROUNDS=10 MESSAGES=5000)
@@ -90,21 +93,49 @@ bench-keys: setup ## Send a million messages on a million ordering keys; check t
 bench-destinations: setup ## Define 100,000 destinations; measure the time and the cost of a change (COUNT=100000)
 	cargo run --release --locked --example many_destinations $(COUNT)
 
+bench-console: setup ## Measure what the open console asks of Redis, in one browser and in ten (COUNT=10000)
+	cargo run --release --locked --example console_cost $(COUNT)
+
 bench-scripts: setup ## Measure the CPU time of Redis per message and script (COUNT=100000)
 	cargo run --release --locked --example script_costs $(COUNT)
+
+bench-sparse: setup ## Measure what a message costs Redis that is alone in its destination (COUNT=20000)
+	cargo run --release --locked --example sparse_costs $(COUNT)
 
 bench-longest: setup ## Measure the longest Redis call of each operation with many messages waiting (COUNT=1000000)
 	RESEQ_BOUNDS_TIMES=1 RESEQ_BOUNDS_WAITING=$(or $(COUNT),1000000) cargo test --release --locked $(TEST_FEATURES) \
 	  --test service operations::bounds::no_call_holds_redis -- --nocapture --test-threads 1
 
+bench-hostile: setup build-bench ## Measure the latency of producers among 5,000 idle and 1,000 slow connections
+	$(RESEQ_BENCH) --hostile $(BENCH_ARGS)
+
+bench-security: setup build-bench ## Measure the CPU time a message that tokens and TLS cost (PAIRS=10)
+	$(RESEQ_BENCH) pairs --count $(or $(PAIRS),10) --with --tokens --with --tls -- $(PAIRS_OF)
+
+bench-traces: setup build-bench ## Measure the CPU time a message that traces cost, of 1 % and of all messages (PAIRS=10)
+	$(RESEQ_BENCH) pairs --count $(or $(PAIRS),10) --with "--traces 0.01" --with "--traces 1" -- $(PAIRS_OF)
+
 bench-peers: setup build-bench ## Compare Reseq with other systems on the same work (BENCH_ARGS=--quick)
 	bench/setup.sh
 	bench/run $(BENCH_ARGS)
+
+bench-workers: setup build build-node ## Compare the worker of the Node.js client with that of BullMQ (RUNS=3)
+	cd bench/node && npm ci --ignore-scripts --no-audit --no-fund --silent
+	node bench/node/workers.js --reseq $(RESEQ) --messages 50000 --serial 500 --runs $(or $(RUNS),3)
 
 lint: ## Check the formatting, run clippy
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets $(TEST_FEATURES) -- -D warnings
 	cargo check --locked --workspace
+
+deny: ## Check dependencies with cargo-deny: licences, duplicates, sources, known vulnerabilities (needs github.com)
+	@scripts/supply-chain.sh deny
+
+sbom: ## List the dependencies of reseq for others: a CycloneDX file in sbom/ in cargo's target directory
+	@scripts/supply-chain.sh sbom
+
+fuzz: ## Fuzz the parsers of input, each for SECONDS=1200 (TARGETS="frames tokens")
+	scripts/fuzz.sh $(or $(SECONDS),1200) $(TARGETS)
 
 release-clean: build ## Check that the release has no pause points and no planted bugs
 	@test -f $(RESEQ) || { echo "there is no $(TARGET_DIR)/release/reseq"; exit 1; }

@@ -129,7 +129,7 @@ impl Bench {
             let claimed = self.claim(round, batch).await?;
             let after_claim = self.cpu_micros().await?;
             for some in claimed.chunks(batch) {
-                self.store.complete(&self.caller, &self.known, some).await?;
+                self.store.complete(&self.known, some).await?;
             }
             let completed = self.cpu_micros().await?;
             let sequences: Vec<u64> = claimed.iter().map(|one| one.token.sequence).collect();

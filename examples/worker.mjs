@@ -4,7 +4,7 @@
 //
 // It leases messages of a destination whose transform is { kind = "worker" }, processes them in
 // parallel, and completes each when it is done. Reseq delivers them in the order in which they
-// arrived.
+// arrived. It expects JSON bodies: a lease has any other body as body_base64.
 
 import { setTimeout as sleep } from "node:timers/promises";
 

@@ -2,76 +2,92 @@
 -- complete: stores the outputs of claimed messages, and makes the messages ready.
 --
 -- KEYS:
---   [1]  call              reseq:{p07}:calls:<caller>
---   [2]  destination       reseq:{p07}:d:<dest>
---   [3]  messages          reseq:{p07}:d:<dest>:messages
---   [4]  attempts          reseq:{p07}:d:<dest>:attempts
---   [5]  leases            reseq:{p07}:leases
---   [6]  releasable        reseq:{p07}:releasable
---   [7]  lanes             reseq:{p07}:d:<dest>:lanes
---   [8]  wake_releasable   reseq:{p07}:wake:releasable
---   [9]  waiting           reseq:{p07}:d:<dest>:waiting
---   [10] delayed           reseq:{p07}:delayed
---   [11] active_builtin    reseq:{p07}:active:builtin
---   [12] active_worker     reseq:{p07}:active:worker
---   [13] wake_waiting      reseq:{p07}:wake:waiting
---   [14] epoch             reseq:{p07}:epoch
---   [15] bodies            reseq:{p07}:d:<dest>:bodies
---   [16…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [1]  destination       reseq:{p07}:d:<dest>
+--   [2]  messages          reseq:{p07}:d:<dest>:messages
+--   [3]  attempts          reseq:{p07}:d:<dest>:attempts
+--   [4]  leases            reseq:{p07}:leases
+--   [5]  releasable        reseq:{p07}:releasable
+--   [6]  lanes             reseq:{p07}:d:<dest>:lanes
+--   [7]  wake_releasable   reseq:{p07}:wake:releasable
+--   [8]  waiting           reseq:{p07}:d:<dest>:waiting
+--   [9]  delayed           reseq:{p07}:delayed
+--   [10] active_builtin    reseq:{p07}:active:builtin
+--   [11] active_worker     reseq:{p07}:active:worker
+--   [12] wake_waiting      reseq:{p07}:wake:waiting
+--   [13] epoch             reseq:{p07}:epoch
+--   [14] bodies            reseq:{p07}:d:<dest>:bodies
+--   [15…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   A short call has only 1 to 5, 7, 13 and those of its lane: one message of a destination that is one lane, without
+--   bodies stored apart.
 -- ARGV:
---   [1] call number  [2] destination  [3] number of lanes  [4] schema of the records  [5] number of messages;
+--   [1] destination  [2] number of lanes  [3] schema of the records  [4] number of messages;
 --   then the lanes' keys, then the sequences, ascending, then the members of leases, then the records ('': as
 --   stored); then, if there are several lanes, the lane of each message (from 1); then 3 for each body that is
---   stored apart, or no longer is: its message (from 1), '' or 'i' (the body as it arrived), the body or ''
+--   stored apart, or no longer is: its message (from 1), '' or 'i' (the body as it arrived), the body or ''. A
+--   short call has only 1 and 3, then the sequence, the member and the record
 -- Returns: {which (from 1), 'stale_lease' | 'settled' | 'damaged', which, …}: all others were completed;
 --   settled: completed before; damaged: a key that it needs has the wrong type, and its lease runs on
--- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_CALL, UNREADABLE
--- include: schema, clock, call, expect, damage, lists, leases, attempts, wake, waiting, serial, complete_alone
+-- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, UNREADABLE, MORE_KEYS (a short call does not
+--   suffice)
+-- Sent again, it finds the messages settled: their leases have ended. No call number is needed.
+-- include: schema, clock, damage, wake, complete_alone
 
-local number = tonumber(ARGV[1])
-local answered = replayed(KEYS[1], number)
-if answered then return answered end
-local schema = check_schema(KEYS[14])
-if schema ~= ARGV[4] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
+-- The index of the keys of the first lane.
+local FIRST_LANE = 15
+
+local is_short = #KEYS == 9
+if is_short then
+  local k, a = KEYS, ARGV
+  KEYS = {k[1], k[2], k[3], k[4], k[5]}
+  KEYS[7], KEYS[13], KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1] = k[6], k[7], k[8], k[9]
+  ARGV = {a[1], '1', a[2], '1', '', a[3], a[4], a[5]}
+end
+
+local schema = check_schema(KEYS[13])
+if schema ~= ARGV[3] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 
 -- Read from the destination itself, because the caller may know an old definition.
-local destination = ARGV[2]
-local known = redis.call('HMGET', KEYS[2], 'ordering', 'processing', 'ready')
+local destination = ARGV[1]
+local known = redis.call('HMGET', KEYS[1], 'ordering', 'processing', 'ready')
 local ordering, serial = known[1], known[2] == 'serial'
-local lane_count = tonumber(ARGV[3])
--- The index of the keys of the first lane.
-local FIRST_LANE = 16
+if is_short and (ordering ~= 'destination' or serial) then
+  return redis.error_reply('MORE_KEYS the destination is not one parallel lane any more')
+end
+local lane_count = tonumber(ARGV[2])
 
 -- One lane, one message, no body stored apart.
-if ordering == 'destination' and not serial and #ARGV == 9 and ARGV[6] == '' then
+if ordering == 'destination' and not serial and #ARGV == 8 and ARGV[5] == '' then
   local now = now_ms()
-  local is_head = complete_alone(destination, KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[FIRST_LANE],
-    KEYS[FIRST_LANE + 1], ARGV[7], ARGV[8], ARGV[9], now)
+  local is_head = complete_alone(destination, KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[FIRST_LANE],
+    KEYS[FIRST_LANE + 1], ARGV[6], ARGV[7], ARGV[8], now)
   if is_head ~= nil then
-    redis.call('HSET', KEYS[2], 'ready', text((tonumber(known[3]) or 0) + 1))
-    if is_head then wake(KEYS[8], destination) end
-    return keep(KEYS[1], number, {})
+    redis.call('HSET', KEYS[1], 'ready', text((tonumber(known[3]) or 0) + 1))
+    if is_head then wake(KEYS[7], destination) end
+    return {}
   end
 end
-local place = {
-  destination = destination, ordering = ordering, hash = KEYS[2], messages = KEYS[3],
-  attempts = KEYS[4], waiting = KEYS[9], delayed = KEYS[10], builtin = KEYS[11], worker = KEYS[12],
-  wake = KEYS[13],
-}
-local function in_progress_of(lane) return KEYS[14 + 2 * lane] end
-local function ready_of(lane) return KEYS[15 + 2 * lane] end
 
-local count = tonumber(ARGV[5])
-local sequence_base, member_base = 5 + lane_count, 5 + lane_count + count
+-- The rest is for calls that cannot take the fast path.
+-- include: expect, lists, leases, attempts, waiting, serial
+local place = {
+  destination = destination, ordering = ordering, hash = KEYS[1], messages = KEYS[2],
+  attempts = KEYS[3], waiting = KEYS[8], delayed = KEYS[9], builtin = KEYS[10], worker = KEYS[11],
+  wake = KEYS[12],
+}
+local function in_progress_of(lane) return KEYS[13 + 2 * lane] end
+local function ready_of(lane) return KEYS[14 + 2 * lane] end
+
+local count = tonumber(ARGV[4])
+local sequence_base, member_base = 4 + lane_count, 4 + lane_count + count
 local record_base, lane_base = member_base + count, member_base + 2 * count
-local held = deadlines(KEYS[5], ARGV, member_base + 1, member_base + count)
-expect('ZCARD', KEYS[6])
-if ordering ~= 'destination' then expect('ZCARD', KEYS[7]) end
+local held = deadlines(KEYS[4], ARGV, member_base + 1, member_base + count)
+expect('ZCARD', KEYS[5])
+if ordering ~= 'destination' then expect('ZCARD', KEYS[6]) end
 if serial then
   expect_waiting(place)
-  expect('ZCARD', KEYS[10])
+  expect('ZCARD', KEYS[9])
 end
-local attempts_kept = redis.call('HLEN', KEYS[4]) > 0
+local attempts_kept = redis.call('HLEN', KEYS[3]) > 0
 
 -- A token names its lane. A forged token, or one from an older definition's ordering, must not reach into
 -- another lane. A destination without keys has only one lane, without gaps, so its head is enough to check.
@@ -85,7 +101,7 @@ local function head_of(lane)
   return heads[lane]
 end
 local first
-if ordering == 'destination' and lane_count == 1 and ARGV[6] == '' then
+if ordering == 'destination' and lane_count == 1 and ARGV[5] == '' then
   first = tonumber(head_of(1)) or math.huge
 end
 local function stands_in(lane, sequence, number)
@@ -101,7 +117,7 @@ local function why_not(lane, sequence, is_again, is_held)
   local can_read = type(score) ~= 'table'
   if can_read and score then return 'settled' end
   if is_held and (is_damaged[lane] or not can_read) then return 'damaged' end
-  return why_gone(KEYS[3], sequence)
+  return why_gone(KEYS[2], sequence)
 end
 
 local answer, taken, scores, before = {}, {n = 0}, {}, 0
@@ -114,7 +130,7 @@ local function lane_of(i) return lane_count > 1 and tonumber(ARGV[lane_base + i]
 -- The arguments after the records are about bodies that are stored apart.
 local body_base = lane_base + (lane_count > 1 and count or 0)
 local cannot_store, has_records = {}, false
-if #ARGV > body_base and not try('HLEN', KEYS[15]) then
+if #ARGV > body_base and not try('HLEN', KEYS[14]) then
   for i = body_base + 1, #ARGV, 3 do cannot_store[tonumber(ARGV[i])] = true end
 end
 for i = 1, count do
@@ -133,7 +149,7 @@ for i = 1, count do
   end
 end
 
-if has_records then expect('HLEN', KEYS[3]) end
+if has_records then expect('HLEN', KEYS[2]) end
 
 -- The first write: adds to the ready sets. If one has the wrong type, the messages of its lane keep their
 -- leases.
@@ -171,12 +187,12 @@ end
 -- Keeps the errors; the counts start again for delivery.
 local function forget_attempts()
   for _, sequence in ipairs(finished) do
-    if redis.call('HEXISTS', KEYS[4], sequence) == 1 then
-      local attempts = attempts_of(KEYS[4], sequence)
+    if redis.call('HEXISTS', KEYS[3], sequence) == 1 then
+      local attempts = attempts_of(KEYS[3], sequence)
       if #attempts[6] == 0 then
-        redis.call('HDEL', KEYS[4], sequence)
+        redis.call('HDEL', KEYS[3], sequence)
       else
-        keep_attempts(KEYS[4], sequence, {0, 0, '', '', '', attempts[6]})
+        keep_attempts(KEYS[3], sequence, {0, 0, '', '', '', attempts[6]})
       end
     end
   end
@@ -192,31 +208,31 @@ local function finish(lane, of_lane, now)
     for i = 2, of_lane.n, 2 do
       hints[i - 1], hints[i] = now_text, of_lane[i]
     end
-    redis.call('ZADD', KEYS[7], unpack(hints))
+    redis.call('ZADD', KEYS[6], unpack(hints))
     return true
   end
   local is_head = head_of(lane) == of_lane[1]
-  if is_head and ordering == 'key' then add(heads_ready, text(now), ARGV[5 + lane]) end
+  if is_head and ordering == 'key' then add(heads_ready, text(now), ARGV[4 + lane]) end
   if serial then advance(place, in_progress_of(lane), ready_of(lane), now) end
   return is_head
 end
 
 if done > 0 then
   local now = now_ms()
-  redis.call('ZREM', KEYS[5], unpack(gone, 1, done))
-  if records.n > 0 then redis.call('HSET', KEYS[3], unpack(records, 1, records.n)) end
-  if bodies.n > 0 then redis.call('HSET', KEYS[15], unpack(bodies, 1, bodies.n)) end
-  if #no_bodies > 0 then redis.call('HDEL', KEYS[15], unpack(no_bodies)) end
-  redis.call('HSET', KEYS[2], 'ready', text((tonumber(known[3]) or 0) + done))
+  redis.call('ZREM', KEYS[4], unpack(gone, 1, done))
+  if records.n > 0 then redis.call('HSET', KEYS[2], unpack(records, 1, records.n)) end
+  if bodies.n > 0 then redis.call('HSET', KEYS[14], unpack(bodies, 1, bodies.n)) end
+  if #no_bodies > 0 then redis.call('HDEL', KEYS[14], unpack(no_bodies)) end
+  redis.call('HSET', KEYS[1], 'ready', text((tonumber(known[3]) or 0) + done))
   if attempts_kept then forget_attempts() end
   local releasable = false
   for lane = 1, lane_count do
     if scores[lane].n > 0 then releasable = finish(lane, scores[lane], now) or releasable end
   end
-  if heads_ready.n > 0 then redis.call('ZADD', KEYS[7], unpack(heads_ready, 1, heads_ready.n)) end
+  if heads_ready.n > 0 then redis.call('ZADD', KEYS[6], unpack(heads_ready, 1, heads_ready.n)) end
   if releasable then
-    redis.call('ZADD', KEYS[6], 'LT', text(now), destination)
-    wake(KEYS[8], destination)
+    redis.call('ZADD', KEYS[5], 'LT', text(now), destination)
+    wake(KEYS[7], destination)
   end
 end
-return keep(KEYS[1], number, answer)
+return answer

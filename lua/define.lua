@@ -16,7 +16,8 @@
 --   [5] `known` of include/epoch.lua  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no limit)
 --   [8] most expired leases of one message (0: no limit)
 --   [9] the version that this definition may replace; '0': none, the destination must not exist; '': any
---   [10] how many ids are remembered (0: none)
+--   [10] how many ids are remembered (0: none)  [11] the stored definition that means the same, because its secrets
+--   are only encrypted in another way; '': none  [12] 'push', 'pull' or 'none'
 -- Returns: {version, 1 if this changed anything, 1 if it was created, what is paused as in pause.lua, the
 --   epoch in which it was created}
 -- Errors: NEWER_SCHEMA <schema>, WRONG_STATE, BEING_REMOVED, WRONG_VERSION <version, 0: it does not exist>
@@ -26,9 +27,14 @@
 local now = now_ms()
 local _, _, _, birth = current_epoch(KEYS[1], now, ARGV[5])
 local known = redis.call('HMGET', KEYS[2], 'version', 'definition', 'ordering', 'last', 'settled', 'deleted',
-  'processing', 'paused', 'born')
+  'processing', 'paused', 'born', 'delivery')
 if known[6] then return redis.error_reply('BEING_REMOVED the destination is being removed') end
 if known[2] == ARGV[2] then return {known[1], 0, 0, known[8] or '', known[9] or '0'} end
+-- The version stays: no pod has to know.
+if known[2] and known[2] == ARGV[11] then
+  redis.call('HSET', KEYS[2], 'definition', ARGV[2])
+  return {known[1], 0, 0, known[8] or '', known[9] or '0'}
+end
 if ARGV[9] ~= '' and ARGV[9] ~= (known[1] or '0') then
   return redis.error_reply('WRONG_VERSION ' .. (known[1] or '0'))
 end
@@ -38,6 +44,10 @@ if known[3] and known[3] ~= ARGV[3] and pending > 0 then
 end
 if known[7] and known[7] ~= ARGV[6] and pending > 0 then
   return redis.error_reply('WRONG_STATE processing cannot change while messages are pending')
+end
+-- A consumer may hold messages, which nobody else may get meanwhile.
+if known[10] == 'pull' and ARGV[12] ~= 'pull' and pending > 0 then
+  return redis.error_reply('WRONG_STATE delivery.kind cannot change from pull while messages are pending')
 end
 
 expect('ZCARD', KEYS[4], KEYS[5])
@@ -50,7 +60,8 @@ if not before then
 end
 local version = text(math.max(before + 1, now))
 redis.call('HSET', KEYS[2], 'version', version, 'definition', ARGV[2], 'ordering', ARGV[3],
-  'claimers', ARGV[4], 'processing', ARGV[6], 'attempts_max', ARGV[7], 'stalls_max', ARGV[8])
+  'claimers', ARGV[4], 'processing', ARGV[6], 'attempts_max', ARGV[7], 'stalls_max', ARGV[8],
+  'delivery', ARGV[12])
 if not known[1] then redis.call('HSET', KEYS[2], 'born', born) end
 if known[3] ~= ARGV[3] then
   -- The list can contain only withdrawn messages, and may become a key of another type. Nothing is known

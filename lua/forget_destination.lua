@@ -28,6 +28,8 @@
 --   [21] withdrawn    reseq:{p07}:d:<dest>:withdrawn
 --   [22] previous     reseq:{p07}:d:<dest>:previous
 --   [23] ids          reseq:{p07}:d:<dest>:ids
+--   [24] offers       reseq:{p07}:d:<dest>:offers
+--   [25] offered      reseq:{p07}:d:<dest>:offered
 -- ARGV:
 --   [1] `known` of include/epoch.lua  [2] destination
 -- Returns: the highest epoch that a message of it may have carried, or 0 if there was nothing to forget
@@ -47,7 +49,7 @@ local function at_least(noted, number) return text(math.max(tonumber(noted) or 0
 redis.call('HSET', KEYS[1], 'removed_epoch', at_least(removed[1], carried),
   'removed_version', at_least(removed[2], known[3]))
 for i = 2, 8 do redis.call('UNLINK', KEYS[i]) end
-for i = 12, 23 do redis.call('UNLINK', KEYS[i]) end
+for i = 12, 25 do redis.call('UNLINK', KEYS[i]) end
 -- Hints that were added after the removal began.
 for i = 9, 11 do redis.call('ZREM', KEYS[i], ARGV[2]) end
 return text(carried)

@@ -23,6 +23,8 @@
 --   [19…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 --   […]   per idempotency key, with a window: seen reseq:{p07}:d:<dest>:idempotency:<idempotency key>
 --   [last] if ids are remembered: ids reseq:{p07}:d:<dest>:ids
+--   A short call has only 1 to 6, 9 and the lane's in_progress: one lane with ordering 'destination', parallel, to be
+--   processed, no limit of bytes, no idempotency keys, ids, options or bodies stored apart.
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] epoch that the records carry
 --   [5] `known` of include/epoch.lua  [6] 'waiting' or 'ready' (nothing to process)  [7] most pending messages
@@ -35,17 +37,28 @@
 --   each body that is stored apart: its arrival (from 1), '' or 'i' (the body as it arrived), the
 --   body; then 3 for each arrival with more: which (from 1), '' or '<idempotency key, from 1>:<digest> <id>',
 --   options: '' or some of 'delay=<ms>;' 'due=<ms since 1970>;' 'priority=<0 to 9>;'
---   'replaces=<dead letter>,<its epoch>;' 'processed;' (already processed)
+--   'replaces=<dead letter>,<its epoch>;' 'processed;' (already processed). A short call has only 1 to 5, 7, 14 and
+--   16, then the records
 -- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone', sequence, epoch, id of
 --   the message stamped before}…}; or {arrival, 'damaged', index in KEYS, '0', ''}: that key has the wrong type,
 --   and nothing of the arrival was stored;
 --   arrivals that are not listed were stamped, from the first sequence on, without gaps
 -- Errors: STALE_CALL, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, expect, damage, lists, attempts, wake, waiting, bodies, dead_letters, ingest_alone
+-- include: schema, clock, call, epoch, damage, wake, ingest_alone
 
--- Ids beyond the limit that one call removes, in addition to as many as it adds.
+-- The most ids beyond the limit that one call removes, in addition to one for each arrival.
 local IDS_REMOVED_MAX = 1000
+-- The index of the keys of the first lane.
+local FIRST_LANE = 19
+
+if #KEYS == 8 then
+  local k, a = KEYS, ARGV
+  KEYS = {k[1], k[2], k[3], k[4], k[5], k[6]}
+  KEYS[9], KEYS[FIRST_LANE] = k[7], k[8]
+  ARGV = {a[1], a[2], a[3], a[4], a[5], 'waiting', a[6], '0', '0', 'destination', 'parallel', '1', '0', a[7],
+    text(#a - 8), a[8], '0', '0', '', unpack(a, 9)}
+end
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[2], number)
@@ -69,10 +82,8 @@ if text(epoch) ~= ARGV[4] then return redis.error_reply('STALE_EPOCH ' .. text(e
 local destination, last = ARGV[2], tonumber(known[3]) or 0
 local room = tonumber(ARGV[7]) - (last - (tonumber(known[4]) or 0))
 local count, pending_bytes = tonumber(ARGV[15]), tonumber(known[6]) or 0
--- The index of the keys of the first lane.
-local FIRST_LANE = 19
 
--- One lane, and nothing but the records.
+-- The fast path (include/ingest_alone.lua) is for one lane, and nothing but the records.
 local is_simple = ARGV[10] == 'destination' and ARGV[11] == 'parallel' and ARGV[6] == 'waiting' and ARGV[8] == '0'
   and ARGV[12] == '1' and #ARGV == 19 + count and count <= FEW_ARRIVALS and count <= room
 if is_simple then
@@ -83,6 +94,9 @@ if is_simple then
     return keep(KEYS[2], number, {last + 1})
   end
 end
+
+-- The rest is for calls that cannot take the fast path.
+-- include: expect, lists, attempts, waiting, bodies, dead_letters
 
 local needs_processing = ARGV[6] == 'waiting'
 local ordering, serial, window_ms = ARGV[10], ARGV[11] == 'serial', tonumber(ARGV[9])
@@ -110,7 +124,7 @@ local function is_damaged(command, key)
   return damaged_keys[key]
 end
 
--- The last pending sequence of each lane; and, with serial processing, whether a message of it is unfinished.
+-- The last pending sequence of each lane; and, with serial processing, whether one of its messages is not processed.
 -- For an unreadable lane, the index of its key in KEYS.
 local previous, was_empty, busy, empty, damaged_lanes = {}, {}, {}, {}, {}
 for lane = 1, lane_count do
@@ -305,8 +319,8 @@ local function undo_records()
   for i = 1, records.n, 2 do redis.call('HDEL', KEYS[5], records[i]) end
 end
 
--- Adds to the waiting messages. The first writes, together with the records, because these keys may have
--- another type.
+-- Adds the new sequences to `waiting`. Together with the records these are the first writes: if a key has the
+-- wrong type, the records are removed again.
 local function store_waiting()
   if waiting.n == 0 then return end
   local add_command = ordering == 'none' and 'ZADD' or 'RPUSH'
@@ -324,7 +338,7 @@ local function store_waiting()
   wake(KEYS[9], destination)
 end
 
--- Keys that few arrivals need.
+-- The types of keys that few arrivals need.
 if ready_count > 0 then expect('ZCARD', KEYS[7]) end
 if ordering ~= 'destination' then expect('ZCARD', KEYS[8]) end
 if ids_max > 0 then expect('ZCARD', KEYS[#KEYS]) end
@@ -337,7 +351,7 @@ if records.n > 0 then
     -- An id that is used again means the last message of that id.
     redis.call('ZADD', KEYS[#KEYS], unpack(ids, 1, ids.n))
     local excess = redis.call('ZCARD', KEYS[#KEYS]) - ids_max
-    -- More only after the limit was lowered; later calls remove the rest.
+    -- There are more only after the limit was lowered; later calls remove the rest.
     if excess > 0 then
       redis.call('ZREMRANGEBYRANK', KEYS[#KEYS], 0, math.min(excess, count + IDS_REMOVED_MAX) - 1)
     end

@@ -19,6 +19,8 @@
 --   [14] dead          reseq:{p07}:d:<dest>:dead-letters
 --   [15] previous      reseq:{p07}:d:<dest>:previous
 --   [16…] per lane (without ordering: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   A short call has only 1 to 6, 11, 13 and those of its lane: a destination that is one lane, without log entries,
+--   bodies to remove or idempotency keys to forget.
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] definition version  [4] destination
 --   [5] 'destination', 'key' or 'none'  [6] `known` of include/epoch.lua
@@ -31,14 +33,26 @@
 --   'bytes=…;dropped=…;dead_lettered=…;cancelled=…;'), the last sequence that the owner still holds (0: none),
 --   most messages to release
 --   then 2 per log entry: sequence, entry; then the fields of those bodies; then the idempotency keys to
---   forget with the settled messages
+--   forget with the settled messages. A short call has only 1 to 4, 6 to 8, 12 and 13, then the last four of its lane
 -- Returns: {number of pending withdrawals, per lane {milliseconds until its head may be released, attempts of the
 --   first or '', sequence, record, sequence, record …}…}; a record ('': missing) whose body is stored apart is
 --   followed by the body ('': missing); for an unreadable lane {1000, '!<what is wrong>'}
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
---   UNKNOWN_DESTINATION, STALE_DEFINITION
+--   UNKNOWN_DESTINATION, STALE_DEFINITION, MORE_KEYS (a short call does not suffice)
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.
--- include: schema, clock, epoch, expect, damage, owner, portions, bodies, gone, runs, release_alone
+-- include: schema, clock, epoch, damage, owner, bodies, release_alone
+
+-- The index of the keys of the first lane.
+local FIRST_LANE = 16
+
+local is_short = #KEYS == 10
+if is_short then
+  local k, a = KEYS, ARGV
+  KEYS = {k[1], k[2], k[3], k[4], k[5], k[6]}
+  KEYS[11], KEYS[13], KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1] = k[7], k[8], k[9], k[10]
+  ARGV = {a[1], a[2], a[3], a[4], 'destination', a[5], a[6], a[7], '1', '0', '0', a[8], a[9], '0', '', a[10], a[11],
+    a[12], a[13]}
+end
 
 local now = now_ms()
 local epoch, takeover_wait = current_epoch(KEYS[1], now, ARGV[6])
@@ -55,12 +69,12 @@ local room, entry_count = tonumber(ARGV[7]), tonumber(ARGV[10])
 local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
 -- Without withdrawals and halted messages.
 local is_plain = (known[3] or '0') == '0' and (known[4] or '0') == '0'
+if is_short and not is_plain then
+  return redis.error_reply('MORE_KEYS there are withdrawals, or halted messages that are ready')
+end
 
 -- Adds to the counters that changed: for damaged messages they are not exact, so they never go below 0.
 local function counted(at, change) return text(math.max(0, (tonumber(known[at]) or 0) + change)) end
-
--- The index of the keys of the first lane.
-local FIRST_LANE = 16
 
 -- One lane, of which the owner holds nothing more, and wants something.
 local is_simple = is_plain and ordering == 'destination' and ARGV[9] == '1' and ARGV[18] == '0'
@@ -70,15 +84,19 @@ local sequences = is_simple and all_ready(KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1]
 if sequences and ARGV[16] == '0' and #sequences <= tonumber(ARGV[19]) then
   local run = hand_out_alone(KEYS[4], sequences, room)
   if run then return {0, run} end
-elseif sequences and #sequences == entry_count and tonumber(ARGV[16]) >= tonumber(sequences[entry_count]) then
-  local accounted_bytes = tonumber(ARGV[17])
+elseif sequences and tonumber(ARGV[16]) >= tonumber(sequences[#sequences])
+    and (ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) == 0 or ARGV[8] ~= '0' and #sequences == entry_count) then
+  local accounted_bytes, count = tonumber(ARGV[17]), #sequences
   if accounted_bytes and settle_alone(destination, KEYS[4], KEYS[6], KEYS[10], KEYS[11], KEYS[13],
       KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1], sequences, 19, tonumber(ARGV[8])) then
-    redis.call('HSET', KEYS[3], 'settled', counted(5, entry_count), 'ready', counted(6, -entry_count),
-      'bytes', counted(7, -accounted_bytes), 'delivered', counted(8, entry_count))
+    redis.call('HSET', KEYS[3], 'settled', counted(5, count), 'ready', counted(6, -count),
+      'bytes', counted(7, -accounted_bytes), 'delivered', counted(8, count))
     return {0, {0, ''}}
   end
 end
+
+-- The rest is for calls that cannot take the fast path.
+-- include: expect, portions, gone, runs
 
 -- Limits of a call, over all lanes: messages to settle, messages to return, sequences to read to find those,
 -- and messages whose size to query. A lane for which nothing is left has to ask again.
@@ -299,6 +317,7 @@ if ordering == 'none' then expect('ZCARD', lanes[1].in_progress) end
 if withdrawals > 0 then expect('HLEN', KEYS[8]) end
 if halted and #gone > 0 then expect('ZCARD', KEYS[12]) end
 local has_unwanted_log = settles and ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) > 0
+if has_unwanted_log and is_short then return redis.error_reply('MORE_KEYS there is an old log') end
 if has_cleanup or has_unwanted_log then
   expect('HLEN', KEYS[9], KEYS[10], KEYS[13])
   expect('LLEN', KEYS[11])

@@ -26,7 +26,9 @@
 --   [19] dead_at           reseq:{p07}:d:<dest>:dead-lettered-at
 --   [20] withdrawn         reseq:{p07}:d:<dest>:withdrawn
 --   [21] leases            reseq:{p07}:leases
---   [22…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [22] offers            reseq:{p07}:d:<dest>:offers
+--   [23] offered           reseq:{p07}:d:<dest>:offered
+--   [24…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
 --   'serial'  [5] `known` of include/epoch.lua  [6] 'd' dropped, 's' dead-lettered or 'c' cancelled  [7] who
@@ -39,11 +41,11 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   NOT_OWNER
 -- Sent again, it changes nothing more: no call number is needed.
--- include: schema, clock, epoch, expect, damage, owner, attempts, head, wake, waiting, serial, bodies, withdrawn
+-- include: schema, clock, epoch, expect, damage, owner, attempts, head, wake, waiting, serial, bodies, withdrawn, offers
 
 check_schema(KEYS[1])
 local now = now_ms()
-local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
+local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'delivery')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[2] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 local epoch, takeover_wait = current_epoch(KEYS[1], now, ARGV[5])
@@ -66,12 +68,12 @@ local place = {
   wake = KEYS[16],
 }
 expect_waiting(place)
-expect('HLEN', KEYS[5], KEYS[6], KEYS[9], KEYS[11], KEYS[18])
-expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13], KEYS[19], KEYS[21])
+expect('HLEN', KEYS[5], KEYS[6], KEYS[9], KEYS[11], KEYS[18], KEYS[22])
+expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13], KEYS[19], KEYS[21], KEYS[23])
 expect('SCARD', KEYS[20])
 local damaged_lanes = {}
-for i = 22, #KEYS do
-  if not try('ZCARD', KEYS[i]) then damaged_lanes[math.floor((i - 20) / 2)] = true end
+for i = 24, #KEYS do
+  if not try('ZCARD', KEYS[i]) then damaged_lanes[math.floor((i - 22) / 2)] = true end
 end
 
 -- The record as a tombstone: marked, and without its body. Of an unreadable record, keeps only the accounted
@@ -119,6 +121,34 @@ local function is_leased(sequence)
   return leased.all or leased[sequence]
 end
 
+local function forget_withdrawal(sequence)
+  if redis.call('HDEL', KEYS[9], sequence) == 1 then redis.call('HINCRBY', KEYS[3], 'withdrawals', -1) end
+end
+
+-- 'held' if a consumer holds a lane with this message, 'accepted' if it has accepted the message, which the owner has
+-- not settled. Otherwise nil, and ends the offer: from now on no consumer gets the message.
+local function by_consumer(lane, sequence)
+  if known[3] ~= 'pull' then return end
+  if ordering == 'none' then lane = sequence end
+  local offer = offer_of(KEYS[22], lane)
+  if not offer then return end
+  if offer[1] == text(epoch) and is_accepted(offer, sequence) then return 'accepted' end
+  if not find_in(offer, sequence) then return end
+  if is_offer_leased(offer, now) then return 'held' end
+  drop_offer(KEYS[22], KEYS[23], lane)
+end
+
+-- What becomes of a message that is ready.
+local function take_ready(lane, sequence)
+  local state = no_sender_delivers and (by_consumer(lane, sequence) or 'ready') or 'in_use'
+  if state == 'accepted' and is_owner then
+    -- It came too late: the owner releases the message again, and settles it.
+    forget_withdrawal(sequence)
+    return 'settled'
+  end
+  return state == 'ready' and 'ready' or 'in_use'
+end
+
 -- Finds the state of a pending message, and removes it from there unless it must not leave now.
 local function take_out(lane, sequence, in_progress, ready)
   local member = destination .. '/' .. sequence
@@ -130,7 +160,7 @@ local function take_out(lane, sequence, in_progress, ready)
     -- An operator has handled it meanwhile.
     return 'settled'
   elseif redis.call('ZSCORE', ready, sequence) then
-    return no_sender_delivers and 'ready' or 'in_use'
+    return take_ready(ARGV[12 + lane], sequence)
   elseif redis.call('ZREM', KEYS[7], member) == 1 then
     redis.call('HINCRBY', KEYS[3], 'delayed', -1)
     return 'delayed'
@@ -161,10 +191,6 @@ local function request_withdrawal(lane_key, sequence)
   wake(KEYS[17], destination)
 end
 
-local function forget_withdrawal(sequence)
-  if redis.call('HDEL', KEYS[9], sequence) == 1 then redis.call('HINCRBY', KEYS[3], 'withdrawals', -1) end
-end
-
 -- The stage that the message had reached, and its attempts with the last error, if that is the reason.
 local function stage_and_attempts(sequence, state)
   local attempts = attempts_of(KEYS[6], sequence)
@@ -188,7 +214,7 @@ local answer = {}
 for i = 13 + lane_count, #ARGV, 2 do
   local lane, sequence = tonumber(ARGV[i]), ARGV[i + 1]
   local lane_key = ARGV[12 + lane]
-  local in_progress, ready = KEYS[20 + 2 * lane], KEYS[21 + 2 * lane]
+  local in_progress, ready = KEYS[22 + 2 * lane], KEYS[23 + 2 * lane]
   local record = records[sequence]
   local state = damaged_lanes[lane] and 'damaged' or 'settled'
   if not damaged_lanes[lane] and redis.call('ZSCORE', in_progress, sequence) then

@@ -1,40 +1,7 @@
 #!/usr/bin/env bash
 # Runs schemathesis, which tests the HTTP API against its OpenAPI document, with these arguments. Installs it into
-# cargo's target directory first, if it is missing; with `--install` it does only that.
+# cargo's target directory first, if it is missing; with `--install` it does only that. Exits with 75 if it cannot be
+# installed.
 set -euo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
-home="$("$root/scripts/target-dir.sh")/schemathesis"
-wanted="$root/tests/schemathesis/requirements.txt"
-
-install() {
-  rm -rf "$home"
-  if ! python3 -m venv "$home" >/dev/null 2>&1; then
-    # Debian has the module in a package of its own.
-    rm -rf "$home"
-    echo "setup: installing python3-venv, for the test of the HTTP API" >&2
-    sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
-    $sudo apt-get update -qq
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv
-    python3 -m venv "$home"
-  fi
-  "$home/bin/pip" install --quiet --disable-pip-version-check -r "$wanted"
-  cp "$wanted" "$home/installed"
-}
-
-if [ "${1-}" = --really-install ]; then
-  install
-  exit 0
-fi
-
-# 75: it is missing and cannot be installed here, for example because there is no network.
-if ! cmp -s "$wanted" "$home/installed"; then
-  install_log=$(mktemp)
-  trap 'rm -f "$install_log"' EXIT
-  # In a shell of its own: `set -e` does not act in a command whose status is checked.
-  if ! bash "$0" --really-install >"$install_log" 2>&1; then
-    cat "$install_log" >&2
-    exit 75
-  fi
-  rm -f "$install_log"
-fi
+home=$("$(dirname "$0")/python-env.sh" schemathesis)
 [ "${1-}" = --install ] || exec "$home/bin/st" "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs redis-server and, for tests, libfaketime, chromium and schemathesis if they are missing, builds the Node.js
+# Installs redis-server and, for tests, libfaketime, promtool, chromium and schemathesis if they are missing, builds the Node.js
 # client, and checks that cargo and node are there.
 set -euo pipefail
 
@@ -59,6 +59,21 @@ if ! ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1; then
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libfaketime
   else
     say "libfaketime is missing; Reseq runs without it, its test of wrong clocks does not"
+  fi
+fi
+
+# Only the tests of the alert rules need promtool, which is in the package of Prometheus.
+if ! has promtool; then
+  if has apt-get; then
+    say "installing prometheus, for promtool"
+    forbid_service_start
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus
+    if [ -d /run/systemd/system ]; then
+      as_root systemctl --quiet disable prometheus
+    fi
+  else
+    say "promtool is missing; Reseq runs without it, the tests of its alert rules do not"
   fi
 fi
 

@@ -30,6 +30,8 @@
 //! # }
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod access;
 pub mod api;
 pub mod app;
@@ -38,6 +40,8 @@ pub mod config;
 pub mod console;
 pub mod domain;
 pub mod faults;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod harness;
 pub mod ingest;
 pub mod jq;

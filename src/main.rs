@@ -1,13 +1,15 @@
 //! Parses the arguments and runs the command.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use reseq::cli::{
-    check, completions, dead_letters, demo, destinations,
+    audit, check, completions, context, dead_letters, demo, destinations, doctor,
     exit::{EXIT_CODES, Exit},
-    jq_runner, log, man, messages, migrate, operations, pause, pods, purge, repair, replay,
-    retry_head, send, serve, skip_head, status, tokens, topics, why,
+    jq_runner, keys, log, man, messages, migrate, operations, pause, pods, purge, repair, replay,
+    retry_head, send, serve, skip_head, status, tail, tokens, top, topics, verify, why,
 };
 
 /// jemalloc, because messages are many small allocations that another thread frees.
@@ -34,20 +36,30 @@ enum Command {
     Send(send::SendArgs),
     /// Show the backlog and progress of all destinations
     Status(status::StatusArgs),
+    /// Show the deployment live on the terminal
+    Top(top::TopArgs),
     /// Show what blocks a destination or a lane, and what to do
     Why(why::WhyArgs),
+    /// Show the lanes with the most pending messages
+    Keys(keys::KeysArgs),
+    /// Check the deployment, and say what to do about each finding
+    Doctor(doctor::DoctorArgs),
     /// List the live pods, and which partitions each owns
     Pods(pods::PodsArgs),
     /// List, show, create, change or delete destinations
     Destinations(destinations::DestinationsArgs),
-    /// Make, list, show or revoke tokens
+    /// Create, list, show or revoke tokens
     Tokens(tokens::TokensArgs),
+    /// Show what operators did
+    Audit(audit::AuditArgs),
     /// List, show, create, change or delete topics
     Topics(topics::TopicsArgs),
     /// List, show or cancel pending messages
     Messages(messages::MessagesArgs),
-    /// Show what became of the last messages of a destination
+    /// Show what happened to the last messages of a destination
     Log(log::LogArgs),
+    /// Show deliveries as they happen
+    Tail(tail::TailArgs),
     /// List, show, redrive or discard dead letters
     DeadLetters(dead_letters::DeadLettersArgs),
     /// List, show or cancel bulk operations
@@ -64,15 +76,19 @@ enum Command {
     Purge(purge::PurgeArgs),
     /// Deliver logged messages again
     Replay(replay::ReplayArgs),
+    /// Prove from the log and a receiver's journal that the order held
+    Verify(verify::VerifyArgs),
     /// Find and repair inconsistent data of a destination in Redis
     Repair(repair::RepairArgs),
+    /// Give names to services, with their tokens, and choose the current one
+    Context(context::ContextArgs),
     /// Run a demonstration on real processes and print a report
     Demo(demo::DemoArgs),
     /// Print the completions for a shell
     Completions(completions::CompletionsArgs),
     /// Write the man pages of all commands
     Man(man::ManArgs),
-    /// Evaluate a jq expression for a service, which starts this itself.
+    /// Evaluate a jq expression for a service, which starts this command itself.
     #[command(hide = true)]
     JqRunner,
 }
@@ -98,18 +114,25 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Demo(args) => return demo::run(args).await,
         Command::Status(args) => return status::run(args).await,
+        Command::Verify(args) => return verify::run(args).await,
+        Command::Doctor(args) => return doctor::run(args).await,
         Command::Repair(args) => return repair::run(args).await,
         Command::Serve(args) => serve::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Send(args) => send::run(args).await,
+        Command::Top(args) => top::run(args).await,
         Command::Why(args) => why::run(args).await,
+        Command::Keys(args) => keys::run(args).await,
         Command::Pods(args) => pods::run(args).await,
+        Command::Context(args) => context::run(args).await,
         Command::Destinations(args) => destinations::run(args).await,
         Command::Tokens(args) => tokens::run(args).await,
+        Command::Audit(args) => audit::run(args).await,
         Command::Topics(args) => topics::run(args).await,
         Command::Messages(args) => messages::run(args).await,
         Command::Log(args) => log::run(args).await,
+        Command::Tail(args) => tail::run(args).await,
         Command::DeadLetters(args) => dead_letters::run(args).await,
         Command::Operations(args) => operations::run(args).await,
         Command::Pause(args) => pause::pause(args).await,

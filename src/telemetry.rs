@@ -1,14 +1,25 @@
 //! The names of all metrics, and the log. No other module names a metric, except the harness, which reads two.
 
+mod backlogs;
 mod by_destination;
+mod names;
+mod one_line;
+mod others;
+mod traces;
 
 use std::{io::IsTerminal, sync::Arc, time::Duration};
 
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
+pub use backlogs::Backlog;
 use by_destination::Series;
 pub use by_destination::{Knows, forget_gone, render_destinations};
+use one_line::OneLine;
+pub use traces::{
+    Noted, SpanOf, TracesEnd, TracesError, begin_trace, install_traces, is_traced, note_ingest,
+    note_span, note_wait, span_of, time_of,
+};
 
 /// Histogram buckets for durations, in seconds.
 const SECONDS: [f64; 16] = [
@@ -23,20 +34,40 @@ pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS)?
         .set_buckets_for_metric(Matcher::Suffix("_batch_size".into()), &COUNTS)?
+        .set_buckets_for_metric(Matcher::Full("reseq_redis_call_blocks".into()), &COUNTS)?
         .install_recorder()?;
+    names::describe_all();
+    begin_counters();
+    gauge!("reseq_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     Ok(handle)
 }
 
-/// Starts the log to standard error. `RESEQ_LOG` is its filter, such as `info,reseq=debug`.
-pub fn install_log() {
+/// Counters of rare events begin at 0. Otherwise Prometheus would not see the first event as an increase.
+fn begin_counters() {
+    counter!("reseq_redis_confirmed_lost_total").increment(0);
+    counter!("reseq_reaped_leases_total").increment(0);
+    for reason in ["full", "displaced"] {
+        counter!("reseq_connections_closed_total", "reason" => reason).increment(0);
+    }
+}
+
+/// Starts the log to standard error, as text or as JSON. `RESEQ_LOG` is its filter, such as `info,reseq=debug`.
+pub fn install_log(is_json: bool) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("RESEQ_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let has_colours = std::io::stderr().is_terminal() && !is_plain;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(has_colours)
         .with_writer(std::io::stderr);
     // With the library, the host program may already have installed its own.
-    let _ = log.try_init();
+    let _ = match is_json {
+        true => {
+            log.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+        }
+        false => log.event_format(OneLine::new(has_colours)).try_init(),
+    };
 }
 
 /// A script was called.
@@ -45,6 +76,16 @@ pub fn redis_call(transition: &'static str, took: Duration, ok: bool) {
     if !ok {
         counter!("reseq_redis_errors_total", "transition" => transition).increment(1);
     }
+}
+
+/// Commands that are no script were not carried out.
+pub fn redis_query_failed() {
+    counter!("reseq_redis_errors_total", "transition" => "query").increment(1);
+}
+
+/// One call to Redis ran this many scripts.
+pub fn redis_blocks(count: usize) {
+    histogram!("reseq_redis_call_blocks").record(count as f64);
 }
 
 /// A Redis server became primary without writes that replicas had confirmed.
@@ -112,6 +153,11 @@ pub fn connection_closed(reason: &'static str) {
     counter!("reseq_connections_closed_total", "reason" => reason).increment(1);
 }
 
+/// An action of an operator could not be added to the audit log.
+pub fn audit_failed() {
+    counter!("reseq_audit_failed_total").increment(1);
+}
+
 /// A connection could not be accepted, for example because no file descriptor was free.
 pub fn accept_failed(listener: &'static str) {
     counter!("reseq_accept_errors_total", "listener" => listener).increment(1);
@@ -146,13 +192,27 @@ impl Transformed {
     }
 }
 
+/// Results of attempts are sent to Redis in one call.
+pub fn completing(batch: usize) {
+    histogram!("reseq_complete_batch_size").record(batch as f64);
+}
+
+/// Workers returned results: `completed` (also a drop), `failed` or `requeued`; `stale` if the leases had expired.
+pub fn worker_results(destination: &str, outcome: &'static str, count: usize) {
+    if count > 0 {
+        let key = ("reseq_worker_results_total", Some(("outcome", outcome)));
+        by_destination::of(destination).add_labelled(key, count as u64);
+    }
+}
+
 /// Messages in processing in this pod.
 pub fn processing(count: usize) {
     gauge!("reseq_processing").set(count as f64);
 }
 
-/// A delivery attempt ended: `accepted` or `refused`.
-pub fn delivered(destination: &str, outcome: &'static str, took: Duration) {
+/// A delivery attempt of this many messages ended: `accepted` or `refused`.
+pub fn delivered(destination: &str, outcome: &'static str, took: Duration, batch: usize) {
+    histogram!("reseq_delivery_batch_size").record(batch as f64);
     let series = by_destination::of(destination);
     series.record("reseq_delivery_seconds", took);
     series.add_labelled(("reseq_sender_deliveries_total", Some(("outcome", outcome))), 1);
@@ -165,15 +225,50 @@ pub fn exhausted(destination: &str, outcome: &'static str) {
     by_destination::of(destination).add_labelled(key, 1);
 }
 
-/// How long each of these messages took from arrival to acceptance by the receiver.
-pub fn end_to_end(destination: &str, took: impl Iterator<Item = Duration>) {
-    let series = by_destination::of(destination);
-    took.for_each(|took| series.record("reseq_end_to_end_seconds", took));
+/// The times of a delivered message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// From arrival to acceptance by the receiver.
+    pub end_to_end: Duration,
+    /// From the end of its processing to the first attempt to deliver it, if both are known.
+    pub resequencing_wait: Option<Duration>,
+    /// How much later it was accepted than order, processing and delivery require, if that is known.
+    pub overhead: Option<Duration>,
+}
+
+/// Messages of one delivery were accepted.
+pub fn accepted(destination: &str, all: impl Iterator<Item = Times>) {
+    by_destination::of(destination).record_all(all.flat_map(|times| {
+        let wait = times.resequencing_wait.map(|wait| ("reseq_resequencing_wait_seconds", wait));
+        let overhead = times.overhead.map(|overhead| ("reseq_overhead_seconds", overhead));
+        [Some(("reseq_end_to_end_seconds", times.end_to_end)), wait, overhead].into_iter().flatten()
+    }));
+}
+
+/// Partitions of the deployment.
+pub fn partitions(count: u16) {
+    gauge!("reseq_partitions").set(f64::from(count));
 }
 
 /// Partitions that this pod owns.
 pub fn owned(count: usize) {
     gauge!("reseq_sender_partitions_owned").set(count as f64);
+}
+
+/// This pod took a partition.
+pub fn partition_acquired() {
+    counter!("reseq_sender_partitions_acquired_total").increment(1);
+}
+
+/// This pod no longer owns a partition: it gave it back, or lost it.
+pub fn partition_ended(was_given_back: bool) {
+    let reason = if was_given_back { "given_back" } else { "lost" };
+    counter!("reseq_sender_partitions_ended_total", "reason" => reason).increment(1);
+}
+
+/// A call released messages.
+pub fn released(count: usize) {
+    histogram!("reseq_release_batch_size").record(count as f64);
 }
 
 /// Messages that this pod is delivering now; a batch counts each of its messages.
@@ -198,23 +293,21 @@ pub fn reaped(leases: usize, delays: usize) {
     counter!("reseq_due_total").increment(delays as u64);
 }
 
-/// The pending messages of a destination, and those that need an operator.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Backlog {
-    /// Messages that are not gone.
-    pub pending: u64,
-    /// The bytes of their bodies, as they arrived.
-    pub pending_bytes: u64,
-    /// Messages whose attempts are used up.
-    pub halted: u64,
-    /// Dead letters.
-    pub dead_letters: u64,
-}
-
 /// The backlog of a destination, as the owner of its partition reads it every few seconds. A former
 /// owner passes `None`, so that the sum over all pods stays correct.
 pub fn backlog(destination: &str, backlog: Option<Backlog>) {
     by_destination::set_backlog(destination, backlog);
+}
+
+/// The age of the oldest head of a destination; `None` if nothing is pending, or this pod no longer reports it.
+pub fn head_age(destination: &str, age: Option<Duration>) {
+    by_destination::set_head_age(destination, age);
+}
+
+/// A lane of a destination had the same head for this long, and this was the cause.
+pub fn blocked(destination: &str, cause: &'static str, time: Duration) {
+    let key = ("reseq_blocked_seconds_total", Some(("cause", cause)));
+    by_destination::of(destination).add_seconds(key, time.as_secs_f64());
 }
 
 /// Running tasks of this process.

@@ -81,4 +81,25 @@ SLOW_4 = Case(
     messages_quick=40,
     once=True,
 )
-CASES = [NOTHING, WORK_1, WORK_100, HALF_100, SLOW, SLOW_4]
+# Many quiet keys: the same absolute rate for all, so that what a message costs can be compared.
+SPARSE_SECONDS = 10
+SPARSE_SECONDS_QUICK = 2
+
+
+def sparse(name, keys, rate):
+    return Case(
+        name,
+        f"{keys:,} keys that get their messages one at a time, {rate:,} a second in all, 5 ms of work",
+        keys=keys,
+        work_min_us=WORK_US,
+        work_max_us=WORK_US,
+        rate=rate,
+        messages=rate * SPARSE_SECONDS,
+        messages_quick=rate * SPARSE_SECONDS_QUICK,
+    )
+
+
+SPARSE_1000 = sparse("sparse-1000", 1000, 2000)
+SPARSE_1000_FAST = sparse("sparse-1000-fast", 1000, 4000)
+SPARSE_100 = sparse("sparse-100", 100, 4000)
+CASES = [NOTHING, SPARSE_1000, SPARSE_1000_FAST, SPARSE_100, WORK_1, WORK_100, HALF_100, SLOW, SLOW_4]

@@ -102,6 +102,10 @@ def _java(name):
     return ("java", "-Xmx1g", "-cp", JAVA_CLASSES, f"reseq.bench.{name}")
 
 
+def sparse(load):
+    return {name: load for name in ("sparse-1000", "sparse-1000-fast", "sparse-100")}
+
+
 PEERS = [
     Peer(
         "bullmq",
@@ -114,6 +118,7 @@ PEERS = [
             "work-1": Load(ONE_AT_A_TIME, 1, 1_500),
             "work-100": Load("a queue a key, " + ONE_AT_A_TIME, 1, 100_000),
             "half-100": Load("a queue a key, " + ONE_AT_A_TIME, 1),
+            **sparse(Load("a queue a key, " + ONE_AT_A_TIME, 1)),
             "slow": Load(ONE_AT_A_TIME, 1),
             "slow-4": FOUR,
         },
@@ -129,6 +134,7 @@ PEERS = [
             "work-1": Load("single active consumer", 10, 1_500),
             "work-100": Load("a queue a key, single active consumer", 10, 120_000),
             "half-100": Load("a queue a key, single active consumer", 10),
+            **sparse(Load("a queue a key, single active consumer", 10)),
             "slow": Load("single active consumer", 10),
             "slow-4": FOUR,
         },
@@ -179,6 +185,7 @@ PEERS = [
             "work-1": Load("KEY, 100 threads", 100, 1_500),
             "work-100": Load("KEY, 100 threads", 100, 120_000),
             "half-100": Load("KEY, 100 threads", 100),
+            **sparse(Load("KEY, 100 threads", 100)),
             "slow": Load("KEY, 100 threads", 100),
             "slow-4": Load("UNORDERED, 4 threads", 4),
         },

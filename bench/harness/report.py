@@ -87,7 +87,8 @@ def _ratios(case, rows):
         return []
     figures = [("messages/s", "messages_per_s"), ("store CPU", "store_cpu_us")]
     if case.rate > 0 or case.half_of is not None:
-        figures = [("p50", "p50_us"), ("p99", "p99_us")]
+        of_store = [("store CPU", "store_cpu_us")] if case.rate > 0 and case.keys > 1 else []
+        figures = [*of_store, ("p50", "p50_us"), ("p99", "p99_us")]
     heads = ["", *(peer.contestant.label for peer in theirs)]
     lines = ["Reseq's figure over the peer's:", "", _line(heads), _line(["---"] + ["---:"] * len(theirs))]
     for row in ours:

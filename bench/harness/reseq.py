@@ -16,6 +16,7 @@ RESEQ_BENCH = Path(os.environ.get("RESEQ_BENCH") or target_dir(BENCH.parent) / "
 # It measures the program beside it.
 RESEQ = RESEQ_BENCH.with_name("reseq")
 ROLES = ("ingest", "processor", "sender")
+THREE_PODS = ("--ingest", "3", "--processors", "3", "--senders", "3")
 # By default a destination delivers 64 lanes at once; each of 100 destinations delivers its one anyway.
 ALL_LANES = ("--set", "destination.delivery.lanes_max=128")
 
@@ -23,6 +24,8 @@ ALL_LANES = ("--set", "destination.delivery.lanes_max=128")
 @dataclass(frozen=True)
 class Reseq(Contestant):
     way: str = "tcp"
+    # As `way`, unless given.
+    way_out: str = ""
     destinations: int = 1
     keys: int = 1
     is_reseq: bool = True
@@ -38,14 +41,15 @@ class Reseq(Contestant):
         arguments = {
             "messages": messages,
             "ordering": "key" if self.keys > 1 else "destination",
-            "destinations": self.destinations,
+            # One destination for each key of the case, if the way does not say how many.
+            "destinations": self.destinations or case.keys,
             "keys": self.keys,
             "transform": "native",
             "work-min-us": case.work_min_us,
             "work-max-us": case.work_max_us,
             "concurrency": load.concurrency,
             "in": self.way,
-            "out": self.way,
+            "out": self.way_out or self.way,
             "seed": SEED,
         }
         if rate > 0:
@@ -98,6 +102,28 @@ WAYS = [
             "nothing": Load("100 ordering keys", 1000, 300_000, ALL_LANES),
             "work-100": Load("100 ordering keys, 1000 in work", 1000, 200_000, ALL_LANES),
             "half-100": Load("100 ordering keys, 1000 in work", 1000, extra=ALL_LANES),
+        },
+    ),
+    Reseq(
+        "reseq-sparse",
+        "Reseq, HTTP in, TCP out",
+        way="http-batch",
+        way_out="tcp",
+        destinations=0,
+        loads={
+            name: Load("a destination a key", 256)
+            for name in ("sparse-1000", "sparse-1000-fast", "sparse-100")
+        },
+    ),
+    Reseq(
+        "reseq-sparse-3",
+        "Reseq, HTTP in, TCP out",
+        way="http-batch",
+        way_out="tcp",
+        destinations=0,
+        loads={
+            name: Load("a destination a key, 3 processes of each role", 256, extra=THREE_PODS)
+            for name in ("sparse-1000", "sparse-1000-fast")
         },
     ),
     Reseq(

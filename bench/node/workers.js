@@ -1,11 +1,13 @@
 // Worker against worker: the no-op Worker of the Node.js client of Reseq, and BullMQ's. Each has a Redis of its own
 // with an append-only file; they run one after the other, in turns, on the same machine.
 //
-//   node bench/node/workers.js --reseq target/release/reseq [--messages 50000] [--sparse 2000] [--runs 3]
+//   node bench/node/workers.js --reseq target/release/reseq [--messages 50000] [--serial 2000] [--runs 3]
 //
 // flood:  all messages wait when the worker starts.
-// sparse: one message at a time, over 1,000 keys; the next is sent when the one before is completed.
-import { fork, spawn } from 'node:child_process'
+// sparse: 1,000 ordering keys, each with one message at a time: its next is sent when the one before is completed.
+//         BullMQ has no keys: as many jobs at a time.
+// serial: one message at a time in all; the next is sent when the one before is completed.
+import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -15,11 +17,11 @@ import { parseArgs } from 'node:util'
 
 const text = { type: 'string' }
 const { values } = parseArgs({
-  options: { reseq: text, messages: text, sparse: text, runs: text, concurrency: text, contestant: text, mode: text, address: text },
+  options: { reseq: text, messages: text, serial: text, runs: text, concurrency: text, contestant: text, mode: text, address: text },
 })
 const number = (name, otherwise) => Number(values[name] ?? otherwise)
 const messages = number('messages', 50_000)
-const sparse = number('sparse', 2_000)
+const serial = number('serial', 2_000)
 const concurrency = number('concurrency', 50)
 const KEYS = 1_000
 const body = (index) => ({ index, pad: 'x'.repeat(170) })
@@ -29,7 +31,7 @@ const contestants = {
   async reseq(address) {
     const { DROP, Reseq, Worker } = await import('reseq')
     const reseq = new Reseq({ url: address })
-    const definition = { url: 'http://127.0.0.1:9/', ordering: 'key', transform: { kind: 'worker' }, log_max: 0 }
+    const definition = { ordering: 'key', transform: { kind: 'worker' }, delivery: { kind: 'none' }, log_max: 0 }
     await reseq.define('bench', definition)
     return {
       send: (indexes) => reseq.sendBatch('bench', indexes.map((index) => ({ body: body(index), key: `key ${index % KEYS}` }))),
@@ -53,48 +55,43 @@ async function contest() {
   const { send, work } = await contestants[values.contestant](values.address)
   const range = (from, to) => Array.from({ length: to - from }, (_, at) => from + at)
   let completed = 0
-  let wanted = 0
+  let wanted = Infinity
   let reached
+  let onCompleted = () => {}
   const until = (count) => new Promise((resolve) => ((wanted = count), (reached = resolve), completed >= count && resolve()))
-  const onCompleted = () => (completed += 1) >= wanted && reached()
+  const sendAll = async (from, to) => {
+    for (let at = from; at < to; at += 1_000) await send(range(at, Math.min(to, at + 1_000)))
+  }
+  const start = () => work(() => {
+    completed += 1
+    onCompleted()
+    if (completed >= wanted) reached()
+  })
   // What runs for the first time is slower: as many messages as in the measurement, at most 5,000.
-  const count = values.mode === 'flood' ? messages : sparse
+  const count = { flood: messages, sparse: messages, serial }[values.mode]
   const warmUp = Math.min(5_000, count)
-  work(onCompleted)
-  for (let from = 0; from < warmUp; from += 500) await send(range(from, Math.min(warmUp, from + 500)))
+  let worker = start()
+  await sendAll(0, warmUp)
   await until(warmUp)
-
-  let cpu
-  let began
   if (values.mode === 'flood') {
-    // The worker is busy from the first message on; sending is not measured, so it is done by another process.
-    const producer = fork(process.argv[1], process.argv.slice(2), { env: { ...process.env, ROLE: 'producer' } })
-    await new Promise((resolve) => producer.once('message', resolve))
-    began = process.hrtime.bigint()
-    cpu = process.cpuUsage()
-    producer.send('go')
+    await worker.close()
+    await sendAll(warmUp, warmUp + count)
+  }
+  const began = process.hrtime.bigint()
+  const cpu = process.cpuUsage()
+  if (values.mode === 'flood') {
+    worker = start()
     await until(warmUp + count)
-    producer.kill()
   } else {
-    began = process.hrtime.bigint()
-    cpu = process.cpuUsage()
-    for (let index = 0; index < count; index += 1) {
-      await send([index])
-      await until(warmUp + index + 1)
-    }
+    let next = warmUp
+    const sendNext = () => next < warmUp + count && send([next++])
+    onCompleted = sendNext
+    for (let at = 0; at < (values.mode === 'sparse' ? KEYS : 1); at += 1) sendNext()
+    await until(warmUp + count)
   }
   const seconds = Number(process.hrtime.bigint() - began) / 1e9
   const { user, system } = process.cpuUsage(cpu)
   process.stdout.write(JSON.stringify({ per_s: Math.round(count / seconds), cpu_us: Math.round(((user + system) / count) * 10) / 10 }) + '\n', () => process.exit(0))
-}
-
-// Sends everything in large batches.
-async function produce() {
-  const { send } = await contestants[values.contestant](values.address)
-  process.send('ready')
-  await new Promise((resolve) => process.once('message', resolve))
-  const size = 1_000
-  for (let from = 0; from < messages; from += size) await send(Array.from({ length: Math.min(size, messages - from) }, (_, at) => from + at))
 }
 
 async function freePort() {
@@ -131,17 +128,23 @@ async function measure(contestant, mode) {
   }
 }
 
-if (process.env.ROLE === 'producer') await produce()
-else if (values.contestant) await contest()
+if (values.contestant) await contest()
 else {
   if (!values.reseq) throw new Error('--reseq PROGRAM is missing')
   console.log('| run | mode | Reseq: messages/s | BullMQ: messages/s | ratio | Reseq: CPU µs/message | BullMQ: CPU µs/message |')
   console.log('| --- | --- | ---: | ---: | ---: | ---: | ---: |')
+  const modes = ['flood', 'sparse', 'serial']
+  const ratios = new Map(modes.map((mode) => [mode, []]))
   for (let run = 1; run <= number('runs', 3); run += 1) {
-    for (const mode of ['flood', 'sparse']) {
+    for (const mode of modes) {
       const [reseq, bullmq] = [await measure('reseq', mode), await measure('bullmq', mode)]
-      const ratio = (reseq.per_s / bullmq.per_s).toFixed(2)
-      console.log(`| ${run} | ${mode} | ${reseq.per_s} | ${bullmq.per_s} | ${ratio} | ${reseq.cpu_us} | ${bullmq.cpu_us} |`)
+      const ratio = reseq.per_s / bullmq.per_s
+      ratios.get(mode).push(ratio)
+      console.log(`| ${run} | ${mode} | ${reseq.per_s} | ${bullmq.per_s} | ${ratio.toFixed(2)} | ${reseq.cpu_us} | ${bullmq.cpu_us} |`)
     }
+  }
+  for (const [mode, all] of ratios) {
+    const sorted = all.sort((a, b) => a - b)
+    console.log(`median ratio, ${mode}: ${sorted[Math.floor(sorted.length / 2)].toFixed(2)}`)
   }
 }

@@ -32,11 +32,11 @@ if (process.argv[2] === "dying") {
   await new Promise(() => setInterval(() => {}, 60_000));
 }
 
-// A resource is a message that takers lease and return again and again. It is never delivered. Takers that
+// A resource is a message that takers lease and return again and again. Nothing is delivered. Takers that
 // die must not use it up: stalls_max 0. Each exists once, and can be added again after it was used up:
 // idempotency_window_ms 0.
 await reseq.define("resources", {
-  url: "http://127.0.0.1:9/never",
+  delivery: { kind: "none" },
   ordering: "none",
   transform: { kind: "worker", stalls_max: 0 },
   idempotency_window_ms: 0,

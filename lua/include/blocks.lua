@@ -4,8 +4,8 @@
 -- block that runs. What they read once a call (the time, the server's identity, the keys epoch and owner of a
 -- partition) is in the includes.
 --
--- KEYS of the call: those of the blocks, in order. ARGV, per block: the number of its transition, how many keys
--- and how many arguments it has, the arguments. Returns, per block in order: 1 and its answer, or 0 and its
+-- KEYS of the call: those of the blocks, in order. ARGV, per block: its shape '<number of its transition> <how many
+-- keys it has> <how many arguments>', the arguments. Returns, per block in order: 1 and its answer, or 0 and its
 -- error as a text. Blocks at the end for which nothing is returned have not run.
 
 -- When the answers have this size, the blocks that are left run in another call.
@@ -42,14 +42,25 @@ local function run_block(which)
   return 1, answer
 end
 
+-- Shapes that were parsed. Blocks of a call often have the same.
+local shapes = {}
+
+local function parse_shape(text)
+  local which, key_count, arg_count = string.match(text, '^(%d+) (%d+) (%d+)$')
+  local shape = {tonumber(which), tonumber(key_count), tonumber(arg_count)}
+  shapes[text] = shape
+  return shape
+end
+
 local answers, answers_size, answered, key_at, arg_at, last_arg = {}, 0, 0, 0, 0, #ALL_ARGV
 while arg_at < last_arg and answers_size <= ANSWERS_SIZE_MAX do
-  local which, key_count = tonumber(ALL_ARGV[arg_at + 1]), tonumber(ALL_ARGV[arg_at + 2])
-  local arg_count = tonumber(ALL_ARGV[arg_at + 3])
+  local text = ALL_ARGV[arg_at + 1]
+  local shape = shapes[text] or parse_shape(text)
+  local key_count, arg_count = shape[2], shape[3]
   KEYS = {unpack(ALL_KEYS, key_at + 1, key_at + key_count)}
-  ARGV = {unpack(ALL_ARGV, arg_at + 4, arg_at + 3 + arg_count)}
-  key_at, arg_at = key_at + key_count, arg_at + 3 + arg_count
-  local is_answer, answer = run_block(which)
+  ARGV = {unpack(ALL_ARGV, arg_at + 2, arg_at + 1 + arg_count)}
+  key_at, arg_at = key_at + key_count, arg_at + 1 + arg_count
+  local is_answer, answer = run_block(shape[1])
   answers[answered + 1], answers[answered + 2] = is_answer, answer
   answered = answered + 2
   if type(answer) == 'table' then answers_size = answers_size + size_of(answer) end

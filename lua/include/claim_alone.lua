@@ -1,4 +1,4 @@
--- The short way through claim, for what quiet destinations do most: one message waits, and has nothing special.
+-- The fast path through claim, for what quiet destinations do most: one message waits, and has nothing special.
 -- It does the same with fewer commands and less Lua, or returns nil without a change; then the whole transition runs.
 
 -- Leases the only waiting message, until `deadline`. Returns its sequence and record.

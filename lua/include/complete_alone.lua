@@ -1,4 +1,4 @@
--- The short way through complete, for what quiet destinations do most: one message, which has nothing special. It
+-- The fast path through complete, for what quiet destinations do most: one message, which has nothing special. It
 -- does the same with fewer commands and less Lua. If a write fails, it undoes those before it; then the whole
 -- transition runs, and finds out which key has the wrong type.
 

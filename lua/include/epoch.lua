@@ -1,7 +1,7 @@
 -- The epoch of the partition. Redis may have lost data if the server process or the replication history
 -- differs from the stored one, or if the server knows a lower epoch than the caller, or none. Then the epoch
 -- is raised: above all stored and seen ones, and at least to the server's time, so that even a forgotten
--- epoch is never used again. Releases then wait (takeover wait) until an owner that this server does not know
+-- epoch is never used again. Releases then wait (takeover wait) until an owner that this server has forgotten
 -- must have stopped: for the longest lease that the caller or this partition knows of, or until such an owner
 -- vouches that it has stopped (resign_partition). The new epoch is written whatever the script decides
 -- afterwards.

@@ -1,8 +1,8 @@
--- The short way through ingest, for what quiet destinations do most: few arrivals of one lane, which wait for a
+-- The fast path through ingest, for what quiet destinations do most: few arrivals of one lane, which wait for a
 -- processor and have nothing special. It does the same with fewer commands and less Lua. If a write fails, it
 -- undoes those before it; then the whole transition runs, and finds out which key has the wrong type.
 
--- More arrivals than this take the long way, which costs less for each.
+-- More arrivals than this take the full path, which costs less for each.
 local FEW_ARRIVALS = 32
 
 -- Stores `count` records, with the sequences from `first` on; they are in ARGV, behind `base`. Returns how many

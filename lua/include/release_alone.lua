@@ -1,8 +1,8 @@
--- The short way through release, for what quiet destinations do most: a lane of which all messages are ready, or
+-- The fast path through release, for what quiet destinations do most: a lane of which all messages are ready, or
 -- have just been delivered, and nothing special. It does the same with fewer commands and less Lua, or returns nil
 -- without a change; then the whole transition runs.
 
--- Lanes with more messages take the long way.
+-- Lanes with more messages take the full path.
 local FEW_MESSAGES = 32
 
 -- The sequences of a lane's messages, if there are few and all of them are ready.
@@ -24,21 +24,25 @@ local function hand_out_alone(messages, sequences, room)
   if #run == 2 * #sequences + 2 and room > 0 then return run end
 end
 
--- Settles all messages of a lane, with their entries in the log: those are in ARGV, behind `base`. True if it did.
+-- Settles all messages of a lane, with their entries in the log (if it is wanted): those are in ARGV, behind `base`.
+-- True if it did.
 local function settle_alone(destination, messages, releasable, log, order, bodies, in_progress, ready, sequences,
     base, log_max)
-  for i, sequence in ipairs(sequences) do
-    if ARGV[base + 2 * i - 1] ~= sequence then return nil end
+  local has_log, excess, is_logged = log_max > 0, 0, true
+  if has_log then
+    for i, sequence in ipairs(sequences) do
+      if ARGV[base + 2 * i - 1] ~= sequence then return nil end
+    end
+    local length = try('RPUSH', order, unpack(sequences))
+    if not length then return nil end
+    excess = length - log_max
+    -- Bodies may be kept for the entries that leave the log.
+    local can_trim = excess <= 0 or excess <= FEW_MESSAGES and try('HLEN', bodies) == 0
+    is_logged = can_trim and try('HSET', log, unpack(ARGV, base + 1, base + 2 * #sequences))
   end
-  local length = try('RPUSH', order, unpack(sequences))
-  if not length then return nil end
-  local excess = length - log_max
-  -- Bodies may be kept for the entries that leave the log.
-  local can_trim = excess <= 0 or excess <= FEW_MESSAGES and try('HLEN', bodies) == 0
-  local has_logged = can_trim and try('HSET', log, unpack(ARGV, base + 1, base + 2 * #sequences))
-  if not has_logged or not try('HDEL', messages, unpack(sequences)) then
-    redis.call('LTRIM', order, 0, -1 - #sequences)
-    if has_logged then redis.call('HDEL', log, unpack(sequences)) end
+  if not is_logged or not try('HDEL', messages, unpack(sequences)) then
+    if has_log then redis.call('LTRIM', order, 0, -1 - #sequences) end
+    if has_log and is_logged then redis.call('HDEL', log, unpack(sequences)) end
     return nil
   end
   if excess > 0 then redis.call('HDEL', log, unpack(redis.call('LPOP', order, excess))) end

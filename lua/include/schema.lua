@@ -26,7 +26,13 @@ local function partition_of(epoch)
   return noted
 end
 
+-- The schemas of partitions of which nothing else was read: one field costs less than all.
+local schemas = {}
+
 -- The partition's schema. Not needed by scripts that call current_epoch, which returns it.
 local function check_schema(epoch)
-  return known_schema(partition_of(epoch)[5])
+  local all = partitions[epoch]
+  if all then return known_schema(all[5]) end
+  if schemas[epoch] == nil then schemas[epoch] = redis.call('HGET', epoch, 'schema') end
+  return known_schema(schemas[epoch])
 end

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -12,10 +13,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{page, routes::Needed, session};
 use crate::{
-    config::{Auth, AuthMode},
-    domain::{Grant, Scope, TokenText, token::sha256_of},
+    config::{Auth, AuthMode, CertificateGrant},
+    domain::{DestinationName, Grant, Scope, TokenText, token::sha256_of},
+    faults::planted,
     store::{Catalog, Store, server_clock_ms},
-    wire::{caller::Caller, code::Code, problem::Problem},
+    wire::{
+        caller::Caller,
+        code::Code,
+        counts::{Counts, Held},
+        problem::Problem,
+        signatures::SignatureError,
+    },
 };
 
 /// How often the last use of tokens is noted in Redis.
@@ -39,6 +47,10 @@ struct Shared {
     /// The caller with that token, and the one where no token is needed.
     admin: Caller,
     anyone: Caller,
+    /// Callers with certificates, by a name of the certificate.
+    certified: HashMap<String, Caller>,
+    /// The number of requests in progress of each token.
+    in_progress: Counts<Arc<str>>,
     /// When each token was used, as far as that is not noted in Redis.
     used: Mutex<HashMap<String, u64>>,
 }
@@ -49,18 +61,30 @@ impl Guard {
         let admin_sha256 = auth.admin_token().map(sha256_of);
         let everything = Arc::new(Grant::all());
         let admin = Caller::new("admin_token", everything.clone());
-        let anyone = Caller::new("anyone", everything);
+        let why = match auth.mode {
+            AuthMode::None => "anyone",
+            AuthMode::Tokens => "loopback_without_token",
+        };
+        let anyone = Caller::without_token(why, everything);
         let (mode, used) = (auth.mode, Mutex::default());
-        let shared = Shared { catalog, mode, admin_sha256, admin, anyone, used };
+        let in_progress = Counts::new(auth.requests_per_token_max);
+        let of_certificate = |it: &CertificateGrant| {
+            let who = format!("certificate:{}", it.name);
+            (it.name.clone(), Caller::new(&who, Arc::new(it.grant())))
+        };
+        let certified = auth.certificates.iter().map(of_certificate).collect();
+        let shared =
+            Shared { catalog, mode, admin_sha256, admin, anyone, certified, in_progress, used };
         Guard { shared: Arc::new(shared), is_loopback: true, is_public: false }
     }
 
-    /// The guard of a listener at this address.
-    pub fn at(&self, address: std::net::IpAddr) -> Guard {
-        Guard { shared: self.shared.clone(), is_loopback: address.is_loopback(), is_public: false }
+    /// The guard of a listener at these addresses.
+    pub fn at(&self, addresses: &[SocketAddr]) -> Guard {
+        let is_loopback = addresses.iter().all(|address| address.ip().is_loopback());
+        Guard { shared: self.shared.clone(), is_loopback, is_public: false }
     }
 
-    /// The same, for a listener that serves only producers, workers and health checks.
+    /// The same, for a listener that serves only producers, workers, consumers and health checks.
     pub fn without_operators(self) -> Guard {
         Guard { is_public: true, ..self }
     }
@@ -71,7 +95,7 @@ impl Guard {
             || matches!(needed, Needed::Nothing | Needed::Scope(Scope::Ingest | Scope::Work))
     }
 
-    /// True if there is a token, or none is wanted: without one, only loopback may be served.
+    /// True if a token exists, or none is required. Otherwise only loopback may be served.
     pub fn is_set_up(&self) -> bool {
         self.shared.mode == AuthMode::None || self.has_tokens()
     }
@@ -88,18 +112,34 @@ impl Guard {
         self.shared.admin_sha256.is_some() || self.shared.catalog.has_tokens()
     }
 
-    /// Who makes an HTTP request.
+    /// True if certificates of clients say what they may do.
+    pub fn has_certified(&self) -> bool {
+        !self.shared.certified.is_empty()
+    }
+
+    /// Who has a certificate with these names: the first of them that is listed counts.
+    pub fn certified(&self, names: &[String]) -> Option<Caller> {
+        names.iter().find_map(|name| self.shared.certified.get(name)).cloned()
+    }
+
+    /// Who makes an HTTP request over a connection whose certificate has these names.
     pub fn caller(
         &self,
         method: &Method,
         headers: &HeaderMap,
         uri: &Uri,
+        names: Option<&[String]>,
     ) -> Result<Caller, Problem> {
         if self.is_open() {
-            if self.shared.mode == AuthMode::Tokens {
+            if self.shared.mode == AuthMode::Tokens && !planted::is("host_unchecked") {
                 page::check(headers, uri)?;
             }
-            return Ok(self.anyone());
+            // The token still counts for destinations that verify signatures.
+            let shown = only_bearer(headers).and_then(|text| self.caller_of(text).ok());
+            return Ok(match shown {
+                Some(shown) => self.anyone().showing(&shown),
+                None => self.anyone(),
+            });
         }
         if !self.is_public
             && !headers.contains_key(header::AUTHORIZATION)
@@ -108,12 +148,17 @@ impl Guard {
             session::check_origin(method, headers, uri)?;
             return self.caller_of(&token);
         }
-        let mut given = headers.get_all(header::AUTHORIZATION).iter();
-        let (first, others) = (given.next(), given.next().is_some());
-        let text = first.and_then(|value| value.to_str().ok()).and_then(bearer);
-        match text {
-            Some(text) if !others => self.caller_of(text),
-            _ => {
+        let has_credentials = headers.contains_key(header::AUTHORIZATION);
+        if !has_credentials && let Some(caller) = names.and_then(|names| self.certified(names)) {
+            // A browser shows a certificate by itself, also for a page of another origin.
+            if headers.contains_key(header::ORIGIN) || headers.contains_key(session::FETCH_SITE) {
+                session::check_origin(method, headers, uri)?;
+            }
+            return Ok(caller);
+        }
+        match only_bearer(headers) {
+            Some(text) => self.caller_of(text),
+            None => {
                 let detail =
                     "this call needs a token: send the header Authorization: Bearer <token>";
                 Err(Problem::new(Code::Unauthorized, detail))
@@ -121,12 +166,46 @@ impl Guard {
         }
     }
 
+    /// Begins a request, or a TCP connection, of a caller: it lasts until what this returns is dropped. Refuses it if
+    /// the token has as many as it may.
+    pub fn begin(&self, caller: &Caller) -> Result<Held<Arc<str>>, Problem> {
+        self.shared.in_progress.take(caller.who.clone()).ok_or_else(|| {
+            let detail = "this token has as many requests in progress, or TCP connections, as \
+                          auth.requests_per_token_max allows; nothing was done, send the same later";
+            Problem::new(Code::TooManyRequests, detail)
+        })
+    }
+
+    /// The caller of a request to send to this destination, after its token was refused or found missing. If the
+    /// destination verifies signatures, a signature may count instead.
+    pub fn signer(
+        &self,
+        destination: &DestinationName,
+        headers: &HeaderMap,
+        refused: Problem,
+    ) -> Result<Caller, Problem> {
+        let entry = self.shared.catalog.get(destination.as_str());
+        let Some(verify) = entry.as_ref().and_then(|entry| entry.destination.verify.as_ref())
+        else {
+            return Err(refused);
+        };
+        if headers.contains_key(verify.signature_header()) {
+            return Ok(Caller::with_signature(destination));
+        }
+        let has_credentials =
+            headers.contains_key(header::AUTHORIZATION) || session::token_of(headers).is_some();
+        if has_credentials || refused.code != Code::Unauthorized {
+            return Err(refused);
+        }
+        Err(SignatureError::Missing(verify.signature_header().to_owned()).into())
+    }
+
     /// The caller where no token is needed.
     pub fn anyone(&self) -> Caller {
         self.shared.anyone.clone()
     }
 
-    /// Who has this token.
+    /// The caller with this token.
     pub fn caller_of(&self, text: &str) -> Result<Caller, Problem> {
         let sha256 = sha256_of(text);
         let is_same = |known: &str| bool::from(known.as_bytes().ct_eq(sha256.as_bytes()));
@@ -140,7 +219,8 @@ impl Guard {
         let text = TokenText::parse(text).ok_or_else(unknown)?;
         let held = self.shared.catalog.token(text.id()).ok_or_else(unknown)?;
         let now_ms = server_clock_ms();
-        if !is_same(&held.token.sha256) || held.token.is_expired(now_ms) {
+        let is_expired = held.token.is_expired(now_ms) && !planted::is("end_of_token_ignored");
+        if !is_same(&held.token.sha256) || is_expired {
             return Err(unknown());
         }
         let mut used = self.shared.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +229,7 @@ impl Guard {
             None => drop(used.insert(held.token.id.clone(), now_ms)),
         }
         drop(used);
-        Ok(Caller::new(&held.token.id, held.grant.clone()))
+        Ok(Caller::new(&held.token.id, held.grant.clone()).named(&held.token.name))
     }
 
     /// Notes in Redis when tokens were last used, until `stop`.
@@ -166,6 +246,13 @@ impl Guard {
             }
         }
     }
+}
+
+/// The token of a request, if it has exactly one `Authorization` header, and this is a bearer token.
+fn only_bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let (first, others) = (given.next()?, given.next().is_some());
+    first.to_str().ok().and_then(bearer).filter(|_| !others)
 }
 
 /// The token of an `Authorization` header.

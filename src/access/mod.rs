@@ -1,9 +1,11 @@
-//! Who may call this process, and for what: tokens, and what is open without one.
+//! Who may call this process, and which routes: tokens, and the routes that need none.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod guard;
 mod page;
 mod routes;
 pub mod session;
 
 pub use guard::Guard;
-pub use routes::{Needed, needed};
+pub use routes::{Needed, is_action, needed};

@@ -2,7 +2,7 @@
 //! person has open there reaches loopback addresses too, directly or through a name that resolves
 //! to one (DNS rebinding).
 
-use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::http::{HeaderMap, Uri, header};
 
@@ -36,18 +36,29 @@ pub(super) fn check(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     }
 }
 
-/// True for `localhost` and loopback addresses, with or without a port.
-fn is_this_machine(host: &str) -> bool {
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
-    match name.parse::<IpAddr>() {
-        Ok(address) => address.is_loopback(),
-        Err(_) => name == "localhost" || name.ends_with(".localhost"),
+/// True for `localhost`, names below it and loopback addresses, with or without a port. With anything else,
+/// such as a user or a path, it is not a host.
+pub(super) fn is_this_machine(host: &str) -> bool {
+    if let Some(rest) = host.strip_prefix('[') {
+        let Some((address, port)) = rest.split_once(']') else { return false };
+        return is_port(port) && address.parse().is_ok_and(|ip: Ipv6Addr| ip.is_loopback());
     }
+    let (name, port) = host.split_at(host.find(':').unwrap_or(host.len()));
+    if !is_port(port) {
+        return false;
+    }
+    if let Ok(address) = name.parse::<Ipv4Addr>() {
+        return address.is_loopback();
+    }
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    is_name && (name == "localhost" || name.ends_with(".localhost"))
+}
+
+/// True for nothing, or a colon with a number.
+fn is_port(text: &str) -> bool {
+    let digits = text.strip_prefix(':');
+    text.is_empty() || digits.is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -71,6 +82,11 @@ mod tests {
             "[::]",
             "[::ffff:10.0.0.1]",
             "localhost@evil.example",
+            "evil.example@[::1]",
+            "evil.example/.localhost",
+            "[::1].evil.example",
+            "[localhost]",
+            "localhost:evil.example",
             "",
             "?",
         ] {

@@ -7,12 +7,18 @@ use crate::domain::Scope;
 /// What a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needed {
-    /// Nothing: it tells nothing about the deployment's data.
+    /// Nothing: the answer reveals no data of the deployment.
     Nothing,
     /// Nothing, but only on a listener that serves operators.
     Operators,
     /// A token with this scope.
     Scope(Scope),
+}
+
+/// True if a request is an action of an operator, which the audit log records.
+pub fn is_action(method: &Method, needed: Needed) -> bool {
+    let changes = method != Method::GET && method != Method::HEAD;
+    changes && matches!(needed, Needed::Scope(Scope::Operate | Scope::Admin))
 }
 
 /// Routes without a token: health checks, and what describes the API.
@@ -47,8 +53,9 @@ pub fn needed(method: &Method, path: &str) -> Needed {
         {
             Scope::Ingest
         }
-        _ if path.starts_with("/v1/leases") => Scope::Work,
-        _ if path.starts_with("/v1/tokens") => Scope::Admin,
+        "/v1/destinations/{destination}/consume" => Scope::Work,
+        _ if path.starts_with("/v1/leases") || path.starts_with("/v1/deliveries/") => Scope::Work,
+        _ if path.starts_with("/v1/tokens") || path == "/v1/audit" => Scope::Admin,
         _ if is_get => Scope::Read,
         "/v1/destinations/{destination}" | "/v1/topics/{topic}" => Scope::Admin,
         _ if path.starts_with("/v1/destinations/{destination}/") => Scope::Operate,

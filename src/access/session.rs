@@ -12,7 +12,7 @@ use crate::wire::{code::Code, problem::Problem};
 /// The name of the cookie.
 const COOKIE: &str = "reseq-session";
 /// The header in which a browser says where a request comes from. No page can set it.
-const FETCH_SITE: &str = "sec-fetch-site";
+pub(super) const FETCH_SITE: &str = "sec-fetch-site";
 
 /// The token in the cookie of a request.
 pub(super) fn token_of(headers: &HeaderMap) -> Option<String> {

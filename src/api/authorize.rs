@@ -1,5 +1,7 @@
 //! Checks, for each route, who calls and whether it may.
 
+use std::sync::Arc;
+
 use axum::{
     extract::{MatchedPath, RawPathParams, Request, State},
     middleware::Next,
@@ -7,14 +9,19 @@ use axum::{
 };
 
 use crate::{
-    access::{Guard, Needed, needed},
-    domain::DestinationName,
-    wire::{caller::Caller, code::Code, problem::Problem},
+    access::{Guard, Needed, is_action, needed},
+    api::audit::Recorder,
+    domain::{DestinationName, Scope},
+    wire::{
+        caller::Caller, client_connection::ClientConnection, code::Code, counts::Held,
+        problem::Problem,
+    },
 };
 
-/// Refuses a request that its caller may not make. Handlers get the caller as an extension.
+/// Refuses a request that its caller may not make, and records it if it is an action of an operator. Handlers
+/// get the caller as an extension.
 pub(super) async fn authorize(
-    State(guard): State<Guard>,
+    State((guard, recorder)): State<(Guard, Recorder)>,
     path: MatchedPath,
     parameters: RawPathParams,
     mut request: Request,
@@ -22,36 +29,63 @@ pub(super) async fn authorize(
 ) -> Response {
     let needed = needed(request.method(), path.as_str());
     match caller_of(&guard, needed, &parameters, &request) {
-        Ok(caller) => {
-            request.extensions_mut().insert(caller);
+        Ok((caller, _in_progress)) => {
+            request.extensions_mut().insert(caller.clone());
             if needed == Needed::Operators {
                 // Signing in needs it.
                 request.extensions_mut().insert(guard);
             }
-            next.run(request).await
+            match is_action(request.method(), needed) {
+                true => {
+                    recorder.carry_out(&caller, path.as_str(), &parameters, request, next).await
+                }
+                false => next.run(request).await,
+            }
         }
         Err(problem) => problem.into_response(),
     }
 }
+
+type InProgress = Option<Held<Arc<str>>>;
 
 fn caller_of(
     guard: &Guard,
     needed: Needed,
     parameters: &RawPathParams,
     request: &Request,
-) -> Result<Caller, Problem> {
+) -> Result<(Caller, InProgress), Problem> {
     if !guard.serves(needed) {
         let detail =
             "operators have a listener of their own (admin.listen), which serves this path";
         return Err(Problem::new(Code::NotFound, detail));
     }
-    let Needed::Scope(scope) = needed else { return Ok(guard.anyone()) };
-    let caller = guard.caller(request.method(), request.headers(), request.uri())?;
-    caller.check_scope(scope)?;
+    let Needed::Scope(scope) = needed else { return Ok((guard.anyone(), None)) };
     let named = parameters.iter().find(|(name, _)| *name == "destination");
     // A name that cannot be one is refused by the handler.
-    if let Some(Ok(name)) = named.map(|(_, text)| text.parse::<DestinationName>()) {
-        caller.check(&name)?;
+    let named = named.and_then(|(_, text)| text.parse::<DestinationName>().ok());
+    let allowed = allowed(guard, scope, named.as_ref(), request);
+    match (allowed, &named) {
+        // The only call of this scope that names a destination: it sends one message, which may be signed.
+        (Err(refused), Some(name)) if scope == Scope::Ingest => {
+            // Who only signs has no token that could have too many requests.
+            Ok((guard.signer(name, request.headers(), refused)?, None))
+        }
+        (allowed, _) => allowed,
     }
-    Ok(caller)
+}
+
+/// The caller, if its token may do this, or none is needed.
+fn allowed(
+    guard: &Guard,
+    scope: Scope,
+    destination: Option<&DestinationName>,
+    request: &Request,
+) -> Result<(Caller, InProgress), Problem> {
+    let client = request.extensions().get::<ClientConnection>();
+    let names = client.and_then(|client| Some(client.certificate()?.names.as_slice()));
+    let caller = guard.caller(request.method(), request.headers(), request.uri(), names)?;
+    caller.check_scope(scope)?;
+    destination.map_or(Ok(()), |name| caller.check(name))?;
+    let in_progress = if guard.is_open() { None } else { Some(guard.begin(&caller)?) };
+    Ok((caller, in_progress))
 }

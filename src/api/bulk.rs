@@ -21,7 +21,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    Api, draining,
+    Api, audit, draining,
     reingest::Moved,
     request::{Target, time_of},
     views::rfc3339,
@@ -68,6 +68,13 @@ pub(super) enum State {
     Cancelled,
     /// Its process ended. Send the same request again for the rest.
     Interrupted,
+}
+
+impl State {
+    /// As the API spells it.
+    fn name(self) -> String {
+        json!(self).as_str().unwrap_or_default().to_owned()
+    }
 }
 
 /// A bulk operation.
@@ -244,8 +251,20 @@ where
     });
     // If this fails, nothing was done.
     progress.note(target).await?;
-    let running =
-        target.api.tasks.spawn(carry_out(target.clone(), progress.clone(), work(progress.clone())));
+    let action = audit::current();
+    if let Some(action) = &action {
+        action.operation_begins(&progress.now().id, dry_run).await;
+    }
+    let (target_of_it, noted, work) = (target.clone(), progress.clone(), work(progress.clone()));
+    let running = target.api.tasks.spawn(async move {
+        let ended = carry_out(target_of_it, noted.clone(), work).await;
+        if let Some(action) = action {
+            let operation = noted.now();
+            let affected = if dry_run { 0 } else { operation.affected };
+            action.operation_ended(operation.state.name(), affected).await;
+        }
+        ended
+    });
     match tokio::time::timeout(wait, running).await {
         Ok(Ok(Ok(()))) => Ok(Json(progress.now()).into_response()),
         Ok(Ok(Err(problem))) => Err(with_operation(problem, &progress.now())),

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     domain::{
         Delivery, Destination, DestinationName, Transform,
-        destination::{MASK, Sign},
+        destination::{MASK, Sign, Verify},
     },
     store::{CatalogEntry, Replaces, StoreError},
     wire::{document, outgoing::OutgoingError, problem::Problem},
@@ -199,6 +199,7 @@ impl PartialSchema for MergePatch {
             ("delivery", document::merge_patch_of(Delivery::schema(), &[])),
             headers_patch(),
             ("sign", document::merge_patch_of(Sign::schema(), &[])),
+            ("verify", document::merge_patch_of(Verify::schema(), &[])),
         ];
         document::merge_patch_of(Destination::schema(), &inner)
     }
@@ -277,9 +278,7 @@ async fn check(api: &Api, wanted: &Destination) -> Result<(), Problem> {
 }
 
 fn has_masks(definition: &Destination) -> bool {
-    let both = definition.headers.values().chain(definition.transform.headers.values());
-    let has_masked_secret = definition.sign.as_ref().is_some_and(|sign| sign.secrets.has_masks());
-    both.into_iter().any(|value| value == MASK) || has_masked_secret
+    definition.secrets().any(|secret| secret == MASK)
 }
 
 /// The definition with each mask replaced by the secret that it stands for. If a URL leads to
@@ -288,11 +287,17 @@ fn unmasked(
     mut wanted: Destination,
     current: Option<&Destination>,
 ) -> Result<Destination, Problem> {
-    if let Some(sign) = &mut wanted.sign {
-        let before = current.and_then(|current| current.sign.as_ref());
-        if !sign.secrets.unmask(before.map(|sign| &sign.secrets)) {
-            let detail = "sign.secrets: has more masks than there are secrets; give their values";
-            return Err(Problem::invalid_field(detail));
+    let (sign, verify) = (
+        current.and_then(|current| current.sign.as_ref()).map(|sign| &sign.secrets),
+        current.and_then(|current| current.verify.as_ref()).map(|verify| &verify.secrets),
+    );
+    for (field, secrets, before) in [
+        ("sign.secrets", wanted.sign.as_mut().map(|sign| &mut sign.secrets), sign),
+        ("verify.secrets", wanted.verify.as_mut().map(|verify| &mut verify.secrets), verify),
+    ] {
+        if secrets.is_some_and(|secrets| !secrets.unmask(before)) {
+            let detail = "has more masks than there are secrets; give their values";
+            return Err(Problem::invalid_field(format!("{field}: {detail}")));
         }
     }
     let same_origin = |a: Option<&str>, b: Option<&str>| origin(a) == origin(b);
@@ -302,7 +307,7 @@ fn unmasked(
             "headers",
             &mut wanted.headers,
             current.map(|current| &current.headers),
-            same_origin(Some(&wanted.url), current.map(|current| current.url.as_str())),
+            same_origin(wanted.url.as_deref(), current.and_then(|current| current.url.as_deref())),
         ),
         (
             "transform.headers",

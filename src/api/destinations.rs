@@ -15,7 +15,7 @@ use utoipa::{
 };
 
 use super::{
-    Api,
+    Api, audit,
     request::{find, limit_of, query_of},
     views::Items,
 };
@@ -197,7 +197,7 @@ pub(super) async fn remove(
     })?;
     api.catalog.refresh(&name).await?;
     let removed_messages = removed.removed_messages;
-    tracing::info!(destination = %name, removed_messages, "a destination was removed over HTTP");
+    audit::affected(removed_messages + 1);
     Ok(Json(Removed { removed: name, removed_messages }))
 }
 

@@ -42,6 +42,11 @@ fn body_of(operation: &str) -> Option<Value> {
         "fail_leases" => json!({"items": [{"token": TOKEN, "error": "no such account"}]}),
         "extend_leases" => json!({"items": [{"token": TOKEN, "lease_ms": 30000}]}),
         "requeue_leases" => json!({"items": [{"token": TOKEN}]}),
+        "consume" => json!({"max": 16, "consumer": "host-7:1234"}),
+        "accept_deliveries" | "extend_deliveries" | "requeue_deliveries" => {
+            json!({"items": [{"token": TOKEN}]})
+        }
+        "refuse_deliveries" => json!({"items": [{"token": TOKEN, "error": "no paper"}]}),
         _ => return None,
     })
 }

@@ -1,14 +1,21 @@
 //! The HTTP API except ingest: destinations, topics, workers, operations.
 
+mod audit;
 mod authorize;
 mod bulk;
+mod consumers;
 mod dead_letters;
 mod define;
+mod deliveries;
 mod destinations;
 mod docs;
+mod doctor;
 mod examples;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod health;
 mod interventions;
+mod lanes;
 mod log;
 mod messages;
 mod openapi;
@@ -40,7 +47,7 @@ use axum::{
     Extension, Router,
     body::{Body, Bytes, HttpBody},
     extract::{DefaultBodyLimit, Request, State, rejection::BytesRejection},
-    http::{HeaderValue, header},
+    http::{HeaderName, HeaderValue, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::post,
@@ -58,7 +65,7 @@ use crate::{
     store::{Catalog, DueTimer, InFile, Store, StoreError, Wakes},
     telemetry,
     wire::{
-        REQUEST_ID,
+        RATE_LIMIT, RATE_LIMIT_POLICY, REQUEST_ID,
         code::Code,
         outgoing::Outgoing,
         pace::{Pace, Paced},
@@ -87,6 +94,8 @@ pub struct Api {
     pub body_bytes_max: usize,
     /// The most levels of nesting in the JSON of an answer.
     pub json_depth_max: usize,
+    /// The deliveries that clients watch.
+    pub tails: Tails,
     /// Ingest stops when Redis uses this percentage of its memory; 0: never.
     pub memory_high_percent: u8,
     /// Cancelled when the process begins to stop.
@@ -99,6 +108,11 @@ pub struct Api {
     pub metrics: Option<PrometheusHandle>,
 }
 
+/// The longest path and query of a request, in bytes.
+const URI_BYTES_MAX: usize = 8192;
+
+pub use audit::Recorder;
+pub use deliveries::Tails;
 pub use workers::WorkerRequests;
 
 /// All routes except ingest.
@@ -125,9 +139,12 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(stats::all_stats))
         .routes(routes!(stats::stats))
         .routes(routes!(why::why))
+        .routes(routes!(lanes::list))
         .routes(routes!(pods::list))
+        .routes(routes!(doctor::doctor))
         .routes(routes!(tokens::list, tokens::make))
         .routes(routes!(tokens::show, tokens::revoke))
+        .routes(routes!(audit::list))
         .routes(routes!(topics::list))
         .routes(routes!(topics::show, topics::define, topics::remove))
         .routes(routes!(interventions::pause))
@@ -141,6 +158,7 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(redrive::redrive))
         .routes(routes!(dead_letters::discard))
         .routes(routes!(log::log))
+        .routes(routes!(deliveries::tail))
         .routes(routes!(replay::replay))
         .routes(routes!(operations::list))
         .routes(routes!(operations::show))
@@ -150,19 +168,26 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(workers::lease_updates::fail))
         .routes(routes!(workers::lease_updates::extend))
         .routes(routes!(workers::lease_updates::requeue))
+        .routes(routes!(consumers::consume::consume))
+        .routes(routes!(consumers::acknowledge::accept))
+        .routes(routes!(consumers::acknowledge::refuse))
+        .routes(routes!(consumers::acknowledge::extend))
+        .routes(routes!(consumers::acknowledge::requeue))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
 }
 
-/// Answers 404 to the ingest route in a process without the role ingest. Its path has other methods
-/// here, so the answer would otherwise be 405.
+/// Answers 404 to the ingest routes in a process without the role ingest, and says why. The path of a
+/// destination's messages has other methods here, so the answer would otherwise be 405.
 pub fn without_ingest() -> Router {
     let nothing = async || {
         let detail = "this process accepts no messages: it does not have the role ingest";
         Problem::new(Code::NotFound, detail)
     };
-    Router::new().route("/v1/destinations/{destination}/messages", post(nothing))
+    Router::new()
+        .route("/v1/messages", post(nothing))
+        .route("/v1/destinations/{destination}/messages", post(nothing))
 }
 
 /// True for health checks and metrics, which are served even beyond the connection limit.
@@ -170,14 +195,19 @@ pub fn is_of_health(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/metrics")
 }
 
-/// Adds the layers around all routes: request ids, the guard, the minimum speed of a body, and problems for
+/// Adds the layers around all routes: request ids, the guard, the audit log, the minimum speed of a body, and problems for
 /// paths, methods and query parameters that the document does not have.
-pub fn surround(routes: Router, pace: Pace, guard: Guard, document: &OpenApi) -> Router {
+pub fn surround(
+    routes: Router,
+    pace: Pace,
+    (guard, recorder): (Guard, Recorder),
+    document: &OpenApi,
+) -> Router {
     let text = document.to_json().unwrap_or_default();
     let parameters = parameters::Parameters::of(document);
     routes
         .route_layer(middleware::from_fn_with_state(parameters, parameters::refuse_unknown))
-        .route_layer(middleware::from_fn_with_state(guard, authorize::authorize))
+        .route_layer(middleware::from_fn_with_state((guard, recorder), authorize::authorize))
         .layer(Extension(docs::Document(text.into())))
         .fallback(async || Problem::new(Code::NotFound, "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
@@ -203,26 +233,50 @@ async fn at_pace(State(pace): State<Pace>, request: Request, next: Next) -> Resp
     Problem::body_timeout().into_response()
 }
 
+/// The id of a request, for its handlers.
+#[derive(Clone)]
+struct RequestId(HeaderValue);
+
 /// Gives each request an id, or keeps the client's, and returns it in the answer.
-async fn with_request_id(request: Request, next: Next) -> Response {
+async fn with_request_id(mut request: Request, next: Next) -> Response {
     let is_fit =
         |id: &&HeaderValue| id.len() <= 128 && id.to_str().is_ok_and(|text| !text.is_empty());
     let brought = request.headers().get(REQUEST_ID).filter(is_fit).cloned();
     let fresh = || HeaderValue::from_str(&uuid::Uuid::now_v7().to_string()).ok();
     let id = brought.or_else(fresh);
-    let mut response = next.run(request).await;
+    if let Some(id) = &id {
+        request.extensions_mut().insert(RequestId(id.clone()));
+    }
+    let length = request.uri().path_and_query().map_or(0, |both| both.as_str().len());
+    let mut response = match length > URI_BYTES_MAX {
+        true => uri_too_long(length).into_response(),
+        false => next.run(request).await,
+    };
     let text = id.as_ref().and_then(|id| id.to_str().ok());
     let problem = match response.extensions_mut().remove::<Problem>() {
         None if is_unread(&response) => Some(unread(&mut response).await),
         problem => problem,
     };
     if let Some(problem) = problem {
+        let kept =
+            [RATE_LIMIT_POLICY, RATE_LIMIT].map(|name| (name, response.headers_mut().remove(name)));
         response = problem.response(text);
+        for (name, value) in kept {
+            response
+                .headers_mut()
+                .extend(value.map(|value| (HeaderName::from_static(name), value)));
+        }
     }
     if let Some(id) = id {
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response
+}
+
+fn uri_too_long(length: usize) -> Problem {
+    let detail =
+        format!("the path and query have {length} bytes; at most {URI_BYTES_MAX} are allowed");
+    Problem::new(Code::UriTooLong, detail)
 }
 
 /// True if no handler made this answer. A batch that was refused has an answer of its own.
@@ -318,6 +372,7 @@ impl From<StoreError> for Problem {
                 Code::NotConfirmed,
                 "Redis did not confirm the call: it may have been carried out",
             ),
+            StoreError::NoSecretsKey(_) => Problem::new(Code::NoSecretsKey, error.to_string()),
             StoreError::NewerSchema(_) => Problem::new(Code::NewerSchema, error.to_string()),
             StoreError::NoRights(_) => {
                 let detail = format!("{error}; nothing has changed");

@@ -12,7 +12,7 @@ use super::{Api, docs, examples, problems, routes};
 use crate::wire::problem::ProblemObject;
 
 /// The tags of the routes, in the order of the document.
-const TAGS: [(&str, &str); 10] = [
+const TAGS: [(&str, &str); 12] = [
     ("messages", "Send messages; list, show and cancel pending ones"),
     ("destinations", "Define destinations, and read their numbers"),
     ("topics", "Define topics"),
@@ -21,7 +21,9 @@ const TAGS: [(&str, &str); 10] = [
     ("operations", "Watch and cancel bulk operations"),
     ("history", "What became of messages, and replays"),
     ("workers", "Claim messages, and report their results"),
+    ("consumers", "Take the messages of a destination with delivery `pull`, in order"),
     ("tokens", "Make and revoke tokens"),
+    ("audit", "What operators did"),
     ("health", "Health, metrics, and what the API is"),
 ];
 

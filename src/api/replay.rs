@@ -115,6 +115,10 @@ pub(super) async fn replay(
     let to = request.to_destination.as_ref().unwrap_or(&source.name).as_str().to_owned();
     let to = Target::find(&api, &to).await?;
     caller.check(&to.name)?;
+    // What is in the log of the same destination came with a signature or a token.
+    if to.name != source.name && to.entry().destination.verify.is_some() {
+        caller.check_proof(&to.name)?;
+    }
     let (from, dry_run) = (source.clone(), request.dry_run);
     let work = |progress| replay_all(from, to, range, request, progress);
     bulk::run(&source, Kind::Replay, dry_run, &headers, work).await

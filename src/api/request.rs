@@ -189,8 +189,8 @@ pub(super) fn time_of(location: Location, field: &str, text: &str) -> Result<u64
 pub(super) struct Range {
     pub(super) from_sequence: Sequence,
     pub(super) to_sequence: Sequence,
-    from_ms: u64,
-    to_ms: u64,
+    pub(super) from_ms: u64,
+    pub(super) to_ms: u64,
 }
 
 impl Range {

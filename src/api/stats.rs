@@ -1,20 +1,22 @@
 //! The numbers of one destination, and of all.
 
+use std::{cmp::Reverse, sync::Arc};
+
 use axum::{
     Extension, Json,
     extract::{Path, Query, State, rejection::QueryRejection},
 };
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Api,
     destinations::{Listing, page_of, visible},
-    request::{find, query_of},
+    request::{find, limit_of, query_of},
 };
 use crate::{
     domain::DestinationName,
-    store::{Paused, Stats},
+    store::{CatalogEntry, Paused, Stats},
     wire::{caller::Caller, document, problem::Problem},
 };
 
@@ -59,6 +61,8 @@ struct DestinationStats {
 #[schema(as = DestinationCounts)]
 struct Counts {
     #[serde(skip_serializing_if = "Option::is_none")]
+    last_sequence: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pending: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting: Option<u64>,
@@ -66,6 +70,8 @@ struct Counts {
     processing: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ready: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivering: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delayed: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,10 +123,12 @@ impl Totals {
 impl DestinationStats {
     fn of(name: &DestinationName, stats: &Stats) -> DestinationStats {
         let counts = Counts {
+            last_sequence: Some(stats.last_sequence),
             pending: Some(stats.pending),
             waiting: Some(stats.waiting),
             processing: Some(stats.processing),
             ready: Some(stats.ready),
+            delivering: Some(stats.delivering),
             delayed: Some(stats.delayed),
             halted: Some(stats.halted),
             dead_letters: Some(stats.dead_letters),
@@ -132,27 +140,86 @@ impl DestinationStats {
     }
 }
 
+/// Which destinations come first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Sort {
+    /// By name, page by page.
+    #[default]
+    Name,
+    /// Those with the longest backlogs.
+    Pending,
+    /// Those with halted messages, then those with the longest backlogs.
+    Stuck,
+}
+
+/// Which destinations are listed.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Which {
+    /// The size of a page.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<usize>,
+    /// The `next_cursor` of the page before; only with `sort=name`.
+    cursor: Option<String>,
+    /// Which destinations come first. Other orders than `name` have one page.
+    #[serde(default)]
+    #[param(inline)]
+    sort: Sort,
+}
+
+impl Sort {
+    /// The lowest comes first.
+    fn place(self, item: &DestinationStats) -> (Reverse<u64>, Reverse<u64>) {
+        let Counts { halted, pending, .. } = item.counts;
+        let halted = if self == Sort::Stuck { halted.unwrap_or(u64::MAX) } else { 0 };
+        (Reverse(halted), Reverse(pending.unwrap_or_default()))
+    }
+}
+
 /// `GET /v1/stats`
 #[utoipa::path(get, path = "/v1/stats", tag = "destinations", operation_id = "list_stats",
-    params(Listing),
-    responses((status = 200, description = "A page by name, and totals", body = AllStats),
+    params(Which),
+    responses((status = 200, description = "A page, and totals", body = AllStats),
         document::Reads))]
 pub(super) async fn all_stats(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
-    query: Result<Query<Listing>, QueryRejection>,
+    query: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<AllStats>, Problem> {
-    let listing = query_of(query)?;
+    let Which { limit, cursor, sort } = query_of(query)?;
     let all = visible(&api, &caller);
+    if sort != Sort::Name {
+        if cursor.is_some() {
+            let detail = "cursor: only with sort=name; other orders have one page";
+            return Err(Problem::invalid_parameter(detail));
+        }
+        let limit = limit_of(limit)?;
+        let (mut items, totals) = numbers(&api, &all, |_| true).await?;
+        items.sort_by_key(|item| sort.place(item));
+        items.truncate(limit);
+        return Ok(Json(AllStats { items, next_cursor: None, totals }));
+    }
+    let listing = Listing { limit, cursor };
     let (shown, next_cursor) = page_of(&all, &listing, |entry| entry.destination.name.as_str())?;
-    let (first, last) = (shown.first().cloned(), shown.last().cloned());
-    let name_of = |entry: Option<&std::sync::Arc<_>>| entry.cloned();
-    let (first, last) = (name_of(first.as_ref()), name_of(last.as_ref()));
+    let ends = shown.first().zip(shown.last());
     let is_shown = |name: &DestinationName| {
-        let after = first.as_ref().is_some_and(|first| *name >= first.destination.name);
-        after && last.as_ref().is_some_and(|last| *name <= last.destination.name)
+        ends.is_some_and(|(first, last)| {
+            (&first.destination.name..=&last.destination.name).contains(&name)
+        })
     };
-    let (mut items, mut totals) = (Vec::with_capacity(shown.len()), Totals::default());
+    let (items, totals) = numbers(&api, &all, is_shown).await?;
+    Ok(Json(AllStats { items, next_cursor, totals }))
+}
+
+/// The numbers of those destinations that are shown, and the sums over all.
+async fn numbers(
+    api: &Api,
+    all: &[Arc<CatalogEntry>],
+    is_shown: impl Fn(&DestinationName) -> bool,
+) -> Result<(Vec<DestinationStats>, Totals), Problem> {
+    let (mut items, mut totals) = (Vec::new(), Totals::default());
     for some in all.chunks(AT_ONCE) {
         let numbers = api.store.backlogs_each(some).await;
         for (entry, stats) in some.iter().zip(numbers) {
@@ -174,5 +241,5 @@ pub(super) async fn all_stats(
             }
         }
     }
-    Ok(Json(AllStats { items, next_cursor, totals }))
+    Ok((items, totals))
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Api,
+    Api, audit,
     destinations::{Listing, page_of},
     read_json,
     request::query_of,
@@ -34,6 +34,9 @@ use crate::{
 /// The longest life of a token that ends, in milliseconds: ten years.
 const EXPIRES_IN_MS_MAX: u64 = 3_650 * 24 * 3_600_000;
 
+/// The highest rate that a token may have.
+const RATE_PER_SECOND_MAX: u32 = 1_000_000;
+
 /// A token to make.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -51,6 +54,10 @@ struct Request {
     /// It ends after this time; never if absent.
     #[schema(minimum = 1000, maximum = 315_360_000_000_u64)]
     expires_in_ms: Option<u64>,
+    /// The most messages in one second that each process takes from its holder; 0: no limit.
+    #[serde(default)]
+    #[schema(maximum = 1_000_000)]
+    rate_per_second_max: u32,
 }
 
 impl Request {
@@ -65,6 +72,10 @@ impl Request {
             let detail = format!(
                 "destinations: name 1 to {TOKEN_DESTINATIONS_MAX}; leave it out for all of them"
             );
+            return Err(Problem::invalid_field(detail));
+        }
+        if self.rate_per_second_max > RATE_PER_SECOND_MAX {
+            let detail = format!("rate_per_second_max: must be 0 to {RATE_PER_SECOND_MAX}");
             return Err(Problem::invalid_field(detail));
         }
         match self.expires_in_ms {
@@ -145,14 +156,18 @@ pub(super) async fn make(
     let token = Token {
         id: text.id().to_owned(),
         name: request.name,
-        grant: Grant { scopes: request.scopes, destinations: request.destinations },
+        grant: Grant {
+            scopes: request.scopes,
+            destinations: request.destinations,
+            rate_per_second_max: request.rate_per_second_max,
+        },
         created_ms: now_ms,
         expires_ms: request.expires_in_ms.map(|ms| now_ms + ms),
         sha256: text.sha256(),
     };
     api.store.make_token(&token).await?;
     api.catalog.refresh_token(&token.id).await?;
-    tracing::info!(token = token.id, name = token.name, by = &*caller.who, "a token was made");
+    audit::target(&token.id);
     let view = View::of(&token, &HashMap::new());
     Ok((StatusCode::CREATED, Json(Made { token: text.reveal().to_owned(), view })))
 }
@@ -210,7 +225,6 @@ pub(super) async fn revoke(
     if !was_there {
         return Err(unknown(&id));
     }
-    tracing::info!(token = id, by = &*caller.who, "a token was revoked");
     Ok(Json(Revoked { revoked: id }))
 }
 

@@ -13,7 +13,7 @@ use crate::{
         AttemptError, Body, DestinationName, ErrorKind, Ordering, Origin, Sequence, Stage, Stamped,
         State, WorkerName,
     },
-    store::{CatalogEntry, DeadLetter, Listed, LogEntry},
+    store::{CatalogEntry, DeadLetter, Leased, Listed, LogEntry},
     wire::{
         json::{joined_headers, json_body},
         problem::Problem,
@@ -117,23 +117,38 @@ pub(super) struct Pending {
     #[serde(skip_serializing_if = "Option::is_none")]
     priority: Option<u8>,
     withdrawing: bool,
-    /// Who processes it, and until when.
+    /// Who processes or consumes it, and until when.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<HeldBy>,
     #[serde(flatten)]
     inside: Inside,
 }
 
-/// The lease on a message that is being processed.
+/// The lease on a message that is being processed, or that a consumer holds.
 #[derive(Serialize, ToSchema)]
 #[schema(as = MessageLease)]
 pub(super) struct HeldBy {
     /// The name that the worker gave, or the pod of a built-in transform; absent if the worker gave none.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerName>,
+    /// The name that the consumer gave; absent if it gave none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consumer: Option<WorkerName>,
     /// The lease expires then, unless it is extended.
     #[schema(format = DateTime)]
     expires_at: String,
+}
+
+impl HeldBy {
+    /// The lease on a message in this state.
+    fn of(lease: &Leased, state: State) -> HeldBy {
+        let holder = lease.holder.clone();
+        let (worker, consumer) = match state {
+            State::Ready => (None, holder),
+            _ => (holder, None),
+        };
+        HeldBy { worker, consumer, expires_at: rfc3339(lease.expires_ms) }
+    }
 }
 
 /// A dead letter.
@@ -259,10 +274,7 @@ impl Pending {
             halted_at: listed.halted_ms.map(rfc3339),
             priority: by_priority.then_some(message.priority),
             withdrawing: listed.withdrawing,
-            lease: listed.lease.as_ref().map(|lease| HeldBy {
-                worker: lease.holder.clone(),
-                expires_at: rfc3339(lease.expires_ms),
-            }),
+            lease: listed.lease.as_ref().map(|lease| HeldBy::of(lease, listed.state)),
             inside: whole.map(|depth_max| Inside::of(message, depth_max)).unwrap_or_default(),
         }
     }

@@ -2,6 +2,8 @@
 
 mod advice;
 
+use std::{collections::BTreeMap, time::Duration};
+
 use axum::{
     Json,
     extract::{Path, Query, State, rejection::QueryRejection},
@@ -15,8 +17,8 @@ use super::{
     views::{Pending, rfc3339},
 };
 use crate::{
-    domain::{self, DestinationName, Ordering, Stage, message},
-    store::{CatalogEntry, Claimers, LaneHead, Listed},
+    domain::{DestinationName, Ordering, message},
+    store::{CatalogEntry, Cause, Causes, LaneHead, StoreError, Surroundings, waits_for_processor},
     wire::{document, problem::Problem},
 };
 
@@ -44,6 +46,10 @@ pub(super) struct Why {
     /// How long it has been the head, in milliseconds; absent if that is not known (any more).
     #[serde(skip_serializing_if = "Option::is_none")]
     blocked_ms: Option<u64>,
+    /// Of this time, the milliseconds by cause, since the head was first sampled. Absent if another process samples the
+    /// lane, or none yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked_ms_by_cause: Option<BTreeMap<Cause, u64>>,
     /// The head's next attempt begins then, if it waits for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
@@ -67,48 +73,6 @@ pub(super) struct Action {
     when: &'static str,
     /// The command line.
     command: String,
-}
-
-/// Why the head is still there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = BlockedBy)]
-pub(super) enum Cause {
-    /// Nothing is pending.
-    Nothing,
-    /// Redis holds data of the head that cannot be read.
-    Damaged,
-    /// Its attempts are used up, or it was refused for good.
-    Halted,
-    /// It leaves as soon as the attempt in progress has ended.
-    Withdrawing,
-    /// Its producer delayed it.
-    Delayed,
-    /// An attempt to process or deliver it failed, and the next one is not due yet.
-    Backoff,
-    /// It waits for processing, and no pod has the role processor.
-    NoProcessor,
-    /// It waits for a processor: all are busy.
-    AwaitingProcessor,
-    /// It waits for a worker to claim it.
-    AwaitingWorker,
-    /// A processor or a worker holds it.
-    Processing,
-    /// Delivery is paused.
-    Paused,
-    /// It is processed, and no pod delivers for its partition.
-    NoOwner,
-    /// After a failover, the new owner waits until a forgotten one must have stopped.
-    TakeoverWait,
-    /// It is being delivered, or about to be.
-    Delivering,
-}
-
-/// What decides the cause, besides the lane itself.
-struct Surroundings {
-    now_ms: u64,
-    /// Whether a pod has the role processor; false if the head does not wait for one.
-    has_processor: bool,
 }
 
 /// `GET /v1/destinations/{d}/why`
@@ -135,43 +99,70 @@ pub(super) async fn why(
                 .map_err(Problem::invalid_parameter)?;
         }
     }
+    match look(&api, entry, key.as_deref()).await {
+        Ok(why) => Ok(Json(why)),
+        Err(error) if error.is_temporary() => {
+            Ok(Json(Why::without_head(entry, key, advice::no_answer(&error))))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why, StoreError> {
     let now_ms = api.store.server_time_ms().await?;
-    let Some(lane) = api.store.why(entry, key.as_deref()).await? else {
-        return Ok(Json(nothing(entry, key)));
+    let Some(lane) = api.store.why(entry, key).await? else {
+        let nothing = (Cause::Nothing, advice::NOTHING.to_owned());
+        return Ok(Why::without_head(entry, key.map(str::to_owned), nothing));
     };
-    let has_processor = waits_for_processor(entry, &lane.head) && has_processor(&api).await?;
-    Ok(Json(Why::of(entry, &lane, &Surroundings { now_ms, has_processor })))
+    let has_processor = waits_for_processor(entry, &lane.head) && has_processor(api).await?;
+    // Only the owner knows it exactly. It delivers nothing, though there is something to deliver.
+    let has_limit = entry.destination.delivery.rate_per_second_max > 0;
+    let is_rate_limited = has_limit && lane.delivering == 0;
+    let surroundings = Surroundings { now_ms, has_processor, is_rate_limited };
+    let message = &lane.head.message;
+    let lane_key =
+        entry.destination.lane_of(message.message.key.as_deref(), message.position.sequence);
+    let times = api.store.blocked_times();
+    let times = times.of(&entry.destination.name, &lane_key, message.position);
+    Ok(Why::of(entry, &lane, &surroundings, times))
 }
 
-/// True if a built-in transform has to claim it.
-fn waits_for_processor(entry: &CatalogEntry, head: &Listed) -> bool {
-    head.state == domain::State::Waiting && entry.claimers() == Claimers::Builtin
-}
-
-async fn has_processor(api: &Api) -> Result<bool, Problem> {
+async fn has_processor(api: &Api) -> Result<bool, StoreError> {
     let pods = api.store.live_pods().await?;
     Ok(pods.iter().any(|pod| pod.roles.iter().any(|role| role == "processor")))
 }
 
-fn nothing(entry: &CatalogEntry, key: Option<String>) -> Why {
-    Why {
-        destination: entry.destination.name.clone(),
-        key,
-        cause: Cause::Nothing,
-        explanation: "No message is pending.".to_owned(),
-        head: None,
-        blocked_ms: None,
-        next_attempt_at: None,
-        behind: 0,
-        bytes_behind: None,
-        owner: None,
-        actions: Vec::new(),
-    }
-}
-
 impl Why {
-    fn of(entry: &CatalogEntry, lane: &LaneHead, around: &Surroundings) -> Why {
-        let cause = cause_of(entry, lane, around);
+    fn without_head(
+        entry: &CatalogEntry,
+        key: Option<String>,
+        (cause, explanation): (Cause, String),
+    ) -> Why {
+        Why {
+            destination: entry.destination.name.clone(),
+            key,
+            cause,
+            explanation,
+            head: None,
+            blocked_ms: None,
+            blocked_ms_by_cause: None,
+            next_attempt_at: None,
+            behind: 0,
+            bytes_behind: None,
+            owner: None,
+            actions: Vec::new(),
+        }
+    }
+
+    fn of(
+        entry: &CatalogEntry,
+        lane: &LaneHead,
+        around: &Surroundings,
+        times: Option<Causes>,
+    ) -> Why {
+        let cause = Cause::of(entry, lane, around);
+        let times = times.filter(|times| !times.is_empty());
+        let in_ms = |(cause, time): (Cause, Duration)| (cause, time.as_millis() as u64);
         let waits_until = match cause {
             Cause::Delayed | Cause::Backoff => lane.head.due_ms.or(lane.not_before_ms),
             Cause::TakeoverWait => Some(lane.ownership.waits_until_ms),
@@ -184,6 +175,7 @@ impl Why {
             cause,
             explanation: advice::explanation(cause, entry, lane),
             blocked_ms: lane.head_since_ms.map(|since| around.now_ms.saturating_sub(since)),
+            blocked_ms_by_cause: times.map(|times| times.into_iter().map(in_ms).collect()),
             next_attempt_at: waits_until.map(rfc3339),
             behind: lane.behind,
             bytes_behind: lane.bytes_behind,
@@ -191,36 +183,6 @@ impl Why {
             actions: advice::actions(cause, entry, lane, key.as_deref()),
             head: Some(Pending::of(entry, &lane.head, around.now_ms, None)),
             key,
-        }
-    }
-}
-
-fn cause_of(entry: &CatalogEntry, lane: &LaneHead, around: &Surroundings) -> Cause {
-    let LaneHead { head, ownership, .. } = lane;
-    let attempts = &head.message.attempts;
-    match head.state {
-        domain::State::Damaged => Cause::Damaged,
-        domain::State::Halted => Cause::Halted,
-        _ if head.withdrawing => Cause::Withdrawing,
-        domain::State::Delayed if attempts.failed + attempts.stalls > 0 => Cause::Backoff,
-        domain::State::Delayed => Cause::Delayed,
-        domain::State::Processing => Cause::Processing,
-        domain::State::Waiting if !waits_for_processor(entry, head) => Cause::AwaitingWorker,
-        domain::State::Waiting if !around.has_processor => Cause::NoProcessor,
-        domain::State::Waiting => Cause::AwaitingProcessor,
-        _ if entry.paused.delivery => Cause::Paused,
-        _ if ownership.owner.is_none() => Cause::NoOwner,
-        _ if ownership.waits_until_ms > around.now_ms => Cause::TakeoverWait,
-        _ => {
-            let errors = &attempts.errors;
-            let has_failed =
-                errors.first().is_some_and(|(_, error)| error.stage == Stage::Delivery);
-            let waits = lane.not_before_ms.is_some_and(|until| until > around.now_ms);
-            if has_failed && attempts.failed > 0 && waits {
-                Cause::Backoff
-            } else {
-                Cause::Delivering
-            }
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::invalid,
     domain::{Destination, Topic},
-    store::{Catalog, Store, StoreError},
+    store::{Catalog, InFile, Store, StoreError},
     wire::outgoing::Outgoing,
 };
 
@@ -90,8 +90,22 @@ pub(super) async fn define_destinations(
     Ok(later)
 }
 
+/// Encrypts secrets that are not encrypted yet, defines what could not be defined at the start, and then checks which
+/// definitions of the file are in force, until `stop`.
+pub(super) async fn keep_in_force(
+    store: Store,
+    later: Vec<Destination>,
+    in_file: InFile,
+    stop: CancellationToken,
+) {
+    seal_secrets(store.clone(), stop.clone()).await;
+    // In this order: what is not defined yet has not been removed either.
+    retry(store, later, stop.clone()).await;
+    in_file.watch(stop).await;
+}
+
 /// Defines the others once their partitions are available.
-pub(super) async fn retry(store: Store, mut later: Vec<Destination>, stop: CancellationToken) {
+async fn retry(store: Store, mut later: Vec<Destination>, stop: CancellationToken) {
     while !later.is_empty() {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -147,6 +161,36 @@ fn define_all(store: &Store, all: Vec<Destination>) -> impl Stream<Item = (Desti
         }
     });
     stream::iter(attempts).buffered(DEFINED_AT_ONCE)
+}
+
+/// Encrypts the secrets of definitions that were stored without a key or with an earlier one, and logs what is
+/// missing for it.
+async fn seal_secrets(store: Store, stop: CancellationToken) {
+    let found = match store.secrets_found().await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::warn!(%error, "cannot check how the secrets of destinations are stored");
+            return;
+        }
+    };
+    found.missing_keys().for_each(|problem| tracing::error!("{problem}"));
+    if !store.has_keys() {
+        found.advice().into_iter().for_each(|advice| tracing::warn!("{advice}"));
+        return;
+    }
+    if found.plain == 0 && found.earlier.is_empty() {
+        return;
+    }
+    match store.seal_again(&stop).await {
+        Ok(changed) => tracing::info!(
+            changed,
+            "the secrets of destinations are encrypted with the current key"
+        ),
+        Err(error) => tracing::warn!(
+            %error,
+            "not all secrets of destinations could be encrypted with the current key; the next start tries again"
+        ),
+    }
 }
 
 /// Defines the topics of the file. Their destinations may be created over HTTP, even later.

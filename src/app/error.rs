@@ -1,7 +1,5 @@
 //! Why a process did not start, or had to end.
 
-use std::net::SocketAddr;
-
 use crate::{
     config::ConfigError,
     domain::DestinationName,
@@ -33,11 +31,11 @@ pub enum AppError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// An address cannot be bound.
-    #[error("cannot listen on {address} ({field}): {problem}")]
+    #[error("cannot listen on {place} ({field}): {problem}")]
     Listen {
-        /// Which address.
-        address: SocketAddr,
-        /// The configuration field with the address.
+        /// Which address or name.
+        place: String,
+        /// The configuration field with it.
         field: &'static str,
         /// The cause.
         problem: std::io::Error,

@@ -1,66 +1,134 @@
 //! The listeners of a process.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{AppError, descriptors::Descriptors, serve_http::HttpServer, supervisor::Supervisor};
 use crate::{
     access::Guard,
-    api,
-    config::{AuthMode, Config, TcpAuth, invalid},
-    ingest::{self, Committer},
+    api::{self, Recorder},
+    config::{AuthMode, Config, ConfigError, Listen, TcpAuth, invalid},
+    ingest::{self, Committer, rates::Rates},
+    store::Store,
     tls::Acceptor,
 };
 
-/// Binds the address of this configuration field.
-pub(super) async fn listen(
-    address: SocketAddr,
-    field: &'static str,
-) -> Result<(TcpListener, SocketAddr), AppError> {
-    let failed = |problem| AppError::Listen { address, field, problem };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
-    Ok((listener, bound))
+/// Time limit for the addresses of one name.
+const LOOKUP_MAX: Duration = Duration::from_secs(10);
+
+/// Where the configuration says that this process listens, with the field that says it.
+pub(super) fn places(config: &Config) -> Result<Vec<(&'static str, Listen)>, ConfigError> {
+    let mut all = vec![("http.listen", config.http.listen.clone())];
+    all.extend(config.admin.place()?.map(|place| ("admin.listen", place)));
+    all.extend(config.tcp.iter().map(|listener| ("tcp.listen", listener.listen.clone())));
+    Ok(all)
 }
 
-/// Starts the HTTP listeners, of all and of operators; returns their addresses.
+/// The addresses of a place, each once.
+pub(super) async fn addresses_of(
+    place: &Listen,
+    field: &'static str,
+) -> Result<Vec<SocketAddr>, AppError> {
+    let failed = |problem| AppError::Listen { place: place.to_string(), field, problem };
+    let looked_up = timeout(LOOKUP_MAX, tokio::net::lookup_host(place.parts())).await;
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "the name was not resolved in time");
+    let mut addresses = Vec::new();
+    for address in looked_up.map_err(|_| failed(late()))?.map_err(failed)? {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    match addresses.is_empty() {
+        true => Err(failed(io::Error::new(io::ErrorKind::NotFound, "the name has no address"))),
+        false => Ok(addresses),
+    }
+}
+
+/// Binds all addresses of this configuration field, with one port. An address of a name that this machine does not
+/// have, such as `::1` without IPv6, is left out if there is another.
+pub(super) async fn listen(
+    place: &Listen,
+    field: &'static str,
+) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), AppError> {
+    let failed = |problem| AppError::Listen { place: place.to_string(), field, problem };
+    let (mut listeners, mut bound, mut missing) = (Vec::new(), Vec::<SocketAddr>::new(), None);
+    for mut address in addresses_of(place, field).await? {
+        if let Some(first) = bound.first() {
+            address.set_port(first.port());
+        }
+        match TcpListener::bind(address).await {
+            Ok(listener) => {
+                let address = listener.local_addr().map_err(failed)?;
+                tracing::info!(%address, field, "a listener is open");
+                bound.push(address);
+                listeners.push(listener);
+            }
+            Err(error) if is_missing(&error) => {
+                tracing::warn!(%address, %error, field, "this machine does not have the address");
+                missing = Some(error);
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    match missing {
+        Some(error) if listeners.is_empty() => Err(failed(error)),
+        _ => Ok((listeners, bound)),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
+}
+
+/// Starts the HTTP listeners, of all and of operators; returns the first address of each, and all addresses.
 pub(super) async fn listen_http(
     config: &Config,
     descriptors: &Descriptors,
-    (routes, guard): (Router, Guard),
+    (routes, guard, store): (Router, Guard, Store),
     listeners: &TaskTracker,
     stop: &CancellationToken,
     supervisor: &Supervisor,
-) -> Result<(SocketAddr, Option<SocketAddr>), AppError> {
+) -> Result<(SocketAddr, Option<SocketAddr>, Vec<SocketAddr>), AppError> {
     let document = api::document(ingest::http::openapi());
-    let serve = |listener, guard, connections_max, tls| {
-        let routes = api::surround(routes.clone(), super::pace_of(config), guard, &document);
+    let (entries_max, tasks) = (config.audit.entries_max, listeners.clone());
+    let recorder = Recorder::new(store, entries_max, tasks, &document);
+    let serve = |bound: Vec<TcpListener>, guard, connections_max, tls| {
+        let guards = (guard, recorder.clone());
+        let routes = api::surround(routes.clone(), super::pace_of(config), guards, &document);
         let server = HttpServer::new(routes, &config.http, tls, connections_max, stop.clone());
-        let serving = server.run(listener, listeners.clone());
-        listeners.spawn(supervisor.watch("HTTP listener", serving));
+        let server = Arc::new(server);
+        for listener in bound {
+            let serving = server.clone().run(listener, listeners.clone());
+            listeners.spawn(supervisor.watch("HTTP listener", serving));
+        }
     };
-    let (listener, http) = listen(config.http.listen, "http.listen").await?;
-    let guard_of_all = guard.at(http.ip());
+    let (bound, http) = listen(&config.http.listen, "http.listen").await?;
+    let guard_of_all = guard.at(&http);
     let tls = Acceptor::http("http.tls", &config.http.tls)?;
-    let Some(address) = config.admin.address()? else {
-        serve(listener, guard_of_all, descriptors.http, tls);
-        return Ok((http, None));
+    let Some(place) = config.admin.place()? else {
+        serve(bound, guard_of_all, descriptors.http, tls);
+        return Ok((first_of(&http)?, None, http));
     };
-    let (admin_listener, admin) = listen(address, "admin.listen").await?;
-    serve(listener, guard_of_all.without_operators(), descriptors.http, tls);
+    let (admin_bound, admin) = listen(&place, "admin.listen").await?;
+    serve(bound, guard_of_all.without_operators(), descriptors.http, tls);
     let tls = Acceptor::http("admin.tls", &config.admin.tls)?;
-    serve(admin_listener, guard.at(admin.ip()), descriptors.admin, tls);
-    Ok((http, Some(admin)))
+    serve(admin_bound, guard.at(&admin), descriptors.admin, tls);
+    Ok((first_of(&http)?, Some(first_of(&admin)?), [http, admin].concat()))
+}
+
+/// The first address of a listener, which has at least one.
+fn first_of(addresses: &[SocketAddr]) -> Result<SocketAddr, AppError> {
+    addresses.first().copied().ok_or(AppError::Ended { what: "HTTP listener" })
 }
 
 /// Starts the TCP listeners; returns their addresses.
 pub(super) async fn listen_tcp(
     config: &Config,
     connections_max: usize,
-    (committer, guard): (Committer, Guard),
+    (committer, guard, rates): (Committer, Guard, Rates),
     listeners: &TaskTracker,
     stop: &CancellationToken,
     supervisor: &Supervisor,
@@ -71,47 +139,57 @@ pub(super) async fn listen_tcp(
         frames_in_flight_max: config.ingest.frames_in_flight_max,
         pace: super::pace_of(config),
         connections: Arc::new(Semaphore::new(connections_max)),
+        connections_per_address_max: config.ingest.connections_per_address_max,
         guard,
+        rates,
     };
     let mut bound = Vec::new();
     for settings in &config.tcp {
-        let (listener, address) = listen(settings.listen, "tcp.listen").await?;
-        let run = ingest::tcp::run(
-            listener,
-            settings.clone(),
-            Acceptor::frames("tcp.tls", &settings.tls)?,
-            ingest::tcp::Shared { guard: shared.guard.at(address.ip()), ..shared.clone() },
-            stop.clone(),
-            listeners.clone(),
-        );
-        listeners.spawn(supervisor.watch("TCP listener", run));
-        bound.push(address);
+        let (listeners_of_it, addresses) = listen(&settings.listen, "tcp.listen").await?;
+        let guard = shared.guard.at(&addresses);
+        for listener in listeners_of_it {
+            let run = ingest::tcp::run(
+                listener,
+                settings.clone(),
+                Acceptor::frames("tcp.tls", &settings.tls)?,
+                ingest::tcp::Shared { guard: guard.clone(), ..shared.clone() },
+                stop.clone(),
+                listeners.clone(),
+            );
+            listeners.spawn(supervisor.watch("TCP listener", run));
+        }
+        bound.extend(addresses);
     }
     Ok(bound)
 }
 
 /// Refuses to serve other machines as long as there is no token: anybody could do anything.
-pub(super) fn guarded(config: &Config, guard: &Guard) -> Result<(), AppError> {
+pub(super) async fn guarded(config: &Config, guard: &Guard) -> Result<(), AppError> {
     if guard.is_set_up() {
         if config.auth.mode == AuthMode::None {
             tracing::warn!("auth.mode is none: whoever reaches this process may do everything");
         }
         return Ok(());
     }
-    let http = std::iter::once(("http.listen", config.http.listen));
-    let admin = config.admin.address()?.map(|address| ("admin.listen", address));
-    let tcp = config.tcp.iter().filter(|listener| listener.auth == TcpAuth::Token);
-    let tcp = tcp.map(|listener| ("tcp.listen", listener.listen));
-    if let Some((field, address)) =
-        http.chain(admin).chain(tcp).find(|(_, at)| !at.ip().is_loopback())
-    {
+    let is_certified = |place: &Listen| {
+        let mut all = config.tcp.iter().filter(|listener| listener.listen == *place);
+        all.all(|listener| listener.auth == TcpAuth::Certificate)
+    };
+    for (field, place) in places(config)? {
+        if field == "tcp.listen" && is_certified(&place) {
+            continue;
+        }
+        let addresses = addresses_of(&place, field).await?;
+        let Some(address) = addresses.iter().find(|address| !address.ip().is_loopback()) else {
+            continue;
+        };
         let problem = format!(
             "{address} can be reached from other machines, and there is no token yet; set \
              auth.admin_token_file or RESEQ_AUTH_ADMIN_TOKEN, or auth.mode = \"none\" if \
-             something else keeps strangers out"
+             something else controls who can reach Reseq"
         );
         return Err(invalid(field, problem).into());
     }
-    tracing::info!("there is no token: this process serves only its own machine, without one");
+    tracing::info!("there is no token: this process answers only requests from its own machine");
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Builds the parts once, starts the roles, and drains them in order.
 
 mod connections;
+mod conversation;
 mod definitions;
 mod descriptors;
 mod error;
@@ -31,7 +32,7 @@ use supervisor::{Ended, Supervisor};
 
 use crate::{
     access::Guard,
-    api::{self, Api},
+    api::{self, Api, Tails},
     config::Config,
     console,
     faults::pause::{Point, point},
@@ -39,8 +40,11 @@ use crate::{
     jq,
     processor::{Processor, Transform, Transforms},
     redis_client::embedded::EmbeddedRedis,
-    sender::Sender,
-    store::{Catalog, DueTimer, InFile, Store, Wakes},
+    sender::{
+        Sender,
+        reporter::{Owned, Reporter},
+    },
+    store::{Catalog, DueTimer, InFile, Keyring, Store, WakeKind, Wakes},
     tls::{self, Connector},
     wire::{
         clients::Clients,
@@ -212,7 +216,8 @@ impl Parts {
     ) -> Result<Parts, AppError> {
         let Given { roles, transforms, metrics, outgoing } = given;
         let owner_lease = Duration::from_millis(config.sender.lease_ms);
-        let (store, fitness) = Store::open(&config.redis, owner_lease).await?;
+        let keyring = Keyring::new(&config.secrets.keys()?);
+        let (store, fitness) = Store::open_with(&config.redis, owner_lease, keyring).await?;
         tracing::info!(redis = config.redis.url_masked(), version = fitness.version, "connected");
         fitness.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let roles = Role::ALL.into_iter().filter(|role| roles.contains(role)).map(Role::name);
@@ -226,7 +231,7 @@ impl Parts {
         let wakes = Wakes::default();
         let clients =
             Clients::new(outgoing, Connector::open("outgoing.tls", &config.outgoing.tls)?)?;
-        own_addresses::note_listeners(clients.outgoing(), config)?;
+        own_addresses::note_listeners(clients.outgoing(), config).await?;
         let of_redis =
             RedisAddresses::new(store.clone(), config.redis.clone(), clients.outgoing().clone());
         let noting = of_redis.keep_noted(background.clone()).await;
@@ -234,20 +239,16 @@ impl Parts {
         definitions::check_addresses(clients.outgoing(), &config.destinations).await?;
         let later = definitions::define_destinations(&store, &config.destinations).await?;
         let catalog = Catalog::load(store.clone()).await?;
-        let following = catalog.clone().follow(wakes.listen(), background.clone());
+        let following =
+            catalog.clone().follow(wakes.listen(WakeKind::Definitions), background.clone());
         tokio::spawn(supervisor.watch("catalog", following));
         let listening = wakes.clone().run(store.clone(), background.clone());
         tokio::spawn(supervisor.watch("listener for wake-ups", listening));
         definitions::define_topics(&store, &catalog, &config.topics).await?;
         let in_file = InFile::new(catalog.clone(), &config.destinations, &config.topics);
-        let retrying = definitions::retry(store.clone(), later, background.clone());
-        let watching = in_file.clone().watch(background.clone());
-        // In this order: what is not defined yet has not been removed either.
-        let both = async {
-            retrying.await;
-            watching.await
-        };
-        tokio::spawn(supervisor.watch("check of the file's definitions", both));
+        let (of_file, end) = (in_file.clone(), background.clone());
+        let keeping = definitions::keep_in_force(store.clone(), later, of_file, end);
+        tokio::spawn(supervisor.watch("check of the file's definitions", keeping));
         let (due, timing) = DueTimer::new(store.clone(), background.clone());
         tokio::spawn(supervisor.watch("timer of due messages", timing));
         let background = background.clone();
@@ -282,7 +283,7 @@ impl Whole {
         let (listeners, commits, running) =
             (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
         let guard = Guard::new(parts.catalog.clone(), &config.auth);
-        guarded(config, &guard)?;
+        guarded(config, &guard).await?;
         let noting = guard.clone().note_uses(parts.store.clone(), parts.background.clone());
         tokio::spawn(supervisor.watch("notes of the use of tokens", noting));
         let mut routes = api::router(api_of(config, &parts, &stop, &listeners));
@@ -307,24 +308,25 @@ impl Whole {
                 parts.due.clone(),
                 commits.clone(),
             );
+            let rates = ingest::rates::Rates::default();
             routes = routes.merge(ingest::http::router(ingest::http::Ingest {
                 committer: committer.clone(),
                 limits: ingest::json::Limits::of(&config.http),
                 batch_bytes_max: config.http.batch_bytes_max,
+                rates: rates.clone(),
                 stop: stop.clone(),
             }));
             let connections_max = descriptors.tcp;
-            let of_tcp = (committer, guard.clone());
+            let of_tcp = (committer, guard.clone(), rates);
             tcp =
                 listen_tcp(config, connections_max, of_tcp, &listeners, &stop, supervisor).await?;
         } else {
             routes = routes.merge(api::without_ingest());
         }
-        let (http, admin) =
-            listen_http(config, descriptors, (routes, guard), &listeners, &stop, supervisor)
-                .await?;
-        let listening = tcp.iter().copied().chain([http]).chain(admin);
-        parts.clients.outgoing().note_listeners(listening.collect());
+        let of_http = (routes, guard, parts.store.clone());
+        let (http, admin, all) =
+            listen_http(config, descriptors, of_http, &listeners, &stop, supervisor).await?;
+        parts.clients.outgoing().note_listeners(tcp.iter().copied().chain(all).collect());
         // The roles get only a part of shutdown_ms, because other parts have to stop after them.
         let drain = Duration::from_millis(config.shutdown_ms) * 7 / 10;
         if roles.contains(&Role::Processor) {
@@ -339,18 +341,24 @@ impl Whole {
                 ),
                 due: parts.due.clone(),
             };
-            let processing = processor.run(parts.wakes.listen(), stop.clone(), drain);
+            let processing =
+                processor.run(parts.wakes.listen(WakeKind::Waiting), stop.clone(), drain);
             running.spawn(supervisor.watch("processor", processing));
         }
+        let owned = Owned::default();
+        let reporter = Reporter::new(parts.store.clone(), parts.catalog.clone(), owned.clone());
+        let reporting = reporter.run(parts.background.clone());
+        tokio::spawn(supervisor.watch("reporter", reporting));
         if roles.contains(&Role::Sender) {
             let sender = Sender {
+                owned,
                 store: parts.store.clone(),
                 catalog: parts.catalog.clone(),
                 config: config.sender.clone(),
                 clients: parts.clients.clone(),
                 json_depth_max: config.http.json_depth_max,
             };
-            let sending = sender.run(parts.wakes.listen(), stop.clone(), drain);
+            let sending = sender.run(parts.wakes.listen(WakeKind::Releasable), stop.clone(), drain);
             running.spawn(supervisor.watch("sender", sending));
         }
         tracing::info!(%http, ?admin, ?tcp, "Reseq runs");
@@ -432,6 +440,7 @@ fn api_of(config: &Config, parts: &Parts, stop: &CancellationToken, tasks: &Task
         batch_bytes_max: config.http.batch_bytes_max,
         body_bytes_max: config.http.body_bytes_max,
         json_depth_max: config.http.json_depth_max,
+        tails: Tails::new(parts.store.clone(), stop.clone(), tasks.clone()),
         memory_high_percent: config.ingest.memory_high_percent,
         stop: stop.clone(),
         tasks: tasks.clone(),

@@ -6,8 +6,12 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use super::{
+    AppError,
+    listen::{addresses_of, places},
+};
 use crate::{
-    config::{self, Config, ConfigError, Host, Topology},
+    config::{self, Config, Host, Topology},
     store::Store,
     wire::outgoing::Outgoing,
 };
@@ -20,10 +24,12 @@ const LOOKUP_MAX: Duration = Duration::from_secs(2);
 const REDIS_PORT: u16 = 6379;
 
 /// Notes the addresses that the configuration says this process will listen on.
-pub(super) fn note_listeners(outgoing: &Outgoing, config: &Config) -> Result<(), ConfigError> {
-    let tcp = config.tcp.iter().map(|listener| listener.listen);
-    let all = tcp.chain([config.http.listen]).chain(config.admin.address()?);
-    outgoing.note_listeners(all.filter(|address| address.port() != 0).collect());
+pub(super) async fn note_listeners(outgoing: &Outgoing, config: &Config) -> Result<(), AppError> {
+    let mut all = Vec::new();
+    for (field, place) in places(config)? {
+        all.extend(addresses_of(&place, field).await?);
+    }
+    outgoing.note_listeners(all.into_iter().filter(|address| address.port() != 0).collect());
     Ok(())
 }
 

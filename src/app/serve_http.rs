@@ -1,7 +1,11 @@
 //! Serves HTTP: accepts connections, closes slow ones, and answers health checks even when all
 //! slots are taken.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -13,10 +17,9 @@ use axum::{
 use futures::FutureExt;
 use hyper::{
     body::Incoming,
-    server::conn::http1,
     service::{Service, service_fn},
 };
-use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use hyper_util::service::TowerToHyperService;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -25,16 +28,20 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::connections::{ConnectionSlot, Connections};
+use super::{
+    connections::{ConnectionSlot, Connections},
+    conversation::Conversation,
+};
 use crate::{
     api, config,
     faults::planted,
     telemetry,
-    tls::Acceptor,
+    tls::{self, Acceptor},
     wire::{
         REQUEST_ID,
         client_connection::{Activity, ClientConnection, TlsIo},
         code::Code,
+        counts::{Counts, peer_of},
         problem::Problem,
     },
 };
@@ -45,9 +52,6 @@ pub(super) const RESERVE: usize = 32;
 /// Connections beyond those that may be in the process of closing; at this limit no more are
 /// accepted.
 pub(super) const CLOSING_MAX: usize = 16;
-/// The longest head of a request, and the read buffer for a body, in bytes.
-const BUFFER_BYTES_MAX: usize = 64 << 10;
-
 /// The HTTP listener.
 pub(super) struct HttpServer {
     routes: TowerToHyperService<Router>,
@@ -55,6 +59,7 @@ pub(super) struct HttpServer {
     idle_timeout: Duration,
     acknowledge_timeout: Duration,
     connections: Connections,
+    by_address: Counts<IpAddr>,
     reserve: Connections,
     /// Permits for file descriptors, including those of closing connections.
     sockets: Arc<Semaphore>,
@@ -79,6 +84,7 @@ impl HttpServer {
             idle_timeout: Duration::from_millis(settings.idle_timeout_ms),
             acknowledge_timeout: Duration::from_millis(settings.acknowledge_timeout_ms),
             connections: Connections::new(connections_max),
+            by_address: Counts::new(settings.connections_per_address_max),
             reserve: Connections::new(RESERVE),
             sockets: Arc::new(Semaphore::new(connections_max + RESERVE + CLOSING_MAX)),
             tls,
@@ -87,16 +93,20 @@ impl HttpServer {
     }
 
     /// Accepts connections until `stop`. They run on `tracker`, and end once answered.
-    pub(super) async fn run(self, listener: TcpListener, tracker: TaskTracker) {
-        let server = Arc::new(self);
+    pub(super) async fn run(self: Arc<Self>, listener: TcpListener, tracker: TaskTracker) {
+        let server = self;
         loop {
             let next = async {
                 let socket = server.sockets.clone().acquire_owned().await;
                 (socket, accept(&listener).await)
             };
-            let (socket, stream) = tokio::select! {
+            let (socket, (stream, address)) = tokio::select! {
                 () = server.stop.cancelled() => return,
                 next = next => next,
+            };
+            let Some(of_address) = server.by_address.take(peer_of(address.ip())) else {
+                telemetry::connection_closed("address");
+                continue;
             };
             let client = ClientConnection::new(stream, server.acknowledge_timeout);
             let (place, is_reserve) = match server.connections.take(&client) {
@@ -110,7 +120,7 @@ impl HttpServer {
             let serving = server.clone().serve(client, place, is_reserve);
             tracker.spawn(async move {
                 serving.await;
-                drop(socket);
+                drop((socket, of_address));
             });
         }
     }
@@ -149,7 +159,15 @@ impl HttpServer {
         let reason = tokio::select! {
             biased;
             shaken = acceptor.accept(client.io_under_tls()) => match shaken {
-                Ok(stream) => return Ok(TlsIo::new(stream, client.clone())),
+                Ok(stream) => {
+                    if let Some(subject) = tls::subject_of(&stream) {
+                        client.note_certificate(subject);
+                    }
+                    if stream.get_ref().1.alpn_protocol() == Some(tls::HTTP_2) {
+                        client.multiplex();
+                    }
+                    return Ok(TlsIo::new(stream, client.clone()));
+                }
                 Err(error) => {
                     tracing::debug!(%error, "a client and this process found no way to speak TLS");
                     "handshake"
@@ -183,30 +201,39 @@ impl HttpServer {
             }
             .boxed()
         });
-        let mut connection = http1::Builder::new()
-            // A client that closed its direction after the request still gets its answer. Over TLS it is
-            // gone: few clients close one direction there, and the end is seen only by reading.
-            .half_close(self.tls.is_none() && !planted::is("end_of_input_is_the_end"))
-            .max_buf_size(BUFFER_BYTES_MAX)
-            .serve_connection(TokioIo::new(io), service);
+        // A client that closed its direction after the request still gets its answer. Over TLS it is gone: few
+        // clients close one direction there, and the end is seen only by reading.
+        let half_close = self.tls.is_none() && !planted::is("end_of_input_is_the_end");
+        let mut connection = match client.is_multiplexed() {
+            true => Conversation::over_http2(io, service),
+            false => Conversation::over_http1(io, service, half_close),
+        };
         let mut is_stopping = false;
         let is_slow = loop {
             tokio::select! {
                 biased;
-                _ = std::future::poll_fn(|cx| connection.poll_without_shutdown(cx)) => break None,
+                () = std::future::poll_fn(|cx| connection.poll(cx)) => break None,
                 () = client.closing() => break None,
                 () = client.failed() => break None,
                 activity = self.overdue(client) => break Some(activity),
                 () = self.stop.cancelled(), if !is_stopping => {
                     is_stopping = true;
-                    std::pin::Pin::new(&mut connection).graceful_shutdown();
+                    connection.end_gracefully();
                 }
             }
         };
         // Unread input would reset the connection and cut off the answer: read it below.
         let mut may_come = !self.stop.is_cancelled();
         // Drops what it still holds, such as an unwritten answer.
-        let mut io = connection.into_parts().io.into_inner();
+        let Some(mut io) = connection.into_io() else {
+            // HTTP/2 has said goodbye itself, as far as the client reads.
+            let reason = is_slow.map(|activity| match activity {
+                Activity::Head => "slow_head",
+                _ => "idle",
+            });
+            reason.into_iter().for_each(telemetry::connection_closed);
+            return false;
+        };
         match is_slow {
             Some(Activity::Head) => {
                 telemetry::connection_closed("slow_head");
@@ -216,7 +243,12 @@ impl HttpServer {
                 telemetry::connection_closed("idle");
                 may_come = false;
             }
-            None => {}
+            None => {
+                if let Some(ambiguous) = client.ambiguous() {
+                    let problem = Problem::new(Code::InvalidRequest, ambiguous.to_string());
+                    io.write_all(as_bytes(&problem).as_bytes()).now_or_never();
+                }
+            }
         }
         // Says over TLS that this is the end.
         io.shutdown().now_or_never();
@@ -229,7 +261,8 @@ impl HttpServer {
         request: Request<Incoming>,
         is_reserve: bool,
     ) -> Response {
-        let is_open = client.begin();
+        let request_of_it = client.begin();
+        let is_open = request_of_it.is_some();
         let path = request.uri().path();
         let place = is_reserve.then(|| self.connections.take_for_request()).flatten();
         let is_refused = is_reserve && place.is_none() && !api::is_of_health(path);
@@ -245,8 +278,12 @@ impl HttpServer {
             }
         };
         drop(place);
-        let mut response = response.map(|body| client.answering(body));
-        if is_reserve || !is_open {
+        let mut response = match request_of_it {
+            Some(begun) => response.map(|body| begun.answering(body)),
+            None => response,
+        };
+        // HTTP/2 has no such header (RFC 9113, 8.2.2).
+        if (is_reserve || !is_open) && !client.is_multiplexed() {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
@@ -261,7 +298,8 @@ impl HttpServer {
             let end = match activity {
                 Activity::Head => Some(since + self.header_timeout),
                 Activity::Idle => Some(since + self.idle_timeout),
-                Activity::Busy | Activity::Closing => None,
+                Activity::Busy => client.unread_since().map(|since| since + self.idle_timeout),
+                Activity::Closing => None,
             };
             if end.is_some_and(|end| end <= now) {
                 return activity;
@@ -274,10 +312,10 @@ impl HttpServer {
 }
 
 /// The next connection. If no file descriptor is free, waits until other connections end.
-async fn accept(listener: &TcpListener) -> TcpStream {
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         let error = match listener.accept().await {
-            Ok((stream, _)) => return stream,
+            Ok(accepted) => return accepted,
             Err(error) => error,
         };
         telemetry::accept_failed("http");
@@ -302,7 +340,11 @@ fn busy() -> Response {
 /// The answer to a slow head, as bytes, because there is no request to answer.
 fn head_timeout() -> String {
     let detail = "the head of the request was not complete in time; nothing was stored";
-    let problem = Problem::new(Code::RequestTimeout, detail);
+    as_bytes(&Problem::new(Code::RequestTimeout, detail))
+}
+
+/// An answer as bytes, where there is no request to answer. It is the last of its connection.
+fn as_bytes(problem: &Problem) -> String {
     let body = problem.json(None).to_string();
     format!(
         "HTTP/1.1 {}\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\

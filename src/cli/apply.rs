@@ -13,6 +13,7 @@ use super::{
     files::read,
     output::{Output, write_out},
 };
+use crate::{config::with_references, domain};
 
 /// Fields that answers of the service have in addition to a definition.
 const ADDED: [&str; 4] = ["version", "partition", "defined_in_file", "paused"];
@@ -111,12 +112,34 @@ fn parse(file: &Path, text: &str, noun: &Noun) -> anyhow::Result<Vec<Definition>
     values.into_iter().map(|value| definition(value, table)).collect()
 }
 
+/// The fields of a definition that may hold secrets: objects or lists of them.
+const SECRETS: [&str; 4] = ["/headers", "/transform/headers", "/sign/secrets", "/verify/secrets"];
+
+/// Replaces references to files and variables by the secrets themselves.
+fn resolve_secrets(value: &mut Value) -> anyhow::Result<()> {
+    for path in SECRETS {
+        let Some(holder) = value.pointer_mut(path) else { continue };
+        let secrets: Vec<&mut Value> = match holder {
+            Value::Object(fields) => fields.values_mut().collect(),
+            Value::Array(all) => all.iter_mut().collect(),
+            _ => continue,
+        };
+        for secret in secrets.into_iter().filter(|secret| secret.is_object()) {
+            let read = with_references(|| domain::secret::text(secret.clone()));
+            let field = path.trim_start_matches('/').replace('/', ".");
+            *secret = read.with_context(|| field)?.into();
+        }
+    }
+    Ok(())
+}
+
 fn definition(mut value: Value, table: &str) -> anyhow::Result<Definition> {
     let name = value["name"].as_str().map(str::to_owned);
     let name = name.with_context(|| format!("a {table} has no name: add the field name"))?;
     if let Some(fields) = value.as_object_mut() {
         ADDED.iter().for_each(|field| drop(fields.remove(*field)));
     }
+    resolve_secrets(&mut value).with_context(|| format!("{table} {name}"))?;
     Ok(Definition { name, value })
 }
 

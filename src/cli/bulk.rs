@@ -171,7 +171,7 @@ fn is_temporary(error: &anyhow::Error) -> bool {
 }
 
 /// A line on standard error, if it is a terminal.
-fn progress_bar() -> ProgressBar {
+pub fn progress_bar() -> ProgressBar {
     let bar = match std::io::stderr().is_terminal() {
         true => ProgressBar::new_spinner(),
         false => ProgressBar::hidden(),

@@ -2,7 +2,12 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{config::Config, redis_client::embedded::EmbeddedRedis, store::Store, tls};
+use crate::{
+    config::Config,
+    redis_client::embedded::EmbeddedRedis,
+    store::{Keyring, SecretsFound, Store},
+    tls,
+};
 
 /// Arguments of `reseq check`.
 #[derive(Debug, clap::Args)]
@@ -23,7 +28,14 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
         config.tcp.len(),
     );
     let embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
-    let opened = Store::open(&config.redis, Duration::from_millis(config.sender.lease_ms)).await;
+    let keyring = Keyring::new(&config.secrets.keys()?);
+    let current = keyring.current().map(str::to_owned);
+    let lease = Duration::from_millis(config.sender.lease_ms);
+    let opened = Store::open_with(&config.redis, lease, keyring).await;
+    let secrets = match &opened {
+        Ok((store, _)) => Some(store.secrets_found().await),
+        Err(_) => None,
+    };
     if let Some(embedded) = embedded {
         embedded.stop().await?;
     }
@@ -34,10 +46,26 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
         fitness.version,
         config.redis.partitions,
     );
+    let secrets = secrets.transpose()?.unwrap_or_default();
+    println!("secrets        {}", secrets_line(&secrets, current.as_deref()));
     fitness
         .warnings
         .iter()
         .chain(&fitness.lacks)
+        .chain(&secrets.advice())
         .for_each(|warning| println!("warning        {warning}"));
+    let missing: Vec<String> = secrets.missing_keys().collect();
+    anyhow::ensure!(missing.is_empty(), missing.join("\n"));
     Ok(())
+}
+
+/// How the secrets of destinations are stored, in one line.
+fn secrets_line(found: &SecretsFound, current: Option<&str>) -> String {
+    match current {
+        Some(id) => format!(
+            "those of {} destinations are encrypted with the current key {id}",
+            found.current
+        ),
+        None => "no secrets.key: those of destinations are stored in plain text".to_owned(),
+    }
 }

@@ -260,6 +260,16 @@ impl Service {
         request.body(body).send().await.map_err(|error| self.unreachable(error))
     }
 
+    /// GETs an answer that goes on for at most this long.
+    pub async fn stream(&self, path: &str, max: Duration) -> anyhow::Result<Response> {
+        let request = self.request(Method::GET, path).timeout(max);
+        let answer = request.send().await.map_err(|error| self.unreachable(error))?;
+        match answer.status().is_success() {
+            true => Ok(answer),
+            false => Err(self.refusal(answer).await),
+        }
+    }
+
     /// There was no complete answer, because of this error.
     pub fn unreachable(&self, error: reqwest::Error) -> Unreachable {
         let cause = NoAnswer::Transport(error.without_url());

@@ -13,7 +13,7 @@ use super::{
     paths::{flag, path_of, query},
 };
 
-const COLUMNS: [&str; 5] = ["destination", "ordering", "transform", "url", "version"];
+const COLUMNS: [&str; 5] = ["destination", "ordering", "transform", "delivery", "version"];
 
 /// The arguments of `reseq destinations`.
 #[derive(Debug, Clone, Args)]
@@ -118,12 +118,20 @@ async fn question(client: &ClientArgs, destination: &str) -> anyhow::Result<Stri
     Ok(format!("{destination} {holds}. Delete the destination and all that it holds?"))
 }
 
+/// The URL of the receiver; without one, the kind of delivery.
+fn receiver_of(destination: &Value) -> String {
+    match &destination["url"] {
+        Value::Null => text_of(&destination["delivery"], "kind"),
+        _ => text_of(destination, "url"),
+    }
+}
+
 fn row(destination: &Value) -> Vec<String> {
     vec![
         text_of(destination, "name"),
         text_of(destination, "ordering"),
         text_of(&destination["transform"], "kind"),
-        text_of(destination, "url"),
+        receiver_of(destination),
         text_of(destination, "version"),
     ]
 }

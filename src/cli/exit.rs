@@ -13,7 +13,7 @@ use super::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// It did what it should.
+    /// Success.
     Ok = 0,
     /// An error that has no code of its own.
     Error = 1,
@@ -23,10 +23,14 @@ pub enum Exit {
     Refused = 3,
     /// The service cannot be reached.
     Unreachable = 4,
-    /// `status --check`: lanes are halted, or data is damaged.
+    /// `status --check`: lanes are halted, or data is damaged. `doctor`: it found errors.
     Unhealthy = 5,
     /// `repair`: it found something, repaired or not.
     Found = 6,
+    /// `doctor`: it found warnings, but no errors.
+    Warnings = 7,
+    /// `verify`: the order did not hold, or messages are missing.
+    Violated = 8,
 }
 
 /// The exit codes, at the end of `reseq --help`.
@@ -37,13 +41,15 @@ Exit codes:
   2  wrong arguments
   3  the service refused the request, or the operation failed, was cancelled or was interrupted
   4  the service cannot be reached
-  5  status --check: lanes are halted, or data is damaged
-  6  repair found something";
+  5  status --check: lanes are halted, or data is damaged; doctor found errors
+  6  repair found something
+  7  doctor found warnings, and no errors
+  8  verify: the order did not hold, or messages are missing";
 
 impl Exit {
     /// The exit code of an error.
     pub fn of(error: &anyhow::Error) -> Exit {
-        // Whoever reads the output has enough of it (`| head`).
+        // The reader of the output has closed it (`| head`).
         if error.is::<OutputClosed>() {
             return Exit::Ok;
         }
@@ -95,6 +101,8 @@ mod tests {
             Exit::Unreachable,
             Exit::Unhealthy,
             Exit::Found,
+            Exit::Warnings,
+            Exit::Violated,
         ] {
             assert!(EXIT_CODES.contains(&format!("\n  {}  ", exit as u8)), "{exit:?}");
         }

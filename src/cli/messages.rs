@@ -27,7 +27,7 @@ pub struct MessagesArgs {
 enum Command {
     /// List pending messages
     List(ListArgs),
-    /// Show one message, or what became of it
+    /// Show one message, or what happened to it
     Show(ShowArgs),
     /// Cancel one pending message
     Cancel(CancelArgs),

@@ -1,11 +1,15 @@
 //! The commands, one file or folder each, and what they share.
 
+pub mod audit;
 pub mod check;
 pub mod completions;
+pub mod context;
 pub mod dead_letters;
 pub mod demo;
 pub mod destinations;
+pub mod doctor;
 pub mod jq_runner;
+pub mod keys;
 pub mod log;
 pub mod man;
 pub mod messages;
@@ -21,8 +25,11 @@ pub mod send;
 pub mod serve;
 pub mod skip_head;
 pub mod status;
+pub mod tail;
 pub mod tokens;
+pub mod top;
 pub mod topics;
+pub mod verify;
 pub mod why;
 
 mod apply;
@@ -37,4 +44,5 @@ mod filters;
 mod header;
 mod output;
 mod paths;
+mod style;
 mod usage;

@@ -9,6 +9,7 @@ use std::{
 use clap::ValueEnum;
 use serde_json::{Value, value::RawValue};
 
+use crate::domain::excerpt::is_unsafe;
 pub use crate::domain::shell::quoted;
 
 /// The least width of the names of fields.
@@ -23,14 +24,14 @@ pub enum Output {
     Json,
 }
 
-/// Nobody reads the output any more.
+/// The reader of the output has closed it.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output is closed")]
 pub struct OutputClosed;
 
-/// Writes a text to standard output, with one line break at its end.
+/// Writes a text to standard output, with one line break at its end; without colours where nobody sees them.
 pub fn write_out(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = anstream::stdout().lock();
     let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());
     written.map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => OutputClosed.into(),
@@ -60,9 +61,9 @@ pub fn counted(count: u64, noun: &str) -> String {
     }
 }
 
-/// Foreign text, such as a receiver's answer, without control characters for the terminal.
+/// Foreign text, such as a receiver's answer, without characters that could deceive in a terminal.
 pub fn plain(text: &str) -> String {
-    let escaped = |c: char| match c.is_control() {
+    let escaped = |c: char| match is_unsafe(c) {
         true => c.escape_default().to_string(),
         false => c.to_string(),
     };
@@ -165,6 +166,7 @@ mod tests {
         let item = json!({"last_error": {"kind": "status", "detail": "no\u{1b}[2J\u{9b}\nmore"}});
         assert_eq!(error_of(&item), "status: no\\u{1b}[2J\\u{9b}");
         assert_eq!(text_of(&json!({"a": "ä\tb"}), "a"), "ä\\tb");
+        assert_eq!(plain("a\u{202e}b"), "a\\u{202e}b");
     }
 
     #[test]

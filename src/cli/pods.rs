@@ -1,13 +1,13 @@
 //! `reseq pods`: the live processes, and which partitions each owns.
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     client_args::ClientArgs,
     filters::Paging,
-    output::{list, text_of},
-    paths::query,
+    output::{Output, list, text_of, write_out},
+    paths::{path_of, query},
 };
 
 const COLUMNS: [&str; 6] = ["pod", "host", "roles", "schema", "partitions", "expires_at"];
@@ -17,18 +17,43 @@ const COLUMNS: [&str; 6] = ["pod", "host", "roles", "schema", "partitions", "exp
 pub struct PodsArgs {
     #[command(flatten)]
     client: ClientArgs,
+    /// Only the pod that delivers to this destination
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["limit", "cursor"])]
+    destination: Option<String>,
     #[command(flatten)]
     paging: Paging,
 }
 
 /// Lists them.
 pub async fn run(args: PodsArgs) -> anyhow::Result<()> {
+    if let Some(destination) = &args.destination {
+        return owner(&args.client, destination).await;
+    }
     let path = format!("/v1/pods{}", query(&args.paging.fields()));
     let answer = args.client.get(&path).await?;
     args.client.print(&answer, |answer| list(answer, &COLUMNS, row))
 }
 
-fn row(pod: &Value) -> Vec<String> {
+/// Shows the pod that owns the partition of a destination.
+async fn owner(client: &ClientArgs, destination: &str) -> anyhow::Result<()> {
+    let definition = client.get(&path_of(destination, "")).await?;
+    let partition = &definition["partition"];
+    let pods = client.get("/v1/pods?limit=1000").await?;
+    let owns =
+        |pod: &&Value| pod["partitions"].as_array().is_some_and(|all| all.contains(partition));
+    let owners: Vec<&Value> = pods["items"].as_array().into_iter().flatten().filter(owns).collect();
+    let answer = json!({"items": owners, "next_cursor": null, "partition": partition});
+    match (client.output, owners.is_empty()) {
+        (Output::Json, _) => write_out(&answer.to_string()),
+        (Output::Table, true) => {
+            write_out(&format!("no pod owns partition {partition} of {destination} now"))
+        }
+        (Output::Table, false) => write_out(&list(&answer, &COLUMNS, row)),
+    }
+}
+
+/// The row of a pod.
+pub fn row(pod: &Value) -> Vec<String> {
     let roles = pod["roles"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let numbers = pod["partitions"].as_array().into_iter().flatten().filter_map(Value::as_u64);
     vec![

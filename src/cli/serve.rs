@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     app::{Reseq, Role},
     config::Config,
-    telemetry,
+    telemetry::{self, install_traces},
 };
 
 /// Arguments of `reseq serve`.
@@ -33,8 +33,12 @@ pub async fn serve(
     roles: Vec<Role>,
     with: impl FnOnce(Reseq) -> Reseq,
 ) -> anyhow::Result<()> {
-    telemetry::install_log();
     let config = Config::load(config, std::env::vars())?;
+    telemetry::install_log(config.log.is_json());
+    let traces = match config.tracing.is_on() {
+        true => Some(install_traces(&config.tracing.otlp_endpoint, config.tracing.sample_ratio)?),
+        false => None,
+    };
     let metrics = telemetry::install_metrics().context("the metrics could not be set up")?;
     let upkeep = metrics.clone();
     tokio::spawn(async move {
@@ -53,10 +57,13 @@ pub async fn serve(
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    tokio::select! {
-        ended = running.ended() => return Ok(ended?),
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let ended = tokio::select! {
+        ended = running.ended() => ended,
+        _ = terminate.recv() => running.stop().await,
+        _ = interrupt.recv() => running.stop().await,
+    };
+    if let Some(traces) = traces {
+        traces.end().await;
     }
-    Ok(running.stop().await?)
+    Ok(ended?)
 }

@@ -26,26 +26,26 @@ pub struct TokensArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 enum Command {
-    /// Make a token, and print it this once
+    /// Create a token and print it; it cannot be shown again
     Create(CreateArgs),
     /// List the tokens, without their secrets
     List(ListArgs),
     /// Show one token, without its secret
     Show(OneArgs),
-    /// Revoke a token: within a second no pod takes it any more
+    /// Revoke a token; within a second, no pod accepts it any more
     Revoke(RevokeArgs),
 }
 
-/// What the holder of a token may do.
+/// What a token allows.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ScopeArg {
     /// Send messages
     Ingest,
     /// Claim messages as a worker, and report on them
     Work,
-    /// Read everything except tokens
+    /// Read everything except tokens and the audit log
     Read,
-    /// Also pause, retry, skip, cancel, purge, redrive, discard, replay, repair
+    /// Everything that read allows; also pause, retry, skip, cancel, purge, redrive, discard, replay, repair
     Operate,
     /// Everything
     Admin,
@@ -55,17 +55,20 @@ enum ScopeArg {
 struct CreateArgs {
     #[command(flatten)]
     client: ClientArgs,
-    /// What it is for
+    /// Name of the token, for people: what it is for
     name: String,
-    /// What its holder may do; repeat the option for more
+    /// What the token allows; repeat the option for more scopes
     #[arg(long = "scope", required = true, value_enum)]
     scopes: Vec<ScopeArg>,
-    /// Only with this destination; repeat the option for more
+    /// Limit the token to this destination; repeat the option for more destinations
     #[arg(long = "destination", value_name = "DESTINATION")]
     destinations: Vec<String>,
-    /// It ends after this time, such as 90d
+    /// The token expires after this time, such as 90d; without the option, never
     #[arg(long, value_name = "DURATION", value_parser = duration_within("1s", "3650d"))]
     expires_in: Option<Duration>,
+    /// The most messages with this token that each process accepts in one second; 0 means no limit
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    rate_per_second_max: u32,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -111,7 +114,7 @@ pub async fn run(args: TokensArgs) -> anyhow::Result<()> {
 }
 
 async fn create(args: CreateArgs) -> anyhow::Result<()> {
-    let CreateArgs { client, name, scopes, destinations, expires_in } = args;
+    let CreateArgs { client, name, scopes, destinations, expires_in, rate_per_second_max } = args;
     let scopes: Vec<String> = scopes
         .iter()
         .filter_map(|scope| Some(scope.to_possible_value()?.get_name().to_owned()))
@@ -119,6 +122,9 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     let mut request = json!({"name": name, "scopes": scopes});
     if !destinations.is_empty() {
         request["destinations"] = json!(destinations);
+    }
+    if rate_per_second_max > 0 {
+        request["rate_per_second_max"] = json!(rate_per_second_max);
     }
     if let Some(expires_in) = expires_in {
         request["expires_in_ms"] = json!(expires_in.as_millis() as u64);

@@ -9,6 +9,7 @@ use super::{
     client_args::ClientArgs,
     output::{count_of, counted, human_age, plain, text_of},
     paths::{path_of, query, text},
+    style,
 };
 
 /// The width of the names of lines.
@@ -21,8 +22,7 @@ pub struct WhyArgs {
     client: ClientArgs,
     /// Name of the destination
     destination: String,
-    /// The lane of this ordering key; "": of the messages without a key. Otherwise the lane whose head
-    /// is the oldest
+    /// Ordering key of the lane; "" means no key. Default: the lane with the oldest head
     #[arg(long)]
     key: Option<String>,
 }
@@ -39,11 +39,16 @@ fn shown(why: &Value) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String| {
         if !value.is_empty() {
+            let name = style::paint(style::BOLD, &format!("{name:<NAME_WIDTH$}"));
             // Writing to a string cannot fail.
-            let _ = writeln!(out, "{name:<NAME_WIDTH$}{value}");
+            let _ = writeln!(out, "{name}{value}");
         }
     };
     let head = &why["head"];
+    if head.is_null() && text_of(why, "cause") == "redis" {
+        line("why", text_of(why, "explanation"));
+        return out;
+    }
     if head.is_null() {
         return "nothing is pending\n".to_owned();
     }
@@ -54,19 +59,21 @@ fn shown(why: &Value) -> String {
     let age = human_age(count_of(head, "age_ms"));
     let sequence = text_of(head, "sequence");
     line("head", format!("{sequence}{key}, id {}, {age} old", text_of(head, "id")));
-    line("state", format!("{} ({})", text_of(head, "state"), text_of(why, "cause")));
+    let (state, cause) = (text_of(head, "state"), text_of(why, "cause"));
+    line("state", style::paint(style::of_state(&cause), &format!("{state} ({cause})")));
     line("why", text_of(why, "explanation"));
     if let Some(blocked_ms) = why["blocked_ms"].as_u64() {
         line("since", format!("{} (it became the head then)", human_age(blocked_ms)));
     }
+    line("of that", by_cause(&why["blocked_ms_by_cause"]));
     line("until", text_of(why, "next_attempt_at"));
     let lease = &head["lease"];
     if !lease.is_null() {
-        let worker = match text_of(lease, "worker") {
-            none if none.is_empty() => "a worker without a name".to_owned(),
-            worker => worker,
-        };
-        line("held by", format!(" {worker}, until {}", text_of(lease, "expires_at")));
+        let named = |kind: &str| Some(text_of(lease, kind)).filter(|name| !name.is_empty());
+        let unnamed = if state == "ready" { "a consumer" } else { "a worker" };
+        let holder = named("worker").or_else(|| named("consumer"));
+        let holder = holder.unwrap_or_else(|| format!("{unnamed} without a name"));
+        line("held by", format!(" {holder}, until {}", text_of(lease, "expires_at")));
     }
     let bytes = match why["bytes_behind"].as_u64() {
         Some(bytes) => format!(", {}", indicatif::HumanBytes(bytes)),
@@ -79,9 +86,20 @@ fn shown(why: &Value) -> String {
         actions.iter().map(|action| text_of(action, "when").len()).max().unwrap_or_default();
     for (index, action) in actions.iter().enumerate() {
         let name = if index == 0 { "do" } else { "" };
-        line(name, format!("{:<width$}  {}", text_of(action, "when"), text_of(action, "command")));
+        let command = style::paint(style::ACTION, &text_of(action, "command"));
+        line(name, format!("{:<width$}  {command}", text_of(action, "when")));
     }
     out
+}
+
+/// The times by cause, longest first.
+fn by_cause(times: &Value) -> String {
+    let times = times.as_object().into_iter().flatten();
+    let mut times: Vec<(u64, &String)> =
+        times.filter_map(|(cause, ms)| Some((ms.as_u64()?, cause))).collect();
+    times.sort_unstable_by(|a, b| b.cmp(a));
+    let shown = times.iter().map(|(ms, cause)| format!("{} {}", human_age(*ms), plain(cause)));
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -94,7 +112,8 @@ mod tests {
     fn the_answer_is_readable_and_foreign_text_is_escaped() {
         let why = json!({
             "cause": "halted", "explanation": "Message 33 is halted; the last error was: no\u{1b}[2J",
-            "key": "a b", "blocked_ms": 61_000, "behind": 1, "bytes_behind": 2048,
+            "key": "a b", "blocked_ms": 61_000,
+            "blocked_ms_by_cause": {"halted": 1_000, "processing": 59_000}, "behind": 1, "bytes_behind": 2048,
             "head": {"sequence": 33, "id": "x", "age_ms": 1000, "state": "halted"},
             "actions": [{"when": "if the cause is gone", "command": "reseq retry-head erp"},
                 {"when": "else", "command": "reseq skip-head erp"}],
@@ -103,10 +122,15 @@ mod tests {
              state   halted (halted)\n\
              why     Message 33 is halted; the last error was: no\\u{1b}[2J\n\
              since   1 min 1 s (it became the head then)\n\
+             of that 59.0 s processing, 1.0 s halted\n\
              behind  1 message, 2.00 KiB\n\
              do      if the cause is gone  reseq retry-head erp\n\
              \u{20}       else                  reseq skip-head erp\n";
-        assert_eq!(shown(&why), expected);
+        let plain = anstream::adapter::strip_str(&shown(&why)).to_string();
+        assert_eq!(plain, expected);
         assert_eq!(shown(&json!({"head": null})), "nothing is pending\n");
+        let without_redis = json!({"head": null, "cause": "redis", "explanation": "No answer."});
+        let plain = anstream::adapter::strip_str(&shown(&without_redis)).to_string();
+        assert_eq!(plain, "why     No answer.\n");
     }
 }

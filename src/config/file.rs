@@ -1,15 +1,24 @@
 //! Reads the configuration file, and describes its errors.
 
-use std::{ops::Range, path::Path};
+use std::{collections::HashMap, ops::Range, path::Path};
 
-use super::{Config, ConfigError};
-use crate::domain::nearest::with_nearest;
+use super::{Config, ConfigError, secrets::resolve};
+use crate::domain::{nearest::with_nearest, secret};
 
-pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
+pub(super) fn read(path: &Path, variables: HashMap<String, String>) -> Result<Config, ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
-    toml::from_str(&text).map_err(|error| {
-        let problem = problem_in(&text, error.message(), error.span());
+    parse(path, &text, move |reference| resolve(reference, &variables))
+}
+
+/// Parses the text of the file at `path`.
+pub(super) fn parse(
+    path: &Path,
+    text: &str,
+    resolver: impl Fn(&secret::Reference) -> Result<String, String> + 'static,
+) -> Result<Config, ConfigError> {
+    secret::resolving(resolver, || toml::from_str::<Config>(text)).map_err(|error| {
+        let problem = problem_in(text, error.message(), error.span());
         ConfigError::InvalidFile { path: path.into(), problem }
     })
 }

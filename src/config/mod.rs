@@ -5,16 +5,22 @@
 //! out of range is refused by name.
 
 mod admin;
+mod audit;
 mod auth;
 mod file;
 mod kubernetes;
+mod listen;
+mod log;
 mod outgoing;
 mod overlay;
+mod secrets;
 mod tls;
 mod topology;
+mod tracing;
 mod validate;
 
 use std::{
+    collections::HashMap,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -23,12 +29,17 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 pub use admin::Admin;
-pub use auth::{Auth, AuthMode};
+pub use audit::Audit;
+pub use auth::{Auth, AuthMode, CertificateGrant};
+pub use listen::{InvalidListen, Listen};
+pub use log::{Log, LogFormat};
 pub use outgoing::Outgoing;
+pub use secrets::{Secrets, with_references};
 pub use tls::{ClientTls, ListenerTls};
 pub use topology::{Access, Host, Topology};
+pub use tracing::Tracing;
 
-use crate::domain::{Destination, DestinationName, Envelope, Framing, Topic};
+use crate::domain::{Destination, DestinationName, Envelope, Framing, Topic, secret};
 
 /// The value of `redis.url` that asks for a redis-server of Reseq's own.
 pub const EMBEDDED: &str = "embedded";
@@ -43,6 +54,8 @@ pub struct Config {
     pub http: Http,
     /// The HTTP listener for operators.
     pub admin: Admin,
+    /// The audit log: what operators did.
+    pub audit: Audit,
     /// The Redis that holds all state.
     pub redis: Redis,
     /// The ingest role.
@@ -53,6 +66,12 @@ pub struct Config {
     pub sender: Sender,
     /// Where deliveries and transforms may connect to.
     pub outgoing: Outgoing,
+    /// The log.
+    pub log: Log,
+    /// Traces.
+    pub tracing: Tracing,
+    /// Encryption of the secrets of destinations in Redis.
+    pub secrets: Secrets,
     /// The process exits within this many milliseconds after SIGTERM.
     pub shutdown_ms: u64,
     /// Destinations that belong to this file.
@@ -69,8 +88,8 @@ pub struct Config {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Http {
-    /// The address to listen on. Port 0 takes a free one.
-    pub listen: SocketAddr,
+    /// The address or name to listen on. Port 0 takes a free one.
+    pub listen: Listen,
     /// The largest body of one message, in bytes.
     pub body_bytes_max: usize,
     /// The largest batch (NDJSON, completions), in bytes.
@@ -79,6 +98,8 @@ pub struct Http {
     pub json_depth_max: usize,
     /// The most connections at once; 0: a quarter of the file descriptors, at most 4,096.
     pub connections_max: usize,
+    /// The most connections at once of one address (of a network of 64 bits with IPv6); 0: no limit.
+    pub connections_per_address_max: usize,
     /// Time limit for the head of a request, in milliseconds.
     pub header_timeout_ms: u64,
     /// A connection without a request, or whose answer is not read, is closed after this many
@@ -102,10 +123,12 @@ pub struct Redis {
     /// `redis://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`, or over TLS with `rediss`;
     /// or `embedded`: a private redis-server in `data_dir`. Never guessed, so that a lost variable does not
     /// become an empty database.
+    #[serde(deserialize_with = "secret::text")]
     pub url: String,
     /// The ACL user on the sentinels themselves. Empty: none.
     pub sentinel_user: String,
     /// The password for the sentinels themselves. Empty: none.
+    #[serde(deserialize_with = "secret::text")]
     pub sentinel_password: String,
     /// The directory of the embedded redis-server's files.
     pub data_dir: PathBuf,
@@ -138,6 +161,8 @@ pub struct Ingest {
     /// The most TCP connections at once, over all listeners; 0: a quarter of the file descriptors, at
     /// most 1,024.
     pub connections_max: usize,
+    /// The most TCP connections at once of one address, at each listener; 0: no limit.
+    pub connections_per_address_max: usize,
     /// Unanswered frames of one TCP connection.
     pub frames_in_flight_max: usize,
     /// Ingest stops while Redis uses at least this percentage of its `maxmemory`; 0: never.
@@ -168,8 +193,8 @@ pub struct Sender {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TcpListener {
-    /// The address to listen on.
-    pub listen: SocketAddr,
+    /// The address or name to listen on.
+    pub listen: Listen,
     /// The destination of every frame.
     pub destination: DestinationName,
     /// How frames are separated.
@@ -203,11 +228,15 @@ impl Default for Config {
             auth: Auth::default(),
             http: Http::default(),
             admin: Admin::default(),
+            audit: Audit::default(),
             redis: Redis::default(),
             ingest: Ingest::default(),
             processor: Processor::default(),
             sender: Sender::default(),
             outgoing: Outgoing::default(),
+            log: Log::default(),
+            tracing: Tracing::default(),
+            secrets: Secrets::default(),
             shutdown_ms: 20_000,
             destinations: Vec::new(),
             topics: Vec::new(),
@@ -219,11 +248,12 @@ impl Default for Config {
 impl Default for Http {
     fn default() -> Self {
         Http {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)).into(),
             body_bytes_max: 1 << 20,
             batch_bytes_max: 16 << 20,
             json_depth_max: 128,
             connections_max: 0,
+            connections_per_address_max: 0,
             header_timeout_ms: 15_000,
             acknowledge_timeout_ms: 15_000,
             idle_timeout_ms: 75_000,
@@ -258,6 +288,7 @@ impl Default for Ingest {
             bytes_in_flight_max: 256 << 20,
             retry_ms: 5_000,
             connections_max: 0,
+            connections_per_address_max: 0,
             frames_in_flight_max: 1_024,
             memory_high_percent: 90,
         }
@@ -355,14 +386,27 @@ impl Config {
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Config, ConfigError> {
+        let environment: HashMap<String, String> = environment.into_iter().collect();
         let mut config = match file {
-            Some(path) => file::read(path)?,
+            Some(path) => file::read(path, environment.clone())?,
             None => Config::default(),
         };
-        config = overlay::environment(config, environment)?;
+        config = overlay::environment(config, environment.into_iter().collect())?;
         config.auth.resolve()?;
         config.validate()?;
         Ok(config)
+    }
+
+    /// Like [`Config::load`], with the text of the file. Reads no file, also none that the configuration names.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn parse(
+        text: &str,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Config, ConfigError> {
+        let resolver = |_: &secret::Reference| Ok("a secret of another file".to_owned());
+        let config = file::parse("reseq.toml".as_ref(), text, resolver)?;
+        let config = overlay::environment(config, environment.into_iter().collect())?;
+        config.validate().map(|()| config)
     }
 }
 

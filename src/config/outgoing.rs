@@ -12,7 +12,7 @@ const ALLOW_MAX: usize = 1000;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Outgoing {
-    /// Networks that are not public, and may be connected to all the same.
+    /// Networks that are not public, and to which Reseq may connect nevertheless.
     pub allow: Vec<AllowedNetwork>,
     /// Certificates of `https` and `tls` URLs.
     pub tls: ClientTls,

@@ -1,12 +1,17 @@
 //! Applies the environment to the configuration of the file.
 
+use std::collections::HashMap;
+
 use toml::Value;
 
-use super::{Config, ConfigError, kubernetes};
+use super::{Config, ConfigError, kubernetes, secrets::read_file};
 use crate::domain::nearest::nearest;
 
 /// The prefix of all variables.
-const PREFIX: &str = "RESEQ_";
+pub(super) const PREFIX: &str = "RESEQ_";
+/// Fields with a secret: the variable with this name and `_FILE` names a file that has the secret.
+const SECRETS: [&str; 3] = ["redis_url", "redis_sentinel_password", "secrets_key"];
+
 /// Variables that are not fields: `RESEQ_CONFIG` names the file, `RESEQ_LOG` the log filter,
 /// `RESEQ_URL` the service for client commands, `RESEQ_HEADER` a header of their requests, `RESEQ_TOKEN` their token,
 /// `RESEQ_CA_FILE`, `RESEQ_CERTIFICATE_FILE` and `RESEQ_KEY_FILE` their certificates, `RESEQ_JQ_RUNNER` the program that runs `jq`
@@ -34,39 +39,67 @@ const OTHERS: &[&str] = &[
     "RESEQ_TEST_REDIS_SERVER",
 ];
 
+/// The variable of `tracing.otlp_endpoint`.
+const OTLP_ENDPOINT: &str = "RESEQ_TRACING_OTLP_ENDPOINT";
+
 pub(super) fn environment(
     config: Config,
-    variables: impl IntoIterator<Item = (String, String)>,
+    variables: HashMap<String, String>,
 ) -> Result<Config, ConfigError> {
     let invalid =
         |name: &str, problem: String| ConfigError::InvalidVariable { name: name.into(), problem };
     let mut whole = Value::try_from(&config)
         .map_err(|error| invalid(PREFIX, format!("the configuration has no text form: {error}")))?;
-    for (name, text) in variables {
+    let variables = of_opentelemetry(variables);
+    for (name, text) in &variables {
         let is_field = name.starts_with(PREFIX)
             && !OTHERS.contains(&name.as_str())
-            && !kubernetes::is_of_a_service(&name, &text);
+            && !kubernetes::is_of_a_service(name, text);
         if !is_field {
             continue;
         }
-        let path = name[PREFIX.len()..].to_lowercase();
+        let mut path = name[PREFIX.len()..].to_lowercase();
+        let mut text = text.clone();
+        if let Some(field) = path.strip_suffix("_file").filter(|field| SECRETS.contains(field)) {
+            let other = name.trim_end_matches("_FILE");
+            if variables.contains_key(other) {
+                return Err(invalid(name, format!("{other} is set too; leave one out")));
+            }
+            text = read_file(text.as_ref()).map_err(|problem| invalid(name, problem))?;
+            path = field.to_owned();
+        }
         let known = leaves(&whole);
         let Some(leaf) = leaf(&mut whole, &path) else {
             let nearest = nearest(&path, known.iter().map(String::as_str)).unwrap_or_default();
             let nearest = nearest.to_uppercase();
             let problem = format!("no such field exists; did you mean {PREFIX}{nearest}?");
-            return Err(invalid(&name, problem));
+            return Err(invalid(name, problem));
         };
         *leaf = match leaf {
             Value::Integer(_) => Value::Integer(
-                text.parse().map_err(|_| invalid(&name, format!("{text:?} is not a number")))?,
+                text.parse().map_err(|_| invalid(name, format!("{text:?} is not a number")))?,
+            ),
+            Value::Boolean(_) => Value::Boolean(
+                text.parse()
+                    .map_err(|_| invalid(name, format!("{text:?} is neither true nor false")))?,
+            ),
+            Value::Float(_) => Value::Float(
+                text.parse().map_err(|_| invalid(name, format!("{text:?} is not a number")))?,
             ),
             _ => Value::String(text),
         };
         Config::deserialize_value(&whole)
-            .map_err(|error| invalid(&name, error.to_string().trim().to_owned()))?;
+            .map_err(|error| invalid(name, error.to_string().trim().to_owned()))?;
     }
     Config::deserialize_value(&whole).map_err(|error| invalid(PREFIX, error.to_string()))
+}
+
+/// Reads the variable of OpenTelemetry for the endpoint, too. Reseq's own has priority.
+fn of_opentelemetry(mut variables: HashMap<String, String>) -> HashMap<String, String> {
+    if let Some(endpoint) = variables.remove("OTEL_EXPORTER_OTLP_ENDPOINT") {
+        variables.entry(OTLP_ENDPOINT.to_owned()).or_insert(endpoint);
+    }
+    variables
 }
 
 impl Config {

@@ -54,6 +54,32 @@ fn what_is_unknown_or_wrong_is_refused_by_name() {
 }
 
 #[test]
+fn traces_go_where_either_variable_says_and_reseqs_own_comes_first() {
+    let of_all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4318");
+    let own = ("RESEQ_TRACING_OTLP_ENDPOINT", "https://own:4318/x");
+    let endpoint = |variables: &[_]| load("", variables).unwrap().tracing.otlp_endpoint;
+    assert_eq!(endpoint(&[]), "");
+    assert_eq!(endpoint(&[of_all]), of_all.1);
+    assert_eq!((endpoint(&[own, of_all]), endpoint(&[of_all, own])), (own.1.into(), own.1.into()));
+    let config = load("", &[("RESEQ_TRACING_SAMPLE_RATIO", "1")]).unwrap();
+    assert_eq!((config.tracing.sample_ratio, config.tracing.is_on()), (1.0, false));
+    for (name, text) in [
+        ("RESEQ_TRACING_SAMPLE_RATIO", "1.1"),
+        ("RESEQ_TRACING_SAMPLE_RATIO", "NaN"),
+        ("RESEQ_TRACING_SAMPLE_RATIO", "some"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),
+    ] {
+        let error = load("", &[(name, text)]).unwrap_err().to_lowercase().replace(['.', '_'], " ");
+        let field = if name.ends_with("RATIO") { "sample ratio" } else { "otlp endpoint" };
+        assert!(error.contains(field), "{error}");
+    }
+    let json = load("[log]\nformat = \"json\"\n", &[]).unwrap().log;
+    assert!(json.is_json());
+    assert!(!load("", &[("RESEQ_LOG_FORMAT", "text")]).unwrap().log.is_json());
+    assert!(load("", &[("RESEQ_LOG_FORMAT", "xml")]).unwrap_err().contains("RESEQ_LOG_FORMAT"));
+}
+
+#[test]
 fn an_embedded_redis_is_started_only_when_asked_for_by_name() {
     let error = load_alone("", &[]).unwrap_err();
     assert!(error.contains("redis.url") && error.contains("embedded"), "{error}");
@@ -191,4 +217,46 @@ fn the_example_configuration_is_valid() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("reseq.example.toml");
     let config = Config::load(Some(&path), []).unwrap();
     assert!(!config.destinations.is_empty() && !config.tcp.is_empty());
+}
+
+#[test]
+fn secrets_come_from_files_and_variables_and_are_never_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        std::fs::write(dir.path().join(name), text).unwrap();
+        dir.path().join(name).display().to_string()
+    };
+    let (url, key) = (file("url", "redis://:hidden@127.0.0.1:7/\n"), file("key", &"A".repeat(43)));
+    let (url, key) = (url.as_str(), key.as_str());
+    let config = load_alone("", &[("RESEQ_REDIS_URL_FILE", url)]).unwrap();
+    assert_eq!(config.redis.url, "redis://:hidden@127.0.0.1:7/");
+    let text = format!(
+        "[redis]\nurl = {{ env = 'MY_URL' }}\nsentinel_password.file = '{url}'\n\
+         [[destination]]\nname = 'erp'\nurl = 'http://h/'\nheaders = {{ x-a = {{ env = 'MY_URL' }} }}\n\
+         [destination.transform.headers]\nx-b = {{ file = '{url}' }}\n"
+    );
+    let config = load_alone(&text, &[("MY_URL", "redis://:hidden@h:7/")]).unwrap();
+    assert_eq!(config.redis.url, config.destinations[0].headers["x-a"]);
+    assert_eq!(config.redis.sentinel_password, "redis://:hidden@127.0.0.1:7/");
+    assert_eq!(config.destinations[0].transform.headers["x-b"], config.redis.sentinel_password);
+    assert!(!format!("{config:?}").contains("hidden"), "{config:?}");
+    for (variables, problem) in [
+        (
+            &[("RESEQ_REDIS_URL_FILE", url), ("RESEQ_REDIS_URL", "redis://h:7/")][..],
+            "leave one out",
+        ),
+        (
+            &[("RESEQ_REDIS_URL_FILE", "/nonexistent")],
+            "RESEQ_REDIS_URL_FILE is not valid: the file",
+        ),
+        (&[("RESEQ_SECRETS_KEY_FILE", key)], "secrets.key is not valid: key 1: is not base64"),
+        (&[("RESEQ_SECRETS_REQUIRED", "maybe")], "neither true nor false"),
+        (&[("RESEQ_SECRETS_REQUIRED", "true")], "secrets.required is not valid"),
+        (&[("RESEQ_HTTP_LISTEN_FILE", url)], "no such field exists"),
+    ] {
+        let names_file = variables[0].0 == "RESEQ_REDIS_URL_FILE";
+        let error = if names_file { load_alone("", variables) } else { load("", variables) };
+        let error = error.unwrap_err();
+        assert!(error.contains(problem) && !error.contains("hidden"), "{error}");
+    }
 }

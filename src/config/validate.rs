@@ -17,6 +17,20 @@ impl Config {
             ("http.idle_timeout_ms", self.http.idle_timeout_ms, 10, 3_600_000),
             ("http.body_bytes_per_second_min", self.http.body_bytes_per_second_min, 0, 1 << 30),
             ("http.body_window_ms", self.http.body_window_ms, 10, 600_000),
+            ("auth.requests_per_token_max", self.auth.requests_per_token_max as u64, 0, 1 << 20),
+            (
+                "http.connections_per_address_max",
+                self.http.connections_per_address_max as u64,
+                0,
+                1 << 20,
+            ),
+            (
+                "ingest.connections_per_address_max",
+                self.ingest.connections_per_address_max as u64,
+                0,
+                1 << 20,
+            ),
+            ("audit.entries_max", self.audit.entries_max as u64, 1, 100_000),
             ("redis.partitions", self.redis.partitions.into(), 1, 4096),
             ("redis.connections", self.redis.connections as u64, 1, 1024),
             ("redis.timeout_ms", self.redis.timeout_ms, 10, 20_000),
@@ -43,8 +57,11 @@ impl Config {
                 return Err(invalid(field, format!("{value} is outside {min} to {max}")));
             }
         }
+        self.auth.validate()?;
         self.validate_redis()?;
+        self.secrets.validate()?;
         self.outgoing.validate()?;
+        self.tracing.validate()?;
         self.validate_destinations()?;
         self.validate_topics()?;
         self.validate_listeners()
@@ -106,8 +123,8 @@ impl Config {
     fn validate_listeners(&self) -> Result<(), ConfigError> {
         self.http.tls.validate("http.tls")?;
         self.admin.tls.validate("admin.tls")?;
-        let admin = self.admin.address()?;
-        if admin.is_some_and(|admin| admin == self.http.listen && admin.port() != 0) {
+        let admin = self.admin.place()?;
+        if admin.as_ref().is_some_and(|admin| *admin == self.http.listen && admin.port() != 0) {
             let problem = format!("{} is used by http.listen", self.http.listen);
             return Err(invalid("admin.listen", problem));
         }
@@ -118,9 +135,9 @@ impl Config {
                 let problem = "\"certificate\" needs tls.client_ca_file".into();
                 return Err(invalid("tcp.auth", problem));
             }
-            let taken = !addresses.insert(listener.listen)
+            let taken = !addresses.insert(&listener.listen)
                 || listener.listen == self.http.listen
-                || Some(listener.listen) == admin;
+                || Some(&listener.listen) == admin.as_ref();
             if taken && listener.listen.port() != 0 {
                 let problem = format!("{} is used by another listener", listener.listen);
                 return Err(invalid("tcp.listen", problem));

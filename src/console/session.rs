@@ -39,7 +39,7 @@ pub(super) async fn show(
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let caller = match guard.caller(&method, &headers, &uri) {
+    let caller = match guard.caller(&method, &headers, &uri, None) {
         Err(problem) if problem.status == StatusCode::UNAUTHORIZED => {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }

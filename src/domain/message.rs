@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Attempts, DestinationName, Epoch, Sequence};
+use super::{Attempts, DestinationName, Epoch, Sequence, TraceContext};
 
 /// The longest ordering key, in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
@@ -61,6 +61,23 @@ impl Message {
     }
 }
 
+/// What names a message in logs, besides its position.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MessageIds {
+    /// Its id.
+    pub id: String,
+    /// Its trace, if it has one.
+    pub trace: Option<String>,
+}
+
+impl Message {
+    /// What names it in logs.
+    pub fn ids(&self) -> MessageIds {
+        let trace = TraceContext::of(&self.headers).map(|context| context.trace_id_text());
+        MessageIds { id: self.id.clone(), trace }
+    }
+}
+
 /// A message that ingest has accepted but not yet stamped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrival {
@@ -76,6 +93,15 @@ pub struct Arrival {
     pub origin: Option<Origin>,
     /// The dead letter that it replaces.
     pub redrive: Option<Redrive>,
+    /// Set if its trace is recorded. Its header `traceparent` then names the span of its ingest.
+    pub traced: Option<Traced>,
+}
+
+/// The trace of an arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traced {
+    /// The span of its producer, if it named one.
+    pub parent: Option<[u8; 8]>,
 }
 
 /// A dead letter to enqueue again.
@@ -97,6 +123,7 @@ impl Arrival {
             priority: None,
             origin: None,
             redrive: None,
+            traced: None,
         }
     }
 }
@@ -203,6 +230,16 @@ impl Stamped {
             origin: None,
             apart: Apart::default(),
             damaged: None,
+        }
+    }
+
+    /// When its processing ended, in ms since 1970, if that is known. Without a transform, that is when it arrived.
+    pub fn processed_ms(&self, has_transform: bool) -> Option<u64> {
+        let received_ms = self.message.received()?;
+        match self.processed {
+            Some(processed) => Some(received_ms + processed.waited_ms + processed.took_ms),
+            None if has_transform => None,
+            None => Some(received_ms),
         }
     }
 

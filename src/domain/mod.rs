@@ -14,26 +14,30 @@ pub mod message;
 pub mod name;
 pub mod nearest;
 pub mod network;
+pub mod secret;
 pub mod shell;
 pub mod state;
 pub mod token;
 pub mod topic;
+pub mod trace;
 
 pub use attempts::{AttemptError, Attempts, ErrorKind, Stage};
 pub use backoff::Backoff;
 pub use destination::{
-    Ack, BatchFormat, Delivery, Destination, Durability, Envelope, Framing, OnExhausted, Ordering,
-    Processing, Transform, TransformKind, expression::Expression,
+    Ack, BatchFormat, Delivery, DeliveryKind, Destination, Durability, Envelope, Framing,
+    OnExhausted, Ordering, Processing, Transform, TransformKind, expression::Expression,
 };
 pub use lease::{LeaseToken, WorkerName};
 pub use message::{
-    Apart, Arrival, Body, Due, Message, Origin, Position, Processed, Redrive, Stamped, Tombstone,
+    Apart, Arrival, Body, Due, Message, MessageIds, Origin, Position, Processed, Redrive, Stamped,
+    Tombstone,
 };
 pub use name::{DestinationName, InvalidName};
 pub use network::AllowedNetwork;
 pub use state::{Event, InvalidTransition, State};
 pub use token::{Grant, Scope, Token, TokenText};
 pub use topic::{Topic, TopicName};
+pub use trace::TraceContext;
 
 /// The number that ingest stamps, per destination: 1, 2, 3 … without gaps. Always below 2^53.
 pub type Sequence = u64;

@@ -8,7 +8,7 @@
 //!      ├────────────► delayed ◄───────────────┘     │ (used up)  release▼  │
 //!      │                            fail            │              delivering ──► delivered
 //!      │                                            ▼              halt │    ack
-//!      └─ ready, where nothing is processed       halted ◄──────────────┘
+//!      └─ ready, if it needs no processing        halted ◄──────────────┘
 //!                                                   │ retry
 //!                                                   └──────► waiting, or ready
 //!
@@ -16,9 +16,9 @@
 //! ```
 //!
 //! Each transition is one Lua script of the same name (`due` is part of `reap`, `ack` of
-//! `release`). The state of a message is not stored: it follows from the sets that hold its
-//! sequence. A tombstone is in `ready`; its lane passes it without delivery. With serial processing, a
-//! message that awaits its turn is `waiting`.
+//! `release`, `retry` is `retry_head`). The state of a message is not stored: it follows from the
+//! sets that hold its sequence. A tombstone is in `ready`; the sender settles it without delivery.
+//! With serial processing, a message that awaits its turn is `waiting`.
 //!
 //! The reference model (`crates/testing/src/model/transitions.rs`) compares every call of a script with this table.
 
@@ -110,8 +110,8 @@ impl State {
         matches!(self, State::Delivered | State::Dropped | State::DeadLettered | State::Cancelled)
     }
 
-    /// The state of a newly stamped message. A delayed message counts as one that needs processing, also if
-    /// its destination has no transform.
+    /// The state of a newly stamped message. A delayed message always needs processing, also if its
+    /// destination has no transform.
     pub fn arrived(needs_processing: bool, is_delayed: bool) -> State {
         match (needs_processing, is_delayed) {
             (true, true) => State::Delayed,

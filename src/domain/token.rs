@@ -29,7 +29,7 @@ pub enum Scope {
     Ingest,
     /// Claim messages as a worker, and report on them.
     Work,
-    /// Read everything except tokens.
+    /// Read everything except tokens and the audit log.
     Read,
     /// Also pause, retry, skip, cancel, purge, redrive, discard, replay, repair.
     Operate,
@@ -68,12 +68,25 @@ pub struct Grant {
     /// With which destinations; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destinations: Option<BTreeSet<DestinationName>>,
+    /// The most messages in one second that each process takes from its holder; 0: no limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rate_per_second_max: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Grant {
     /// Everything.
     pub fn all() -> Grant {
-        Grant { scopes: BTreeSet::from([Scope::Admin]), destinations: None }
+        Grant { scopes: BTreeSet::from([Scope::Admin]), destinations: None, rate_per_second_max: 0 }
+    }
+
+    /// To send messages to this destination.
+    pub fn to_send(destination: &DestinationName) -> Grant {
+        let destinations = Some(BTreeSet::from([destination.clone()]));
+        Grant { scopes: BTreeSet::from([Scope::Ingest]), destinations, rate_per_second_max: 0 }
     }
 
     /// True if it includes this scope. `admin` includes all, `operate` includes `read`.
@@ -187,7 +200,7 @@ mod tests {
 
     #[test]
     fn scopes_include_what_they_say() {
-        let of = |scope: Scope| Grant { scopes: BTreeSet::from([scope]), destinations: None };
+        let of = |scope: Scope| Grant { scopes: BTreeSet::from([scope]), ..Grant::all() };
         for held in Scope::ALL {
             for asked in Scope::ALL {
                 let expected = held == asked

@@ -8,13 +8,16 @@
 use std::{
     collections::BTreeSet,
     net::{SocketAddr, TcpListener},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use anyhow::{Context, ensure};
-use reqwest::Client;
+use reqwest::{
+    Certificate, Client, ClientBuilder,
+    header::{AUTHORIZATION, HeaderMap, HeaderValue},
+};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
@@ -48,7 +51,7 @@ impl Harness {
     /// Starts Redis. `name` becomes a part of the directory's name; `reseq` is the program of the pods.
     /// The caller must call [`close`](Harness::close): dropping this does not stop Redis.
     pub async fn open(name: &str, reseq: PathBuf) -> anyhow::Result<Harness> {
-        let client = Client::builder().no_proxy().timeout(Duration::from_secs(2)).build()?;
+        let client = client_builder().build()?;
         let directory = tempfile::Builder::new().prefix(&format!("reseq-{name}-")).tempdir()?;
         let redis = EmbeddedRedis::start(&directory.path().join("redis")).await?;
         let watchdog = Some(Watchdog::over([redis.process_id()])?);
@@ -63,6 +66,30 @@ impl Harness {
     /// What Redis answers to `INFO all`.
     pub async fn redis_info(&self) -> anyhow::Result<String> {
         Ok(self.redis.info().await?)
+    }
+
+    /// Changes settings of Redis (`CONFIG SET`).
+    pub async fn configure_redis(&self, settings: &[(&str, String)]) -> anyhow::Result<()> {
+        self.redis.configure(settings).await.context("changing settings of Redis")
+    }
+
+    /// The directory with the files of the processes, which is removed at the end.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// From now on, calls to the processes carry this token, and trust this certificate authority (PEM) too.
+    pub fn call_with(&mut self, token: Option<&str>, ca: Option<&str>) -> anyhow::Result<()> {
+        let mut builder = client_builder();
+        if let Some(token) = token {
+            let value = HeaderValue::try_from(format!("Bearer {token}"))?;
+            builder = builder.default_headers(HeaderMap::from_iter([(AUTHORIZATION, value)]));
+        }
+        if let Some(ca) = ca {
+            builder = builder.add_root_certificate(Certificate::from_pem(ca.as_bytes())?);
+        }
+        self.client = builder.build()?;
+        Ok(())
     }
 
     /// Writes a configuration file for processes.
@@ -176,6 +203,10 @@ impl Harness {
         }
         (problems, self.directory)
     }
+}
+
+fn client_builder() -> ClientBuilder {
+    Client::builder().no_proxy().timeout(Duration::from_secs(2))
 }
 
 /// Free loopback addresses, all different. If another program takes one before it is used, its

@@ -36,6 +36,8 @@ pub struct PodArgs {
     pub program: Option<PathBuf>,
     /// The arguments of the program.
     pub arguments: Vec<OsString>,
+    /// True if its HTTP listener speaks TLS.
+    pub is_tls: bool,
 }
 
 impl PodArgs {
@@ -43,7 +45,7 @@ impl PodArgs {
     pub fn serving(role: &'static str, number: usize, config: &Path) -> PodArgs {
         let words = ["serve", "--roles", role, "--config"].map(OsString::from);
         let arguments = words.into_iter().chain([config.into()]).collect();
-        PodArgs { role, number, program: None, arguments }
+        PodArgs { role, number, program: None, arguments, is_tls: false }
     }
 }
 
@@ -80,17 +82,20 @@ impl Process {
             }
         }
         command.env("RESEQ_HTTP_LISTEN", listen.to_string());
-        if role.program.is_some() {
+        match role.program {
             // Another program cannot evaluate jq expressions, which reseq does by starting itself.
-            command.env("RESEQ_JQ_RUNNER", reseq);
-        }
+            Some(_) => command.env("RESEQ_JQ_RUNNER", reseq),
+            // A person reads the ends of these logs.
+            None => command.env("RESEQ_LOG_FORMAT", "text"),
+        };
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         // Its own process group: Ctrl-C must reach only the parent, which then stops everything in
         // order.
         let child = command.process_group(0).kill_on_drop(true).spawn();
         let child = child.with_context(|| format!("starting {name}"))?;
         let id = child.id().unwrap_or_default();
-        Ok(Process { name, url: format!("http://{listen}"), child, id, log, has_ended: false })
+        let scheme = if role.is_tls { "https" } else { "http" };
+        Ok(Process { name, url: format!("{scheme}://{listen}"), child, id, log, has_ended: false })
     }
 
     /// Its process id.

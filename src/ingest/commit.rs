@@ -22,12 +22,17 @@ use tokio_util::task::TaskTracker;
 
 use task::{CommitTask, refusal};
 
-use super::{MemoryBudget, MemoryPermit, Outcome, Refusal, Watermark, keys::Keys};
+use super::{
+    MemoryBudget, MemoryPermit, Outcome, Refusal, Watermark,
+    keys::Keys,
+    rates::{Left, Rates, whole_seconds},
+};
 use crate::{
     config,
     domain::{Arrival, DestinationName, TopicName},
     faults::planted,
     store::{Catalog, CatalogEntry, DueTimer, GroupCommit, Store, StoreError},
+    telemetry,
 };
 
 /// The most queued jobs of one destination. When the queue is full, `submit` waits.
@@ -71,9 +76,9 @@ pub struct Pending {
     refused: Option<Refused>,
 }
 
-/// What was refused before it could be submitted, among what was submitted.
+/// The refusals of copies that were not submitted.
 struct Refused {
-    /// One for each copy, in order; `None` for those that were submitted.
+    /// One entry for each copy, in order; `None` for those that were submitted.
     refusals: Vec<Option<Refusal>>,
     session: Session,
 }
@@ -108,7 +113,7 @@ impl Pending {
 impl Refused {
     /// The outcomes of all copies, given those of the submitted ones.
     fn among(self, outcomes: Vec<Outcome>) -> Vec<Outcome> {
-        // Only now: what was submitted before the first of them may be stored.
+        // Not before the outcomes exist: submitted copies before the first refusal may be stored.
         if self.refusals.iter().flatten().any(Refusal::is_temporary) {
             self.session.fail();
         }
@@ -128,6 +133,8 @@ pub struct Committer {
     jobs: Arc<GroupCommit<Job>>,
     memory: MemoryBudget,
     keys: Keys,
+    /// Of destinations.
+    rates: Rates,
 }
 
 impl Committer {
@@ -159,7 +166,37 @@ impl Committer {
             Box::pin(task.run(queue))
         });
         let memory = MemoryBudget::new(config.bytes_in_flight_max);
-        Committer { catalog, jobs: Arc::new(jobs), memory, keys: Keys::new() }
+        Committer {
+            catalog,
+            jobs: Arc::new(jobs),
+            memory,
+            keys: Keys::new(),
+            rates: Rates::default(),
+        }
+    }
+
+    /// What is left of the rate of a destination; `None` without a limit.
+    pub(super) fn rate_left(&self, destination: &DestinationName) -> Option<Left> {
+        let rate = self.catalog.get(destination.as_str())?.destination.ingest_rate_per_second_max;
+        self.rates.left(destination.as_str(), rate, Instant::now())
+    }
+
+    /// Takes arrivals from the rate of their destination, unless they are aborted anyway.
+    fn refused_by_rate(
+        &self,
+        entry: &CatalogEntry,
+        count: usize,
+        session: &Session,
+    ) -> Option<Refusal> {
+        let rate = entry.destination.ingest_rate_per_second_max;
+        if rate == 0 || session.has_failed() {
+            return None;
+        }
+        let name = entry.destination.name.as_str();
+        let wait = self.rates.take(name, rate, count, Instant::now()).err()?;
+        let refusal = Refusal::RateLimited(whole_seconds(wait));
+        (0..count).for_each(|_| telemetry::refused(name, refusal.code().as_str()));
+        Some(refusal)
     }
 
     /// Finds the keys of messages to submit.
@@ -246,6 +283,9 @@ impl Committer {
             let _ = reply.send(Vec::new());
             return pending;
         }
+        if let Some(refusal) = self.refused_by_rate(entry, arrivals.len(), session) {
+            return Pending::refused(refusal, arrivals.len(), session);
+        }
         let submitted = Instant::now();
         let job = Job { arrivals, session: session.clone(), reply, submitted, _permit: permit };
         self.jobs.submit(&entry.destination.name, job).await;
@@ -256,7 +296,7 @@ impl Committer {
 /// Maps an error while reading a definition. No message was sent to Redis, so none is stored.
 fn refusal_of_lookup(error: &StoreError) -> Refusal {
     match error {
-        StoreError::NoRights(_) => refusal(error),
+        StoreError::NoRights(_) | StoreError::NoSecretsKey(_) => refusal(error),
         _ => Refusal::RedisUnavailable,
     }
 }

@@ -6,7 +6,10 @@ use super::{
     Refusal,
     headers::{check_named, travelling},
 };
-use crate::domain::{Arrival, Destination};
+use crate::{
+    domain::{Arrival, Destination, trace::TRACEPARENT},
+    telemetry,
+};
 
 /// A message before the definition of a destination is applied to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +44,7 @@ impl Draft {
         let headers = self.travelling_to(destination)?;
         let mut copy = self.arrival.clone();
         copy.message.headers = headers.unwrap_or(copy.message.headers);
+        telemetry::begin_trace(&mut copy, destination.forwards(TRACEPARENT));
         Ok(copy)
     }
 
@@ -49,6 +53,7 @@ impl Draft {
         let headers = self.travelling_to(destination)?;
         let mut copy = self.arrival;
         copy.message.headers = headers.unwrap_or(copy.message.headers);
+        telemetry::begin_trace(&mut copy, destination.forwards(TRACEPARENT));
         Ok(copy)
     }
 

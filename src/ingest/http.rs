@@ -2,6 +2,11 @@
 //! `POST /v1/topics/{t}/messages`.
 
 mod batch;
+mod limited;
+mod signed;
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) use batch::lines_of;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -23,6 +28,7 @@ use super::{
     copies::{Copies, settle_ids},
     json::{self, Item, ItemError, Limits, parse_item_with},
     message_headers::{MessageHeaders, SendHeaders},
+    rates::Rates,
     raw::draft_of,
 };
 use crate::{
@@ -41,6 +47,8 @@ pub struct Ingest {
     pub limits: Limits,
     /// The longest batch, in bytes.
     pub batch_bytes_max: usize,
+    /// The rates of tokens.
+    pub rates: Rates,
     /// Set when the process begins to stop.
     pub stop: CancellationToken,
 }
@@ -80,10 +88,22 @@ async fn post_raw(
     body: Body,
 ) -> Result<Response, Problem> {
     ingest.refuse_when_stopping()?;
-    let to = Recipients::Destinations(vec![destination_name(&name)?]);
-    let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
-    let draft = draft_of(headers, body, &to)?;
-    ingest.take_one(&caller, Item { to, draft }, permit).await
+    let name = destination_name(&name)?;
+    let taken = async {
+        let signed = ingest.signed(&caller, &name, &headers).await?;
+        let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
+        let to = Recipients::Destinations(vec![name.clone()]);
+        let Some(signed) = signed else {
+            let draft = draft_of(headers, body, &to)?;
+            return ingest.take_one(&caller, Item { to, draft }, permit).await;
+        };
+        signed.check(&headers, &body).await?;
+        let mut draft = draft_of(headers, body, &to)?;
+        signed.set_idempotency_key(&mut draft);
+        let caller = caller.clone().with_verified_signature(&name);
+        ingest.take_one(&caller, Item { to, draft }, permit).await
+    };
+    Ok(ingest.within_rates(&caller, Some(&name), taken).await)
 }
 
 /// `POST /v1/topics/{t}/messages`
@@ -106,9 +126,12 @@ async fn publish_raw(
     ingest.refuse_when_stopping()?;
     let topic = name.parse().map_err(|_| Problem::unknown_topic(&name))?;
     let to = Recipients::Topic(topic);
-    let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
-    let draft = draft_of(headers, body, &to)?;
-    ingest.take_one(&caller, Item { to, draft }, permit).await
+    let taken = async {
+        let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
+        let draft = draft_of(headers, body, &to)?;
+        ingest.take_one(&caller, Item { to, draft }, permit).await
+    };
+    Ok(ingest.within_rates(&caller, None, taken).await)
 }
 
 /// `POST /v1/messages`
@@ -128,28 +151,43 @@ async fn post_items(
     body: Body,
 ) -> Result<Response, Problem> {
     ingest.refuse_when_stopping()?;
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    match media_type {
-        "application/json" => {
-            let (body, permit) = ingest.read(body, ingest.batch_bytes_max).await?;
-            let now_ms = server_clock_ms();
-            let said = MessageHeaders::read(&headers, now_ms).map_err(Problem::invalid_header)?;
-            let said =
-                if planted::is("headers_ignored") { MessageHeaders::default() } else { said };
-            let item = parse_item_with(said, &body, now_ms, ingest.limits);
-            ingest.take_one(&caller, item.map_err(problem_of)?, permit).await
-        }
-        "application/x-ndjson" | "application/ndjson" => {
-            let (body, permit) = ingest.read(body, ingest.batch_bytes_max).await?;
-            MessageHeaders::nothing(&headers).map_err(Problem::invalid_header)?;
-            ingest.take_batch(&caller, &body, permit).await
-        }
-        _ => Err(Problem::new(
-            Code::UnsupportedMediaType,
-            "send content-type application/json (one message) or application/x-ndjson (one a line); \
+    let taken = ingest.take_items(&caller, &headers, body);
+    Ok(ingest.within_rates(&caller, None, taken).await)
+}
+
+impl Ingest {
+    /// Takes one message as JSON, or a batch.
+    async fn take_items(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Response, Problem> {
+        let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type =
+            content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match media_type {
+            "application/json" => {
+                let (body, permit) = self.read(body, self.batch_bytes_max).await?;
+                let now_ms = server_clock_ms();
+                let said =
+                    MessageHeaders::read(headers, now_ms).map_err(Problem::invalid_header)?;
+                let said =
+                    if planted::is("headers_ignored") { MessageHeaders::default() } else { said };
+                let item = parse_item_with(said, &body, now_ms, self.limits);
+                self.take_one(caller, item.map_err(problem_of)?, permit).await
+            }
+            "application/x-ndjson" | "application/ndjson" => {
+                let (body, permit) = self.read(body, self.batch_bytes_max).await?;
+                MessageHeaders::nothing(headers).map_err(Problem::invalid_header)?;
+                self.take_batch(caller, &body, permit).await
+            }
+            _ => Err(Problem::new(
+                Code::UnsupportedMediaType,
+                "send content-type application/json (one message) or application/x-ndjson (one a line); \
              for a raw body of any type use POST /v1/destinations/{d}/messages",
-        )),
+            )),
+        }
     }
 }
 
@@ -186,6 +224,7 @@ impl Ingest {
     ) -> Result<Addressed, Problem> {
         let addressed = self.resolved(item, topics).await?;
         caller.check_all(&addressed.destinations)?;
+        self.check_proof(caller, &addressed.destinations).await?;
         Ok(addressed)
     }
 
@@ -240,7 +279,7 @@ impl Ingest {
         if !all.iter().any(Copies::may_lack_keys) {
             return HashMap::new();
         }
-        // At once, so that a slow expression delays no other destination.
+        // All at the same time, so that a slow expression delays no other destination.
         let finding =
             all.iter_mut().map(|copies| copies.find_keys(&self.committer, &self.stop).boxed());
         join_all(finding).await;

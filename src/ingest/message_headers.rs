@@ -107,6 +107,24 @@ impl MessageHeaders {
     }
 }
 
+/// Refuses headers of a signed request that say something about its message and are not signed. A delivery of
+/// another Reseq has a signature of the first two. `Idempotency-Key` has no effect: what is signed says it.
+pub(super) fn check_covered(headers: &HeaderMap, covers_delivery: bool) -> Result<(), String> {
+    let is_covered = |name: &str| match name {
+        ID | KEY => covers_delivery,
+        IDEMPOTENCY_KEY => true,
+        _ => false,
+    };
+    let not_covered =
+        NAMES.iter().find(|(name, _)| headers.contains_key(*name) && !is_covered(name));
+    match not_covered {
+        None => Ok(()),
+        Some((name, _)) => Err(format!(
+            "{name}: the signature does not cover it, so anybody could have set it; leave it out, or send a token"
+        )),
+    }
+}
+
 /// Refuses unknown names that resemble those of Reseq.
 fn check_names(headers: &HeaderMap) -> Result<(), String> {
     for name in headers.keys() {

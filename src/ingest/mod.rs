@@ -5,12 +5,15 @@ pub mod commit;
 mod copies;
 mod draft;
 mod due;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod headers;
 pub mod http;
 pub mod json;
 mod keys;
 mod memory;
 mod message_headers;
+pub mod rates;
 mod raw;
 mod recipients;
 mod refusal;

@@ -38,6 +38,12 @@ pub enum Refusal {
     /// The expression that finds its key did not end in time.
     #[error("{0}; nothing was stored, send again later")]
     KeyUnavailable(String),
+    /// The destination verifies signatures, and this way has none.
+    #[error(
+        "the destination verifies signatures, and frames have none; the first frame must be AUTH <token>, with a \
+         token of the scope ingest"
+    )]
+    NoSignature,
     /// The idempotency key was used for another body.
     #[error(
         "the idempotency key was used before for another body; use a new key for a new message"
@@ -54,6 +60,13 @@ pub enum Refusal {
         "ingest of the destination is paused; nothing was stored, send again when it is resumed"
     )]
     Paused,
+    /// The destination, or the token of the producer, got as many messages as its rate allows; says how many
+    /// seconds to wait.
+    #[error(
+        "more messages in one second than the rate of the destination (ingest_rate_per_second_max) or of \
+         the token (rate_per_second_max) allows; nothing was stored, send again after {0} s"
+    )]
+    RateLimited(u64),
     /// Redis has little memory left, or none.
     #[error(
         "Redis has little memory left (ingest.memory_high_percent); nothing was stored, send again \
@@ -66,6 +79,9 @@ pub enum Refusal {
     /// The Redis user may not run the call; names the missing right.
     #[error("{0}; nothing was stored")]
     NoRights(String),
+    /// The secrets of the destination are encrypted with a key that this process lacks; the text names it.
+    #[error("{0}; nothing was stored, send again later")]
+    NoSecretsKey(String),
     /// Redis holds data of a newer schema; the text says so.
     #[error("{0}")]
     NewerSchema(String),
@@ -108,13 +124,16 @@ impl Refusal {
             Refusal::Invalid(error) => error.code,
             Refusal::InvalidHeader(_) => Code::InvalidField,
             Refusal::NoKey(_) => Code::NoKey,
+            Refusal::NoSignature => Code::NoSignature,
             Refusal::KeyUnavailable(_) => Code::KeyUnavailable,
             Refusal::Conflict => Code::IdempotencyConflict,
             Refusal::BacklogFull => Code::BacklogFull,
             Refusal::Paused => Code::Paused,
+            Refusal::RateLimited(_) => Code::RateLimited,
             Refusal::MemoryHigh => Code::MemoryHigh,
             Refusal::RedisUnavailable => Code::RedisUnavailable,
             Refusal::NoRights(_) => Code::NoRights,
+            Refusal::NoSecretsKey(_) => Code::NoSecretsKey,
             Refusal::NewerSchema(_) => Code::NewerSchema,
             Refusal::NotConfirmed => Code::NotConfirmed,
             Refusal::Damaged => Code::Damaged,
@@ -131,7 +150,10 @@ impl Refusal {
 
     /// True if only space or a pause prevents storing it: it is certainly not stored.
     pub fn is_wait(&self) -> bool {
-        matches!(self, Refusal::BacklogFull | Refusal::Paused | Refusal::MemoryHigh)
+        matches!(
+            self,
+            Refusal::BacklogFull | Refusal::Paused | Refusal::MemoryHigh | Refusal::RateLimited(_)
+        )
     }
 
     /// The answer for an HTTP client.
@@ -141,6 +163,10 @@ impl Refusal {
                 Problem::invalid_field(detail)
             }
             Refusal::InvalidHeader(detail) => Problem::invalid_header(detail),
+            Refusal::RateLimited(seconds) => Problem {
+                wait_seconds: Some(*seconds),
+                ..Problem::new(Code::RateLimited, self.to_string())
+            },
             refusal => Problem::new(refusal.code(), refusal.to_string()),
         }
     }

@@ -13,7 +13,7 @@ use super::{Evaluator, Program};
 /// An evaluator that was not used for this time is dropped, with its processes.
 const IDLE: Duration = Duration::from_secs(60);
 /// The most evaluators. The one that was not used for the longest time makes room for a new one.
-const EVALUATORS_MAX: usize = 64;
+const EVALUATORS_MAX: usize = 256;
 
 /// An evaluator for each expression in use. Cheap to clone.
 #[derive(Clone)]

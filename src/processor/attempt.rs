@@ -16,8 +16,8 @@ use crate::{
         TransformKind,
     },
     faults::pause::{Point, point},
-    store::{Catalog, CatalogEntry, Claimed},
-    telemetry,
+    store::{Catalog, CatalogEntry, Claimed, server_clock},
+    telemetry::{self, Noted, SpanOf},
     wire::tcp_answer::excerpt,
 };
 
@@ -114,6 +114,11 @@ impl Attempt {
         };
         let took = begun.elapsed();
         self.meter.note(outcome, took);
+        let is_traced = telemetry::is_traced(&self.message.message);
+        if is_traced {
+            let error = result.as_ref().and_then(|result| Some(&*result.as_ref().err()?.reason));
+            self.note_spans(outcome, error, took);
+        }
         let outcome = match result {
             Some(Ok(output)) => {
                 let processed = self.processed(took);
@@ -123,7 +128,9 @@ impl Attempt {
                     Output::Drop => None,
                 };
                 // Without a log, nothing shows `processed` later: Redis can keep the record.
+                // A trace shows it.
                 let is_unchanged = self.entry.destination.log_max == 0
+                    && !is_traced
                     && output.as_ref() == Some(&self.message.message.body);
                 let output = Box::new(self.message.finished(output, processed, keeps_input));
                 Outcome::Completed { output, is_unchanged }
@@ -132,6 +139,29 @@ impl Attempt {
             None => Outcome::Requeued,
         };
         finisher.finish(self.token, self.guard, outcome).await;
+    }
+
+    fn note_spans(&self, outcome: &'static str, error: Option<&str>, took: Duration) {
+        let attempt = self.message.attempts.number();
+        let ended = server_clock();
+        if attempt == 1 {
+            telemetry::note_wait(&self.message, self.token.claimed_ms);
+        }
+        // The error of an expression may quote the body.
+        let may_quote_body = self.entry.destination.transform.kind == TransformKind::Jq;
+        let error = error.map(|error| if may_quote_body { "the expression failed" } else { error });
+        telemetry::note_span(
+            &self.message,
+            &Noted {
+                stage: SpanOf::Transform,
+                attempt,
+                begun: ended - took,
+                ended,
+                outcome,
+                error,
+                links: &[],
+            },
+        );
     }
 
     async fn transform(&self) -> Result<Output, Failure> {
@@ -171,13 +201,15 @@ impl Attempt {
         // log.
         let may_quote_body = self.entry.destination.transform.kind == TransformKind::Jq;
         let logged = if may_quote_body { String::new() } else { excerpt(reason.as_bytes()) };
+        let ids = self.message.message.ids();
         tracing::warn!(
             destination = %self.token.destination, sequence = self.token.sequence,
+            id = ids.id, trace = ids.trace,
             attempt = self.message.attempts.number(), reason = logged, ?kind,
             is_final, wait_ms = wait.as_millis() as u64,
             "a transform failed",
         );
         let error = AttemptError { status, ..AttemptError::new(Stage::Transform, kind, reason) };
-        Outcome::Failed { wait, is_final, error }
+        Outcome::Failed { wait, is_final, error, ids }
     }
 }

@@ -1,10 +1,10 @@
-//! Decides which destination to claim from and how much: never more than the free slots, in turn,
-//! by weight.
+//! Decides which destination to claim from, in turn and by weight, and how many messages: never
+//! more than the free slots.
 
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::{
@@ -12,20 +12,24 @@ use futures::{
     future::{BoxFuture, OptionFuture},
     stream::FuturesUnordered,
 };
+use tokio::{
+    sync::broadcast::error::RecvError,
+    time::{Instant, sleep_until},
+};
 
-use super::{slots::Slots, turns::Turns};
+use super::{rivals::Rivals, slots::Slots, turns::Turns};
 use crate::{
     domain::DestinationName,
     faults::pause::{Point, point},
     store::{
-        CallSequence, Catalog, CatalogEntry, Changed, Claimed, Claimers, Store, StoreError,
+        CallSequence, Catalog, CatalogEntry, Changed, Claimed, Claimers, Store, StoreError, Wake,
         retry_until,
     },
     telemetry,
 };
 
 /// The most claims in flight at once.
-const CALLS_MAX: usize = 8;
+const CALLS_MAX: usize = 64;
 /// The most messages of one claim.
 const CLAIM_MAX: usize = 256;
 /// In its turn, a destination gets its share of the free slots by weight, or a quantum if that is more. A quantum
@@ -45,6 +49,9 @@ const POLL_MAX: usize = 100;
 /// A poll for destinations with waiting messages.
 type Poll = BoxFuture<'static, Result<Vec<Vec<String>>, StoreError>>;
 
+/// A check which of the destinations that were left to rivals still have waiting messages.
+type Check = BoxFuture<'static, Result<Vec<Arc<CatalogEntry>>, StoreError>>;
+
 /// What [`Claims::next`] returns.
 pub(super) enum ClaimsEvent {
     /// The result of a claim.
@@ -53,8 +60,15 @@ pub(super) enum ClaimsEvent {
     Names,
 }
 
-/// The end of a claim: destination, call sequence, reserved slots, result.
-type Answer = (Arc<CatalogEntry>, CallSequence, usize, Result<Claimed, StoreError>);
+/// The end of a claim.
+struct Answer {
+    entry: Arc<CatalogEntry>,
+    call_sequence: CallSequence,
+    /// Reserved slots.
+    room: usize,
+    took: Duration,
+    result: Result<Claimed, StoreError>,
+}
 
 pub(super) struct Claims {
     store: Store,
@@ -63,6 +77,9 @@ pub(super) struct Claims {
     slots: Slots,
     /// Destinations that may have waiting messages, in turn.
     turns: Turns,
+    /// Which destinations are left to other processors at first.
+    rivals: Rivals,
+    check: Option<Check>,
     /// Destinations with a claim in flight, and whether a hint arrived meanwhile.
     claims_in_flight: HashMap<DestinationName, bool>,
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,
@@ -79,7 +96,7 @@ pub(super) struct Claims {
     unanswered: HashSet<DestinationName>,
     /// Call sequences without a call in flight.
     call_sequences: HashMap<DestinationName, CallSequence>,
-    /// Changed destinations, to drop the call sequences of removed ones.
+    /// Changed destinations, to drop the call sequences and the rivals of removed ones.
     changed: Changed,
 }
 
@@ -92,6 +109,8 @@ impl Claims {
             lease,
             slots: Slots::new(slots),
             turns: Turns::default(),
+            rivals: Rivals::default(),
+            check: None,
             claims_in_flight: HashMap::new(),
             calls: FuturesUnordered::new(),
             poll: None,
@@ -108,8 +127,26 @@ impl Claims {
         self.slots.taken()
     }
 
+    /// Takes a wake-up. False if there will be no more.
+    pub(super) fn take_wake(&mut self, wake: Result<Wake, RecvError>) -> bool {
+        match wake {
+            Ok(Wake::Waiting(name)) => self.woken(name),
+            Ok(Wake::Everything) | Err(RecvError::Lagged(_)) => self.start_poll(),
+            Ok(_) => {}
+            Err(RecvError::Closed) => return false,
+        }
+        true
+    }
+
+    /// A wake-up says that the destination has waiting messages. All processors get it.
+    fn woken(&mut self, name: DestinationName) {
+        if self.claims_in_flight.contains_key(&name) || !self.rivals.defers(&name, Instant::now()) {
+            self.hint(name);
+        }
+    }
+
     /// Notes that the destination may have waiting messages.
-    pub(super) fn hint(&mut self, name: DestinationName) {
+    fn hint(&mut self, name: DestinationName) {
         if let Some(hinted) = self.claims_in_flight.get_mut(&name) {
             *hinted = true;
         } else {
@@ -122,7 +159,10 @@ impl Claims {
     /// else, so a server that does not answer delays only its own partitions.
     pub(super) fn start_poll(&mut self) {
         let catalog = &self.catalog;
-        self.changed.sweep(&mut self.call_sequences, |name| catalog.get(name.as_str()).is_some());
+        let is_there = |name: &DestinationName| catalog.get(name.as_str()).is_some();
+        let changed = self.changed.take();
+        changed.sweep(&mut self.call_sequences, is_there);
+        changed.sweep(self.rivals.misses(), is_there);
         let failed = std::mem::take(&mut self.failed);
         failed.into_iter().for_each(|name| self.hint(name));
         if self.slots.free() == 0 {
@@ -140,10 +180,35 @@ impl Claims {
         self.poll = Some(poll.boxed());
     }
 
-    /// Stops polling.
+    /// Stops polling, and checks no more what was left to others.
     pub(super) fn stop_poll(&mut self) {
-        self.poll = None;
+        (self.poll, self.check) = (None, None);
         self.poll_again = false;
+        self.rivals = Rivals::default();
+    }
+
+    /// Asks which destinations that were left to rivals still have waiting messages.
+    fn start_check(&mut self) {
+        let names = self.rivals.take(Instant::now());
+        let entries = names.iter().filter_map(|name| self.catalog.get(name.as_str()));
+        let entries: Vec<_> =
+            entries.filter(|entry| entry.claimers() == Claimers::Builtin).collect();
+        // Also without a free slot: what still waits is claimed once there is one.
+        if !entries.is_empty() {
+            let store = self.store.clone();
+            self.check = Some(async move { store.active_among(entries).await }.boxed());
+        }
+    }
+
+    fn checked(&mut self, found: Result<Vec<Arc<CatalogEntry>>, StoreError>) {
+        self.check = None;
+        match found {
+            Ok(found) => {
+                found.into_iter().for_each(|entry| self.hint(entry.destination.name.clone()));
+            }
+            // The next poll finds them.
+            Err(error) => tracing::debug!(%error, "cannot check for waiting messages"),
+        }
     }
 
     fn polled(&mut self, found: Result<Vec<Vec<String>>, StoreError>) {
@@ -187,8 +252,8 @@ impl Claims {
             // Claim only what can start at once: a message must not wait for a slot under a lease.
             let most = at_once_max(&entry);
             if entry.claimers() != Claimers::Builtin || most == 0 {
-                // No claim follows that would return the messages of an unanswered one.
-                self.requeue_unanswered(entry, tokio::time::Instant::now() + REQUEUE_WITHIN);
+                // No later claim would return the messages that an unanswered one has leased.
+                self.requeue_unanswered(entry, Instant::now() + REQUEUE_WITHIN);
                 continue;
             }
             let taken = self.slots.taken_by(&name);
@@ -215,6 +280,7 @@ impl Claims {
         let call_sequence =
             call_sequence.unwrap_or_else(|| self.store.new_call_sequence(&format!("claim:{name}")));
         let (store, catalog, lease) = (self.store.clone(), self.catalog.clone(), self.lease);
+        let begun = self.begun;
         let call = async move {
             let claimed = store.claim(&call_sequence, &entry, 1..=room, lease).await;
             if claimed.as_ref().is_ok_and(|claimed| !claimed.messages.is_empty()) {
@@ -227,14 +293,14 @@ impl Claims {
             {
                 tracing::debug!(%error, "cannot refresh a definition");
             }
-            (entry, call_sequence, room, claimed)
+            Answer { entry, call_sequence, room, took: begun.elapsed(), result: claimed }
         };
         self.calls.push(call.boxed());
     }
 
     /// Begins to requeue the messages of claims without an answer, because this process claims no
     /// more. After `deadline`, their leases expire instead. False if there is nothing to requeue.
-    pub(super) fn requeue_all_unanswered(&mut self, deadline: tokio::time::Instant) -> bool {
+    pub(super) fn requeue_all_unanswered(&mut self, deadline: Instant) -> bool {
         let unanswered: Vec<_> = self.unanswered.iter().cloned().collect();
         for name in &unanswered {
             match self.catalog.get(name.as_str()) {
@@ -247,7 +313,7 @@ impl Claims {
 
     /// Repeats a claim that had no answer. Redis returns the same messages, and they are requeued, so
     /// that no stall is counted.
-    fn requeue_unanswered(&mut self, entry: Arc<CatalogEntry>, deadline: tokio::time::Instant) {
+    fn requeue_unanswered(&mut self, entry: Arc<CatalogEntry>, deadline: Instant) {
         let name = &entry.destination.name;
         if self.claims_in_flight.contains_key(name) || !self.unanswered.remove(name) {
             return;
@@ -267,7 +333,8 @@ impl Claims {
                 }
             }
             call_sequence.give_up();
-            (entry, call_sequence, 0, Ok(Claimed::default()))
+            let (room, took, result) = (0, Duration::ZERO, Ok(Claimed::default()));
+            Answer { entry, call_sequence, room, took, result }
         };
         self.calls.push(call.boxed());
     }
@@ -276,17 +343,30 @@ impl Claims {
     /// nothing before it returns.
     pub(super) async fn next(&mut self) -> Option<ClaimsEvent> {
         let poll = OptionFuture::from(self.poll.as_mut());
+        // One check at a time.
+        let next_check = self.rivals.next().filter(|_| self.check.is_none());
+        let check_is_due = OptionFuture::from(next_check.map(sleep_until));
+        let check = OptionFuture::from(self.check.as_mut());
         tokio::select! {
             Some(answer) = self.calls.next() => Some(self.answered(answer)),
             Some(found) = poll => {
                 self.polled(found);
                 Some(ClaimsEvent::Names)
             }
+            Some(()) = check_is_due => {
+                self.start_check();
+                Some(ClaimsEvent::Names)
+            }
+            Some(found) = check => {
+                self.checked(found);
+                Some(ClaimsEvent::Names)
+            }
             else => None,
         }
     }
 
-    fn answered(&mut self, (entry, call_sequence, room, answer): Answer) -> ClaimsEvent {
+    fn answered(&mut self, answer: Answer) -> ClaimsEvent {
+        let Answer { entry, call_sequence, room, took, result: answer } = answer;
         let name = entry.destination.name.clone();
         self.call_sequences.insert(name.clone(), call_sequence);
         let hinted = self.claims_in_flight.remove(&name).unwrap_or_default();
@@ -310,6 +390,9 @@ impl Claims {
             }
         };
         let got = claimed.messages.len();
+        if room > 0 {
+            self.rivals.claimed(&name, got, took);
+        }
         // A repeated claim returns what the first one got, even if it is more than now requested.
         match room.checked_sub(got) {
             Some(unused) => self.unused(&entry, unused),
@@ -321,8 +404,10 @@ impl Claims {
         if got > 0 {
             telemetry::claimed(name.as_str(), got);
         }
-        if got >= room || hinted || claimed.may_have_more {
+        if got >= room || claimed.may_have_more {
             self.hint(name);
+        } else if hinted {
+            self.woken(name);
         }
         ClaimsEvent::Messages(entry, claimed)
     }

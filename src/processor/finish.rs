@@ -9,12 +9,13 @@ use tokio_util::task::TaskTracker;
 
 use super::leases::LeaseGuard;
 use crate::{
-    domain::{AttemptError, DestinationName, LeaseToken, Stamped},
+    domain::{AttemptError, DestinationName, LeaseToken, MessageIds, Stamped},
     faults::pause::{Point, point},
     store::{
         Batches, CallSequence, Catalog, Completion, DueTimer, Failed, GroupCommit, Status, Store,
         StoreError, chunks_by_size, retry_until,
     },
+    telemetry,
 };
 
 /// Queued outcomes for one destination; beyond that, attempts keep their slots and wait.
@@ -29,7 +30,7 @@ pub(super) enum Outcome {
     /// Deliver this message. `is_unchanged`: Redis already stores it like this.
     Completed { output: Box<Stamped>, is_unchanged: bool },
     /// Retry after a wait, unless the attempts are used up.
-    Failed { wait: Duration, is_final: bool, error: AttemptError },
+    Failed { wait: Duration, is_final: bool, error: AttemptError, ids: MessageIds },
     /// Requeue, as if it had not been claimed.
     Requeued,
 }
@@ -91,8 +92,8 @@ impl FinishTask {
                             is_unchanged,
                         });
                     }
-                    Outcome::Failed { wait, is_final, error } => {
-                        failed.push(Failed { token: job.token, wait, is_final, error });
+                    Outcome::Failed { wait, is_final, error, ids } => {
+                        failed.push(Failed { token: job.token, wait, is_final, error, ids });
                     }
                     Outcome::Requeued => requeued.push(job.token),
                 }
@@ -102,7 +103,8 @@ impl FinishTask {
             let (store, call_sequence) = (&self.store, &self.call_sequence);
             let size = |one: &Completion| one.output.message.body.bytes.len();
             for some in chunks_by_size(&completed, BATCH_MAX, BATCH_BYTES_MAX, size) {
-                let call = || store.complete(call_sequence, &entry, some);
+                telemetry::completing(some.len());
+                let call = || store.complete(&entry, some);
                 self.note("complete", retry_until(None, call).await);
                 point(Point::ProcessorCompleted).await;
             }

@@ -5,6 +5,7 @@ mod attempt;
 mod claims;
 mod finish;
 mod leases;
+mod rivals;
 mod slots;
 pub mod transform;
 mod turns;
@@ -22,7 +23,7 @@ use finish::{Finisher, Outcome};
 
 use crate::{
     config,
-    store::{Catalog, DueTimer, Store, Wake},
+    store::{Catalog, DueTimer, Store, Wake, already_here},
     telemetry,
 };
 
@@ -94,14 +95,15 @@ impl Processor {
                 () = stop.cancelled() => break,
                 // It ends only by a panic. No lease may be held without it.
                 _ = &mut extender => return,
-                wake = wakes.recv() => match wake {
-                    Ok(Wake::Waiting(name)) => claims.hint(name),
-                    Ok(Wake::Everything) | Err(broadcast::error::RecvError::Lagged(_)) => {
-                        claims.start_poll();
+                wake = wakes.recv() => {
+                    if !claims.take_wake(wake) {
+                        break;
                     }
-                    Ok(_) => continue,
-                    Err(broadcast::error::RecvError::Closed) => break,
-                },
+                    // Those that came together: their claims go together.
+                    while let Some(wake) = already_here(&mut wakes) {
+                        claims.take_wake(wake);
+                    }
+                }
                 _ = ends.recv_many(&mut freed, FREED_MAX) => {
                     freed.drain(..).for_each(|name| claims.freed(&name));
                 }

@@ -63,6 +63,11 @@ impl Companies {
         !std::mem::replace(&mut self.lock().entry(place).or_default().is_busy, true)
     }
 
+    /// True if blocks wait for the next call.
+    pub(super) fn has_waiting(&self, place: Place) -> bool {
+        self.lock().get(&place).is_some_and(|company| !company.waiting.is_empty())
+    }
+
     /// What the next call takes. Without it, no call is on its way any more.
     pub(super) fn next(&self, place: Place) -> Option<Vec<Waiting>> {
         let mut all = self.lock();
@@ -149,7 +154,8 @@ impl Blocks {
             command.arg(&words.keys);
         }
         for (number, words) in &self.all {
-            command.arg(*number).arg(words.keys.len()).arg(words.args.len()).arg(&words.args);
+            let shape = format!("{number} {} {}", words.keys.len(), words.args.len());
+            command.arg(shape).arg(&words.args);
         }
         command
     }

@@ -13,6 +13,7 @@ use super::{
     script::{ScriptCall, is_missing},
     slot::slot_of,
 };
+use crate::telemetry;
 
 /// The durability that a call's writes must reach before its answer counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +53,7 @@ impl RedisClient {
         let Some(wait) = self.wait_of(confirm) else {
             return Ok((self.run(call).await?, true));
         };
+        telemetry::redis_blocks(1);
         let (answer, confirmed) = self.confirmed_at(call, &wait).await?;
         Ok((fitting(answer)?, confirmed))
     }

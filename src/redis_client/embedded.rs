@@ -132,6 +132,16 @@ impl EmbeddedRedis {
         info.map_err(|error| self.data_dir.unresponsive(&error))
     }
 
+    /// Changes settings of the server (`CONFIG SET`).
+    pub async fn configure(&self, settings: &[(&str, String)]) -> redis::RedisResult<()> {
+        let mut command = redis::cmd("CONFIG");
+        command.arg("SET");
+        for (name, value) in settings {
+            command.arg(*name).arg(value);
+        }
+        self.data_dir.query(command).await
+    }
+
     /// Waits until the server ends on its own, and returns the end of its log. May be dropped and
     /// called again.
     pub async fn exited(&mut self) -> EmbeddedError {

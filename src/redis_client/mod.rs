@@ -3,7 +3,7 @@
 //! move.
 //!
 //! This module knows nothing of Reseq: no keys, no scripts, no schema.
-//! From the top down: `subscribe`, `memory`, `confirm` and `fitness` make calls; `together` makes one call of those
+//! From the top down: `subscribe`, `memory`, `confirm`, `fitness` and `examine` make calls; `together` makes one call of those
 //! of many callers (`blocks`); `call` follows them to the right server; `client` knows all servers, `cluster` and
 //! `sentinel` where they are; `node` is one server.
 
@@ -17,6 +17,7 @@ mod confirm;
 mod dial;
 pub mod embedded;
 mod error;
+mod examine;
 mod fitness;
 mod memory;
 mod node;
@@ -33,6 +34,7 @@ pub use client::{Deployment, RedisClient};
 pub use clock::{note_server_clock, server_clock, server_clock_ms};
 pub use confirm::{Confirm, Fsync};
 pub use error::{ClientError, unexpected};
+pub use examine::{Replica, ServerState};
 pub use fitness::{Admitted, Fitness, UnfitServer};
 pub use memory::Memory;
 pub use script::{Script, ScriptCall};

@@ -82,7 +82,7 @@ impl ScriptCall<'_> {
         self
     }
 
-    /// Notes how much work the call is: about so many messages. 1 unless noted.
+    /// Notes how much work the call is, in messages, about. 1 unless noted.
     pub fn of_messages(&mut self, count: usize) {
         self.messages = count;
     }

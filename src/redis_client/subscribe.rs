@@ -37,21 +37,28 @@ pub enum Heard {
 }
 
 /// The channels of one subscription.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Channels {
     /// Sharded channels: the server that would hold a key of this name serves each (`SSUBSCRIBE`).
     pub sharded: Vec<String>,
-    /// A channel that every node of a cluster serves (`SUBSCRIBE`).
-    pub everywhere: String,
+    /// A channel that every node of a cluster serves (`SUBSCRIBE`), if one is wanted.
+    pub everywhere: Option<String>,
 }
 
 /// Receives the events of a subscription.
 pub type OnHeard = Arc<dyn Fn(Heard) + Send + Sync>;
 
 impl RedisClient {
-    /// Listens until `stop`, over connections of its own.
-    pub async fn subscribe(&self, channels: Channels, on_heard: OnHeard, stop: CancellationToken) {
-        let channels = Arc::new(channels);
+    /// Listens until `stop`, over connections of its own. Asks for the wanted channels once a second, and when
+    /// `changed` says so. While they change, messages may be missed ([`Heard::Gap`]).
+    pub async fn subscribe(
+        &self,
+        wanted_channels: impl Fn() -> Channels,
+        changed: Arc<Notify>,
+        on_heard: OnHeard,
+        stop: CancellationToken,
+    ) {
+        let mut channels = Arc::new(wanted_channels());
         let ended = Arc::new(Notify::new());
         let mut listeners: Vec<Listener> = Vec::new();
         let mut tick = tokio::time::interval(CHECK_EVERY);
@@ -63,8 +70,18 @@ impl RedisClient {
                     tracing::debug!(%error, "cannot find out which server serves which channel");
                 }
             }
+            let now = wanted_channels();
+            if now != *channels {
+                channels = Arc::new(now);
+            }
             let (mut wanted, _) = self.spread(&channels.sharded);
-            listeners.retain(|listener| listener.is_wanted(&mut wanted));
+            if wanted.is_empty() && channels.everywhere.is_some() {
+                // Each node serves the channel that is served everywhere.
+                wanted.extend(self.primaries().into_iter().next().map(|node| (node, Vec::new())));
+            }
+            listeners.retain(|listener| {
+                Arc::ptr_eq(&listener.channels, &channels) && listener.is_wanted(&mut wanted)
+            });
             for (node, members) in wanted {
                 let subscriber = Subscriber {
                     on_heard: on_heard.clone(),
@@ -72,11 +89,13 @@ impl RedisClient {
                     ended: ended.clone(),
                 };
                 let task = tokio::spawn(subscriber.listen(node.clone(), members.clone()));
-                listeners.push(Listener { node, members, task: AbortOnDropHandle::new(task) });
+                let task = AbortOnDropHandle::new(task);
+                listeners.push(Listener { node, members, channels: channels.clone(), task });
             }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = ended.notified() => tokio::time::sleep(PAUSE).await,
+                () = changed.notified() => {}
                 _ = tick.tick() => {}
             }
         }
@@ -87,6 +106,7 @@ impl RedisClient {
 struct Listener {
     node: Arc<Node>,
     members: Vec<usize>,
+    channels: Arc<Channels>,
     task: AbortOnDropHandle<()>,
 }
 
@@ -133,7 +153,9 @@ impl Subscriber {
             .listen(move |push: PushInfo| sender.try_send(push).inspect_err(|_| full.notify_one()))
             .await?;
         let mut subscribe = redis::pipe();
-        subscribe.cmd("SUBSCRIBE").arg(&self.channels.everywhere).ignore();
+        if let Some(channel) = &self.channels.everywhere {
+            subscribe.cmd("SUBSCRIBE").arg(channel).ignore();
+        }
         for &member in members {
             subscribe.cmd("SSUBSCRIBE").arg(&self.channels.sharded[member]).ignore();
         }

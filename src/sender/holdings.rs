@@ -17,6 +17,7 @@ use crate::{
         planted,
     },
     store::{OwnerToken, Store, StoreError},
+    telemetry,
 };
 
 /// The pause before another attempt to give a partition back.
@@ -81,6 +82,7 @@ impl Holdings {
     pub(super) async fn take(self: Arc<Self>, partition: u16) {
         if let Some(lease) = self.lease_of(partition).await {
             self.leases().insert(partition, lease.clone());
+            telemetry::partition_acquired();
             self.changed.notify_one();
             self.keepers.spawn(self.clone().keep(lease));
         }
@@ -142,9 +144,13 @@ impl Holdings {
             lease.finished().await;
             let is_free = self.resign(&lease, was_lost).await;
             if !is_free || lease.draining.is_cancelled() || self.leaving.is_cancelled() {
+                telemetry::partition_ended(is_free && !was_lost);
                 break;
             }
-            let Some(next) = self.lease_of(partition).await else { break };
+            let Some(next) = self.lease_of(partition).await else {
+                telemetry::partition_ended(false);
+                break;
+            };
             if self.leaving.is_cancelled() {
                 next.draining.cancel();
             }

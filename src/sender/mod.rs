@@ -1,31 +1,37 @@
 //! The sender role: owns partitions, and delivers their lanes side by side, each in order.
 
-mod backlogs;
 pub mod deliver;
 mod destination;
 mod holdings;
 mod lane;
 mod ownership;
 mod partition_lease;
+pub mod reporter;
+mod tail;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use tokio::{sync::broadcast, task::JoinHandle, time::Instant};
-use tokio_util::sync::CancellationToken;
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    task::JoinHandle,
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     config,
     domain::DestinationName,
     faults::planted,
-    store::{Catalog, Round, Store, Wake},
+    store::{Catalog, Round, Store, Wake, already_here},
     telemetry,
     wire::clients::Clients,
 };
-use backlogs::{BACKLOGS_CHECK_MAX, Backlogs};
 use destination::{Dependencies, DestinationSender, Gauge, Poke};
 use holdings::Holdings;
 use ownership::{Freed, Ownership};
 use partition_lease::PartitionLease;
+use reporter::Owned;
+use tail::Tail;
 
 /// The most destinations that one check for halted messages covers, of all senders together. With more
 /// destinations, a round takes several seconds.
@@ -43,6 +49,8 @@ pub struct Sender {
     pub clients: Clients,
     /// How deeply the JSON of batches and envelopes may nest.
     pub json_depth_max: usize,
+    /// What it tells the reporter.
+    pub owned: Owned,
 }
 
 /// The task of one destination under one lease of its partition.
@@ -62,13 +70,13 @@ struct Rounds {
     expired: Round,
     /// When the last round of that check ended; `None` while one is in progress.
     expired_at: Option<Instant>,
-    backlogs: Backlogs,
 }
 
 /// The destinations' tasks, and what runs beside them.
 struct Work {
     sender: Sender,
     holdings: Arc<Holdings>,
+    tail: Arc<Tail>,
     running: HashMap<DestinationName, Running>,
     /// The scan for destinations with releasable lanes, in a task of its own.
     scan: Option<JoinHandle<Vec<DestinationName>>>,
@@ -107,34 +115,41 @@ impl Sender {
     ) {
         let lease = Duration::from_millis(self.config.lease_ms);
         let holdings = Holdings::new(self.store.clone(), lease);
+        self.owned.begin(holdings.clone());
         let (freed, stopping) = (Arc::new(Freed::default()), stop.child_token());
         let ownership = Ownership::new(holdings.clone(), freed.clone());
         // Beside the events below, which must not wait for Redis.
         let mut sharing = std::pin::pin!(ownership.run(stopping.clone(), drain));
-        let mut work = Work::new(self, holdings.clone());
+        let (tail, queued) = Tail::new();
+        let publishing = tail.clone().publish(queued, self.store.clone(), stopping.clone());
+        let _publishing = AbortOnDropHandle::new(tokio::spawn(publishing));
+        let mut work = Work::new(self, holdings.clone(), tail);
         let mut second = tokio::time::interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            telemetry::owned(holdings.partitions().len());
             tokio::select! {
                 () = &mut sharing => break,
-                () = holdings.changed.notified() => work.scan(),
+                () = holdings.changed.notified() => {
+                    telemetry::owned(holdings.partitions().len());
+                    work.scan();
+                }
                 found = work.scanned() => {
                     found.iter().for_each(|name| work.poke(name));
                     if std::mem::take(&mut work.scan_again) {
                         work.scan();
                     }
                 }
-                wake = wakes.recv(), if !stopping.is_cancelled() => match wake {
-                    Ok(Wake::Releasable(name)) => work.poke(&name),
-                    Ok(Wake::OwnerGone(partition)) => freed.note(partition),
-                    Ok(Wake::Everything) | Err(broadcast::error::RecvError::Lagged(_)) => {
-                        work.scan();
+                wake = wakes.recv(), if !stopping.is_cancelled() => {
+                    if !work.take_wake(wake, &freed) {
+                        stopping.cancel();
                     }
-                    Ok(Wake::Waiting(_) | Wake::Definitions) => {}
-                    Err(broadcast::error::RecvError::Closed) => stopping.cancel(),
-                },
+                    // Those that came together: their releases go together.
+                    while let Some(wake) = already_here(&mut wakes) {
+                        work.take_wake(wake, &freed);
+                    }
+                }
                 _ = second.tick() => {
+                    telemetry::owned(holdings.partitions().len());
                     work.scan();
                     work.run_housekeeping();
                 }
@@ -144,18 +159,32 @@ impl Sender {
 }
 
 impl Work {
-    fn new(sender: Sender, holdings: Arc<Holdings>) -> Work {
+    fn new(sender: Sender, holdings: Arc<Holdings>, tail: Arc<Tail>) -> Work {
         let running = HashMap::new();
         let rounds = Arc::default();
         Work {
             sender,
             holdings,
+            tail,
             running,
             scan: None,
             scan_again: false,
             rounds,
             housekeeping: None,
         }
+    }
+
+    /// Takes a wake-up. False if there will be no more.
+    fn take_wake(&mut self, wake: Result<Wake, RecvError>, freed: &Freed) -> bool {
+        match wake {
+            Ok(Wake::Releasable(name)) => self.poke(&name),
+            Ok(Wake::OwnerGone(partition)) => freed.note(partition),
+            Ok(Wake::Everything) | Err(RecvError::Lagged(_)) => self.scan(),
+            Ok(Wake::Tail(of)) => self.tail.wants(of, Instant::now()),
+            Ok(Wake::Waiting(_) | Wake::Offered(_) | Wake::Definitions) => {}
+            Err(RecvError::Closed) => return false,
+        }
+        true
     }
 
     /// Pokes the task of a destination: lanes may be releasable. Does so only if this pod owns its partition.
@@ -184,8 +213,10 @@ impl Work {
             release_batch_max: self.sender.config.release_batch_max,
             name: name.clone(),
             lease: lease.clone(),
+            tail: self.tail.clone(),
+            gauge: gauge.clone(),
         });
-        let task = lease.tasks.spawn(task.run(poke.clone(), gauge.clone()));
+        let task = lease.tasks.spawn(task.run(poke.clone()));
         self.running.insert(name.clone(), Running { lease, poke, gauge, task });
     }
 
@@ -232,6 +263,8 @@ impl Work {
         }
         let counts = self.running.iter().map(|(name, running)| (name.clone(), running.gauge.get()));
         let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
+        let limited = self.running.iter().filter(|(_, running)| running.gauge.is_rate_limited());
+        self.sender.owned.set_rate_limited(limited.map(|(name, _)| name.clone()).collect());
         telemetry::delivering(counts.iter().map(|(_, count)| count).sum());
         let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
         let rounds = self.rounds.clone();
@@ -257,8 +290,6 @@ impl Work {
                 store.expire_dead_letters(&some).await;
                 rounds.expired_at = is_over.then(Instant::now);
             }
-            let some = part(BACKLOGS_CHECK_MAX);
-            rounds.backlogs.report(&store, &catalog, &partitions, some).await;
         }));
     }
 }

@@ -77,6 +77,11 @@ impl PartitionLease {
         });
     }
 
+    /// For how long nothing may be released yet.
+    pub(super) fn takeover_wait(&self) -> Duration {
+        self.takeover_wait_until.borrow().saturating_duration_since(Instant::now())
+    }
+
     /// Resolves when messages may be released.
     pub(super) async fn takeover_wait_over(&self) {
         let mut changes = self.takeover_wait_until.subscribe();

@@ -173,6 +173,9 @@ impl Store {
         answer: Result<T, ClientError>,
     ) -> Result<T, StoreError> {
         let answer = answer.map_err(StoreError::from);
+        if answer.as_ref().is_err_and(StoreError::is_temporary) {
+            crate::telemetry::redis_query_failed();
+        }
         self.observe(Called { name, keys }, &answer);
         answer
     }

@@ -25,7 +25,7 @@ const ON_NO_KEY: [Command; 2] = [
 ];
 
 /// Commands on keys that scripts and Rust run. A test compares it with the code.
-const ON_KEYS: [Command; 49] = [
+const ON_KEYS: [Command; 51] = [
     on_key("DEL", 0),
     on_key("EXISTS", 0),
     on_key("GET", 0),
@@ -61,6 +61,8 @@ const ON_KEYS: [Command; 49] = [
     on_key("STRLEN", 0),
     on_key("TYPE", 0),
     on_key("UNLINK", 0),
+    on_key("XADD", 3),
+    on_key("XREVRANGE", 2),
     on_key("ZADD", 2),
     on_key("ZCARD", 0),
     on_key("ZCOUNT", 2),
@@ -78,7 +80,7 @@ const ON_KEYS: [Command; 49] = [
 ];
 
 /// Commands on keys that Rust itself sends.
-const SENT_ON_KEYS: [&str; 18] = [
+const SENT_ON_KEYS: [&str; 19] = [
     "EXISTS",
     "GET",
     "HEXISTS",
@@ -91,6 +93,7 @@ const SENT_ON_KEYS: [&str; 18] = [
     "LLEN",
     "LRANGE",
     "SETEX",
+    "XREVRANGE",
     "ZCARD",
     "ZRANGE",
     "ZRANGEBYSCORE",

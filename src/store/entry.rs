@@ -1,7 +1,7 @@
 //! A destination in the catalog: its definition, and the values that scripts get from it.
 
 use super::keys::Claimers;
-use crate::domain::{Destination, Epoch, Ordering, Processing, TransformKind};
+use crate::domain::{DeliveryKind, Destination, Epoch, Ordering, Processing, TransformKind};
 
 /// Which parts of a destination are paused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
@@ -78,6 +78,15 @@ pub(super) fn ordering_text(ordering: Ordering) -> &'static str {
         Ordering::Destination => "destination",
         Ordering::Key => "key",
         Ordering::None => "none",
+    }
+}
+
+/// The kind of delivery, as text for the scripts.
+pub(super) fn delivery_text(kind: DeliveryKind) -> &'static str {
+    match kind {
+        DeliveryKind::Push => "push",
+        DeliveryKind::Pull => "pull",
+        DeliveryKind::None => "none",
     }
 }
 

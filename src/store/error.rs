@@ -74,6 +74,15 @@ pub enum StoreError {
     /// The partition now uses this schema for records; nothing has changed.
     #[error("the partition's records are written in schema {0}")]
     StaleSchema(u32),
+    /// A call with few keys does not suffice; nothing has changed. The store repeats it with all of them.
+    #[error("the call needs more keys")]
+    MoreKeys,
+    /// The secrets of a definition are encrypted with a key that this process does not have: the key with this id.
+    /// Nothing has changed.
+    #[error(
+        "the secrets of the destination are encrypted with the key {0}, which secrets.key does not have"
+    )]
+    NoSecretsKey(String),
     /// The data in Redis is not what this version writes.
     #[error("Redis holds data that this version cannot read: {0}")]
     Unreadable(String),
@@ -146,6 +155,7 @@ fn named(code: &str, detail: String, text: String) -> StoreError {
         "WRONG_VERSION" => StoreError::WrongVersion(number()),
         "NEWER_SCHEMA" => StoreError::NewerSchema(number() as u32),
         "STALE_SCHEMA" => StoreError::StaleSchema(number() as u32),
+        "MORE_KEYS" => StoreError::MoreKeys,
         "TOO_MANY_TOKENS" => StoreError::TooManyTokens(number()),
         "UNREADABLE" => StoreError::Unreadable(detail),
         "NO_RIGHTS" => StoreError::NoRights(detail),

@@ -46,11 +46,13 @@ impl Store {
             let why = if one.is_final { PERMANENT } else { USED_UP };
             match entry.destination.on_exhausted {
                 OnExhausted::Halt => tracing::error!(
-                    destination = %name, sequence, why, kind = ?one.error.kind,
+                    destination = %name, sequence, id = one.ids.id, trace = one.ids.trace, why,
+                    kind = ?one.error.kind,
                     "a message is halted until an operator intervenes",
                 ),
                 OnExhausted::DeadLetter | OnExhausted::Drop => tracing::warn!(
-                    destination = %name, sequence, why, kind = ?one.error.kind,
+                    destination = %name, sequence, id = one.ids.id, trace = one.ids.trace, why,
+                    kind = ?one.error.kind,
                     "giving up a message",
                 ),
             }

@@ -1,5 +1,5 @@
-//! Group commit: jobs that arrive for a destination while a call is in flight make the next call.
-//! When no call is in flight, nothing waits.
+//! Group commit: jobs that arrive for a destination while a call is in flight go into the next
+//! call. When no call is in flight, nothing waits.
 
 use std::{
     collections::HashMap,
@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 use super::catalog::{Catalog, Watch};
 use crate::domain::DestinationName;
 
-/// An idle task ends after this time. Redis keeps the last answer of a call sequence for the same time,
-/// so a rarely used destination has at most two of them: that of the last task and that of the one before.
+/// An idle task ends after this time. Redis keeps the last answer of a call sequence for the same
+/// time. So it keeps at most two for a rarely used destination: those of its last two tasks.
 const IDLE: Duration = Duration::from_secs(60);
 
 type StartTask<J> = dyn Fn(DestinationName, Batches<J>) -> BoxFuture<'static, ()> + Send + Sync;
@@ -101,7 +101,7 @@ impl<J> Batches<J> {
                 }
                 () = self.definition.changed() => is_over = self.is_gone(),
                 () = &mut idle, if !idle.is_elapsed() => is_over = true,
-                // A job was just being submitted: look again.
+                // A job was just being submitted: check again.
                 () = tokio::task::yield_now(), if is_over => {}
             }
         }

@@ -113,6 +113,11 @@ impl Keys {
         format!("{}:{{index}}:tokens:used", self.prefix)
     }
 
+    /// What operators did.
+    pub fn audit(&self) -> String {
+        format!("{}:{{index}}:audit", self.prefix)
+    }
+
     /// The live pods.
     pub fn pods(&self) -> String {
         format!("{}:pods", self.prefix)
@@ -121,6 +126,16 @@ impl Keys {
     /// The channel for changes of definitions.
     pub fn wake_definitions(&self) -> String {
         format!("{}:wake:definitions", self.prefix)
+    }
+
+    /// The channel of those who watch deliveries.
+    pub fn wake_tail(&self) -> String {
+        format!("{}:wake:tail", self.prefix)
+    }
+
+    /// The channel of the deliveries that somebody watches.
+    pub fn tail(&self) -> String {
+        format!("{}:tail", self.prefix)
     }
 
     /// The keys of partition `number`.
@@ -185,6 +200,11 @@ impl PartitionKeys {
     /// The channel for heads that became releasable.
     pub fn wake_releasable(&self) -> String {
         format!("{}:wake:releasable", self.tag)
+    }
+
+    /// The channel for lanes that were offered to consumers.
+    pub fn wake_offered(&self) -> String {
+        format!("{}:wake:offered", self.tag)
     }
 
     /// The channel for partitions that lost their owner.
@@ -287,6 +307,16 @@ impl DestinationKeys {
     /// With ordering by key: the last sequence of recent lanes that are empty now.
     pub fn previous(&self) -> String {
         format!("{}:previous", self.base)
+    }
+
+    /// With delivery `pull`: what is offered to consumers, by lane.
+    pub fn offers(&self) -> String {
+        format!("{}:offers", self.base)
+    }
+
+    /// The lanes that a consumer may lease, the longest offered first.
+    pub fn offered(&self) -> String {
+        format!("{}:offered", self.base)
     }
 
     /// How many messages are being delivered now. For display; expires soon.

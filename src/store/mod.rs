@@ -30,6 +30,8 @@ mod record;
 mod rights;
 mod schema;
 pub mod scripts;
+mod sealed;
+mod tail;
 mod unfit;
 mod wake;
 
@@ -44,9 +46,12 @@ use std::{
 
 use tokio::time::Instant;
 
-pub use crate::redis_client::{Confirm, Fitness, Memory, server_clock, server_clock_ms};
+pub use crate::redis_client::{
+    Confirm, Fitness, Memory, Replica, ServerState, server_clock, server_clock_ms,
+};
 pub use catalog::{
-    Catalog, CatalogToken, CatalogTopic, Changed, ChangedNames, InFile, OlderPod, Round, Watch,
+    Catalog, CatalogToken, CatalogTopic, Changed, ChangedNames, InFile, OlderPod, Round,
+    SecretsFound, Watch,
 };
 pub use chunks::chunks_by_size;
 pub use damage::Damaged;
@@ -58,7 +63,11 @@ pub use keys::{Claimers, Keys};
 pub use known_schema::{SCHEMA, known as known_schema};
 pub use log_entry::{Content, LogEntry};
 pub use queries::{
+    audit::AuditId,
+    blocked_times::{BlockedTimes, Causes},
+    cause::{Cause, Surroundings, waits_for_processor},
     dead_letters::DeadLetter,
+    lanes::{LaneSize, LanesScanned},
     lookups::Newest,
     messages::{Leased, Listed, Page, Which},
     pods::{Ownership, PodInfo},
@@ -67,15 +76,20 @@ pub use queries::{
 };
 pub use record::INLINE_MAX;
 pub use rights::{Missing, rules as rights_needed};
+pub use sealed::Keyring;
+pub use tail::{Delivery, Outcome, TailHeard, Told};
 pub use transitions::{
+    acknowledge::RefusedMessage,
     acquire_partition::{Owned, OwnerToken},
     claim::Claimed,
     complete::{Completion, Status},
+    consume::Consumed,
     define::{Defined, Replaces},
     delete_destination::Removed,
     extend::Extension,
     fail::Failed,
     ingest::Ingested,
+    offer::{Ask, OfferRequest, Offered},
     postpone::RefusedHead,
     reap::{Overdue, Reaped},
     release::{LaneRequest, LaneRun, Owner, Released, Settled},
@@ -85,7 +99,7 @@ pub use transitions::{
     withdraw::{PendingWithdrawal, WITHDRAW_MAX, Who, Withdrawal, Withdrawn},
 };
 pub use unfit::UnfitServer;
-pub use wake::{Wake, Wakes};
+pub use wake::{Wake, WakeKind, Wakes, already_here, woken};
 
 use crate::{
     config,
@@ -119,6 +133,8 @@ struct Inner {
     schemas: Schemas,
     rights: Rights,
     damage: Damage,
+    blocked_times: BlockedTimes,
+    keyring: Keyring,
 }
 
 /// Calls that must not run twice: made one at a time, and numbered.
@@ -156,6 +172,15 @@ impl Store {
         redis: &config::Redis,
         owner_lease: Duration,
     ) -> Result<(Store, Fitness), UnfitServer> {
+        Store::open_with(redis, owner_lease, Keyring::default()).await
+    }
+
+    /// Like `open`, with keys for the secrets of definitions.
+    pub async fn open_with(
+        redis: &config::Redis,
+        owner_lease: Duration,
+        keyring: Keyring,
+    ) -> Result<(Store, Fitness), UnfitServer> {
         let url = redis.url_masked();
         let unreachable = |problem: String| {
             UnfitServer::Server(redis_client::UnfitServer::Unreachable {
@@ -185,6 +210,8 @@ impl Store {
                 schemas: Schemas::new(redis.partitions),
                 rights: Rights::new(probe),
                 damage: Damage::default(),
+                blocked_times: BlockedTimes::default(),
+                keyring,
             }),
         };
         store.check_meta(redis.partitions).await.map_err(|error| match error {
@@ -197,6 +224,11 @@ impl Store {
     /// The unique name of this process.
     pub fn pod(&self) -> &str {
         &self.inner.pod
+    }
+
+    /// For how long the heads that this pod samples have waited, by cause.
+    pub fn blocked_times(&self) -> &BlockedTimes {
+        &self.inner.blocked_times
     }
 
     /// The Redis servers that are known now.

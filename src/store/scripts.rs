@@ -7,7 +7,7 @@ use super::{commands, known_schema};
 use crate::{faults::planted_lua::text_of, redis_client::Script};
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 27] = [
+const INCLUDES: [(&str, &str); 28] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
@@ -25,6 +25,7 @@ const INCLUDES: [(&str, &str); 27] = [
     ("gone", include_str!("../../lua/include/gone.lua")),
     ("dead_letters", include_str!("../../lua/include/dead_letters.lua")),
     ("lists", include_str!("../../lua/include/lists.lua")),
+    ("offers", include_str!("../../lua/include/offers.lua")),
     ("portions", include_str!("../../lua/include/portions.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
     ("release_alone", include_str!("../../lua/include/release_alone.lua")),
@@ -87,6 +88,9 @@ transitions!(
     release,
     postpone,
     halt,
+    offer,
+    consume,
+    acknowledge,
     withdraw,
     retry_head,
     repair,
@@ -103,6 +107,7 @@ transitions!(
     forget_destination,
     topic,
     token,
+    audit,
     migrate,
     init_epoch,
     heartbeat,
@@ -154,16 +159,30 @@ fn composed(names: &[&'static str]) -> Arc<Script> {
     for (number, text) in (1..).zip(&texts) {
         let rights = commands::preamble(&with_includes(text));
         whole.push_str(&format!("rights[{number}] = function()\n{rights}end\n"));
-        let body = text.split_once('\n').map_or("", |(_, body)| body);
-        whole.push_str(&format!("transitions[{number}] = function()\n{body}end\n"));
+        whole.push_str(&format!("transitions[{number}] = function()\n{}end\n", body_of(text)));
     }
     whole.push_str(&text_of("include/blocks", BLOCKS));
     Arc::new(Script::new("blocks", whole))
 }
 
-/// The names in the line `-- include: a, b`.
+/// A transition without its first line. Its first includes are before it; the others are where only a few calls
+/// come to, because each function that a call defines costs it.
+fn body_of(text: &str) -> String {
+    let lines = text.lines().skip(1);
+    let mut is_first = true;
+    let kept = lines.filter(|line| {
+        let is_dropped = line.starts_with(INCLUDE) && std::mem::replace(&mut is_first, false);
+        !is_dropped
+    });
+    with_includes(&kept.flat_map(|line| [line, "\n"]).collect::<String>())
+}
+
+/// How a line begins that names files to insert.
+const INCLUDE: &str = "-- include: ";
+
+/// The names in the first line `-- include: a, b`.
 fn includes_of(source: &str) -> impl Iterator<Item = &str> {
-    let line = source.lines().find_map(|line| line.strip_prefix("-- include: "));
+    let line = source.lines().find_map(|line| line.strip_prefix(INCLUDE));
     line.into_iter().flat_map(|names| names.split(", "))
 }
 
@@ -180,17 +199,18 @@ fn include(name: &str) -> String {
     whole
 }
 
-/// Inserts the check of rights after the first line, which only Redis reads (`#!lua`).
+/// Inserts the check of rights after the first line, which only Redis reads (`#!lua`). KEYS and ARGV become
+/// variables that a script may change.
 fn with_rights(whole: &str) -> String {
     let (first, rest) = whole.split_once('\n').unwrap_or((whole, ""));
-    format!("{first}\n{}{rest}", commands::preamble(rest))
+    format!("{first}\nlocal KEYS, ARGV = KEYS, ARGV\n{}{rest}", commands::preamble(rest))
 }
 
 /// Replaces the line `-- include: a, b` with those files.
 fn with_includes(source: &str) -> String {
     let mut whole = String::with_capacity(source.len() * 2);
     for line in source.lines() {
-        if line.starts_with("-- include: ") {
+        if line.starts_with(INCLUDE) {
             includes_of(line).for_each(|name| whole.push_str(&include(name)));
         } else {
             whole.push_str(line);

@@ -1,7 +1,8 @@
 //! Metric series per destination. They end with the destination, and their number is limited.
 //!
 //! At most [`SERIES_MAX`] destinations have their own series; the others are counted together, as
-//! [`REST`]. For backlogs, the largest are shown. A destination that was idle for long is replaced.
+//! [`REST`]. For backlogs, the largest are shown. A destination that was idle for long is replaced, and so is one that
+//! is counted much less often than one without series.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,7 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Backlog, SECONDS};
+use super::{
+    SECONDS,
+    backlogs::{Backlog, Backlogs},
+    names,
+    others::Others,
+};
 
 /// The most destinations with their own series.
 pub const SERIES_MAX: usize = 1000;
@@ -30,6 +36,8 @@ type Key = (&'static str, Option<(&'static str, &'static str)>);
 #[derive(Default)]
 struct Values {
     counters: BTreeMap<Key, u64>,
+    /// Counters of seconds.
+    seconds: BTreeMap<Key, f64>,
     durations: BTreeMap<&'static str, Durations>,
 }
 
@@ -46,11 +54,14 @@ pub(super) struct Series {
     values: Mutex<Values>,
     /// When the series were last used, in ms since this process began to count.
     touched_ms: AtomicU64,
+    /// How often they were used since the last search for space.
+    uses: AtomicU64,
 }
 
 impl Series {
-    fn new() -> Arc<Series> {
-        Arc::new(Series { values: Mutex::default(), touched_ms: AtomicU64::new(0) })
+    fn new(now_ms: u64) -> Arc<Series> {
+        let (touched_ms, uses) = (AtomicU64::new(now_ms), AtomicU64::new(1));
+        Arc::new(Series { values: Mutex::default(), touched_ms, uses })
     }
 
     pub(super) fn add(&self, metric: &'static str, count: u64) {
@@ -62,13 +73,24 @@ impl Series {
         *values.counters.entry(key).or_default() += count;
     }
 
-    pub(super) fn record(&self, metric: &'static str, took: Duration) {
-        let seconds = took.as_secs_f64();
-        let at = SECONDS.partition_point(|bound| *bound < seconds);
+    pub(super) fn add_seconds(&self, key: Key, seconds: f64) {
         let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        let durations = values.durations.entry(metric).or_default();
-        durations.counts[at] += 1;
-        durations.sum += seconds;
+        *values.seconds.entry(key).or_default() += seconds;
+    }
+
+    pub(super) fn record(&self, metric: &'static str, took: Duration) {
+        self.record_all([(metric, took)]);
+    }
+
+    pub(super) fn record_all(&self, all: impl IntoIterator<Item = (&'static str, Duration)>) {
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        for (metric, took) in all {
+            let seconds = took.as_secs_f64();
+            let at = SECONDS.partition_point(|bound| *bound < seconds);
+            let durations = values.durations.entry(metric).or_default();
+            durations.counts[at] += 1;
+            durations.sum += seconds;
+        }
     }
 }
 
@@ -78,8 +100,10 @@ pub(super) struct Registry {
     began: Instant,
     series: RwLock<HashMap<Arc<str>, Arc<Series>>>,
     rest: Arc<Series>,
+    /// Destinations without series of their own.
+    others: Others,
     looked: Mutex<Option<Instant>>,
-    backlogs: Mutex<HashMap<Arc<str>, Backlog>>,
+    backlogs: Backlogs,
     /// Functions that tell whether a destination exists.
     known: Mutex<Vec<Weak<IsKnown>>>,
 }
@@ -108,7 +132,12 @@ pub(super) fn of(destination: &str) -> Arc<Series> {
 
 /// Sets the backlog of a destination; `None` if this pod no longer owns it.
 pub(super) fn set_backlog(destination: &str, backlog: Option<Backlog>) {
-    REGISTRY.set_backlog(destination, backlog);
+    REGISTRY.backlogs.set(destination, backlog);
+}
+
+/// Sets the age of the oldest head of a destination; `None` if nothing is pending, or this pod no longer owns it.
+pub(super) fn set_head_age(destination: &str, age: Option<Duration>) {
+    REGISTRY.backlogs.set_head_age(destination, age);
 }
 
 /// Removes the series of destinations that are gone.
@@ -127,9 +156,10 @@ impl Registry {
             series_max,
             began: Instant::now(),
             series: RwLock::default(),
-            rest: Series::new(),
+            rest: Series::new(0),
+            others: Others::default(),
             looked: Mutex::default(),
-            backlogs: Mutex::default(),
+            backlogs: Backlogs::default(),
             known: Mutex::default(),
         }
     }
@@ -149,18 +179,18 @@ impl Registry {
         drop(held);
         if let Some(found) = found {
             found.touched_ms.store(now_ms, Ordering::Relaxed);
+            found.uses.fetch_add(1, Ordering::Relaxed);
             return found;
         }
         if is_full && !self.make_room(now_ms) {
+            self.others.note(destination);
             return self.rest.clone();
         }
         let mut held = self.series.write().unwrap_or_else(PoisonError::into_inner);
         if held.len() >= self.series_max {
             return self.rest.clone();
         }
-        let fresh = held.entry(destination.into()).or_insert_with(Series::new).clone();
-        fresh.touched_ms.store(now_ms, Ordering::Relaxed);
-        fresh
+        held.entry(destination.into()).or_insert_with(|| Series::new(now_ms)).clone()
     }
 
     /// Removes idle series. False if there still is no space.
@@ -171,7 +201,29 @@ impl Registry {
         }
         *looked = Some(Instant::now());
         drop(looked);
-        self.end_idle(now_ms, IDLE)
+        let has_room = self.end_idle(now_ms, IDLE);
+        if !has_room {
+            self.replace_least_used(now_ms);
+        }
+        has_room
+    }
+
+    /// Gives series to the destinations that were counted most without any. Each replaces one that was used half as
+    /// often or less, since the last time.
+    fn replace_least_used(&self, now_ms: u64) {
+        let others = self.others.take();
+        let mut held = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        let uses =
+            held.iter().map(|(name, one)| (one.uses.swap(0, Ordering::Relaxed), name.clone()));
+        let mut least_used: Vec<_> = uses.collect();
+        least_used.sort_unstable();
+        for ((name, count), (uses, replaced)) in others.into_iter().zip(least_used) {
+            if count < 2 * uses.max(1) {
+                return;
+            }
+            held.remove(&replaced);
+            held.insert(name, Series::new(now_ms));
+        }
     }
 
     fn end_idle(&self, now_ms: u64, idle: Duration) -> bool {
@@ -179,14 +231,6 @@ impl Registry {
         let mut held = self.series.write().unwrap_or_else(PoisonError::into_inner);
         held.retain(|_, series| series.touched_ms.load(Ordering::Relaxed) >= oldest_ms);
         held.len() < self.series_max
-    }
-
-    fn set_backlog(&self, destination: &str, backlog: Option<Backlog>) {
-        let mut backlogs = self.backlogs.lock().unwrap_or_else(PoisonError::into_inner);
-        match backlog {
-            Some(backlog) => drop(backlogs.insert(destination.into(), backlog)),
-            None => drop(backlogs.remove(destination)),
-        }
     }
 
     /// Removes the series of destinations that no function knows. Owners remove backlogs
@@ -216,7 +260,10 @@ impl Registry {
         let mut durations: BTreeMap<&str, String> = BTreeMap::new();
         for (name, series) in &all {
             let values = series.values.lock().unwrap_or_else(PoisonError::into_inner);
-            for ((metric, label), count) in &values.counters {
+            let counts = values.counters.iter().map(|(key, count)| (key, *count as f64));
+            for ((metric, label), count) in
+                counts.chain(values.seconds.iter().map(|(key, sum)| (key, *sum)))
+            {
                 let label = label.map(|(key, value)| format!(",{key}=\"{value}\""));
                 let label = label.unwrap_or_default();
                 let lines = counters.entry(metric).or_default();
@@ -229,48 +276,11 @@ impl Registry {
         let mut text = String::new();
         for (kind, metrics) in [("counter", counters), ("histogram", durations)] {
             for (metric, lines) in metrics {
-                let _ = writeln!(text, "# TYPE {metric} {kind}\n{lines}");
+                let help = names::help(metric);
+                let _ = writeln!(text, "# HELP {metric} {help}\n# TYPE {metric} {kind}\n{lines}");
             }
         }
-        text + &self.render_backlogs()
-    }
-
-    /// The largest backlogs, and the sum of the others.
-    fn render_backlogs(&self) -> String {
-        let backlogs = self.backlogs.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<(Arc<str>, Backlog)> =
-            backlogs.iter().map(|(name, backlog)| (name.clone(), *backlog)).collect();
-        drop(backlogs);
-        if all.len() > self.series_max {
-            // Those that need an operator come first.
-            let size = |of: &Backlog| (of.halted > 0, of.pending.max(of.dead_letters));
-            all.sort_by_key(|(_, backlog)| std::cmp::Reverse(size(backlog)));
-            let mut rest = Backlog::default();
-            for (_, one) in all.drain(self.series_max..) {
-                rest.pending += one.pending;
-                rest.pending_bytes += one.pending_bytes;
-                rest.halted += one.halted;
-                rest.dead_letters += one.dead_letters;
-            }
-            all.push((REST.into(), rest));
-        }
-        all.sort_by(|a, b| a.0.cmp(&b.0));
-        type Gauge = (&'static str, fn(&Backlog) -> u64);
-        let gauges: [Gauge; 4] = [
-            ("reseq_pending", |of| of.pending),
-            ("reseq_pending_bytes", |of| of.pending_bytes),
-            ("reseq_halted", |of| of.halted),
-            ("reseq_dead_letters", |of| of.dead_letters),
-        ];
-        let mut text = String::new();
-        for (metric, value) in gauges.iter().filter(|_| !all.is_empty()) {
-            let _ = writeln!(text, "# TYPE {metric} gauge");
-            for (name, backlog) in &all {
-                let _ = writeln!(text, "{metric}{{destination=\"{name}\"}} {}", value(backlog));
-            }
-            text.push('\n');
-        }
-        text
+        text + &self.backlogs.render(self.series_max)
     }
 }
 
@@ -319,22 +329,20 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_backlogs_are_shown_and_the_others_summed() {
+    fn a_busy_destination_takes_the_place_of_a_quiet_one() {
         let registry = Registry::new(2);
-        for (name, pending) in [("a", 5), ("b", 1), ("c", 9), ("d", 2)] {
-            registry.set_backlog(
-                name,
-                Some(Backlog { pending, dead_letters: 1, ..Backlog::default() }),
-            );
-        }
+        // The last of them looks for space, and after that none does for a while.
+        let names = ["quiet", "busy", "rising"].into_iter().chain(["busy"; 9]).chain(["rising"; 8]);
+        names.for_each(|name| registry.of(name).add("reseq_test_total", 1));
+        registry.replace_least_used(1);
+        registry.of("rising").add("reseq_test_total", 1);
+        registry.of("quiet").add("reseq_test_total", 1);
         let expected = [
-            "reseq_pending{destination=\"*\"} 3",
-            "reseq_pending{destination=\"a\"} 5",
-            "reseq_pending{destination=\"c\"} 9",
+            "reseq_test_total{destination=\"busy\"} 10",
+            "reseq_test_total{destination=\"rising\"} 1",
+            "reseq_test_total{destination=\"*\"} 10",
         ];
-        assert_eq!(lines(&registry.render(), "reseq_pending{"), expected);
-        ["a", "b", "c", "d"].iter().for_each(|name| registry.set_backlog(name, None));
-        assert_eq!(registry.render(), "");
+        assert_eq!(lines(&registry.render(), "reseq_test_total"), expected);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{
+    HTTP_2,
     files::{Files, Pem, Reloaded, Unusable},
     settings::server,
 };
@@ -19,7 +20,7 @@ pub struct Acceptor(Arc<Reloaded<ServerConfig>>);
 impl Acceptor {
     /// For HTTP, if the section names a certificate.
     pub fn http(section: &str, tls: &ListenerTls) -> Result<Option<Acceptor>, ConfigError> {
-        Acceptor::open(section, tls, |pem| server(pem, &[b"http/1.1"]))
+        Acceptor::open(section, tls, |pem| server(pem, &[HTTP_2, b"http/1.1"]))
     }
 
     /// For frames, if the section names a certificate.

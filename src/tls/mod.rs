@@ -5,6 +5,7 @@ mod acceptor;
 mod connector;
 mod files;
 mod settings;
+mod subject;
 
 use std::{sync::Once, time::Duration};
 
@@ -12,8 +13,12 @@ pub use acceptor::Acceptor;
 pub use connector::Connector;
 pub use files::{Files, Pem, Reloaded, Unusable};
 pub use settings::{client, client_with, system_roots};
+pub use subject::{Subject, subject_of};
 
 use crate::config::{Config, ConfigError};
+
+/// HTTP/2, as clients name it in a handshake (ALPN).
+pub const HTTP_2: &[u8] = b"h2";
 
 /// Time limit of a handshake that has no other.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);

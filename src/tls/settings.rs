@@ -10,6 +10,7 @@ use rustls::{
 };
 
 use super::files::{Pem, Unusable};
+use crate::faults::planted;
 
 /// The settings of a client: trusts the built-in root certificates, those of the system and those of
 /// the file; shows its certificate, if it has one, to servers that ask for it.
@@ -46,7 +47,8 @@ pub fn server(pem: &Pem, protocols: &[&[u8]]) -> Result<ServerConfig, Unusable> 
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| Unusable::Certificate(error.to_string()))?;
-    let builder = match &pem.ca {
+    let ca = pem.ca.as_ref().filter(|_| !planted::is("client_certificate_not_required"));
+    let builder = match ca {
         None => builder.with_no_client_auth(),
         Some(ca) => {
             let mut roots = RootCertStore::empty();

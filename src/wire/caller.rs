@@ -3,20 +3,100 @@
 use std::sync::Arc;
 
 use super::{code::Code, problem::Problem};
-use crate::domain::{DestinationName, Grant, Scope};
+use crate::{
+    domain::{DestinationName, Grant, Scope},
+    faults::planted,
+};
 
 /// Who makes a request. The guard of the routes adds it to each request.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// For the log: the id of its token, or why it needs none.
+    /// The id of its token, or why it needs none.
     pub who: Arc<str>,
+    /// The name of its token.
+    pub name: Option<Arc<str>>,
     grant: Arc<Grant>,
+    /// What it has shown that it may do. Where no token is needed, that is less than what it may do.
+    proof: Proof,
+}
+
+/// What a caller has shown.
+#[derive(Debug, Clone)]
+enum Proof {
+    /// A token, or a signature that is right. It stands for this.
+    Of(Arc<Grant>),
+    /// Nothing: it needs no token here.
+    NotNeeded,
+    /// A signature, which is not verified yet.
+    Unverified,
 }
 
 impl Caller {
-    /// A caller with this grant.
+    /// A caller whose token has this grant.
     pub fn new(who: &str, grant: Arc<Grant>) -> Caller {
-        Caller { who: who.into(), grant }
+        Caller { who: who.into(), name: None, proof: Proof::Of(grant.clone()), grant }
+    }
+
+    /// The same, with the name of its token.
+    pub fn named(self, name: &str) -> Caller {
+        Caller { name: Some(name.into()), ..self }
+    }
+
+    /// A caller that needs no token for this grant.
+    pub fn without_token(who: &str, grant: Arc<Grant>) -> Caller {
+        Caller { who: who.into(), name: None, grant, proof: Proof::NotNeeded }
+    }
+
+    /// A caller that has no token, but a signature for this destination, which is not verified yet.
+    pub fn with_signature(destination: &DestinationName) -> Caller {
+        let grant = Arc::new(Grant::to_send(destination));
+        Caller { who: "signature".into(), name: None, grant, proof: Proof::Unverified }
+    }
+
+    /// The same caller, with what this one has shown.
+    pub fn showing(self, other: &Caller) -> Caller {
+        Caller { proof: other.proof.clone(), ..self }
+    }
+
+    /// The same caller, after the signature of its request for this destination was verified.
+    pub fn with_verified_signature(self, destination: &DestinationName) -> Caller {
+        Caller { proof: Proof::Of(Arc::new(Grant::to_send(destination))), ..self }
+    }
+
+    /// True if it has only a signature, which is not verified yet.
+    pub fn is_unverified(&self) -> bool {
+        matches!(self.proof, Proof::Unverified)
+    }
+
+    /// True if it has shown that it may send to this destination, which verifies signatures.
+    pub fn has_proof_for(&self, destination: &DestinationName) -> bool {
+        matches!(&self.proof, Proof::Of(grant) if grant.allows(Scope::Ingest) && grant.covers(destination))
+    }
+
+    /// Refuses to send to this destination, which verifies signatures, without a signature or a token with the
+    /// scope `ingest`.
+    pub fn check_proof(&self, destination: &DestinationName) -> Result<(), Problem> {
+        if self.has_proof_for(destination) {
+            return Ok(());
+        }
+        let name = destination.as_str();
+        let (code, detail) = match &self.proof {
+            Proof::Of(_) => (
+                Code::Forbidden,
+                format!(
+                    "the destination {name:?} verifies signatures; in this way it takes messages only from a \
+                     token with the scope ingest for it"
+                ),
+            ),
+            Proof::NotNeeded | Proof::Unverified => (
+                Code::NoSignature,
+                format!(
+                    "the destination {name:?} verifies signatures; send a signed request to \
+                     POST /v1/destinations/{name}/messages, or a token with the scope ingest"
+                ),
+            ),
+        };
+        Err(Problem::new(code, detail))
     }
 
     /// What it may do.
@@ -31,7 +111,7 @@ impl Caller {
 
     /// True if it may use this destination.
     pub fn covers(&self, destination: &DestinationName) -> bool {
-        self.grant.covers(destination)
+        self.grant.covers(destination) || planted::is("destinations_of_token_ignored")
     }
 
     /// Refuses a call that needs a scope that it does not have.

@@ -3,15 +3,20 @@
 
 mod body;
 mod stream;
+mod strict;
 mod tls;
 
 use std::{
+    collections::HashMap,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use axum::body::Body;
 use socket2::SockRef;
 use tokio::{
     io::Interest,
@@ -20,10 +25,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use body::Answering;
-pub use body::Tracked;
+pub use body::{Begun, Tracked};
 pub use stream::ClientIo;
+pub use strict::Ambiguous;
+use strict::Framing;
 pub use tls::TlsIo;
+
+use crate::{faults::planted, tls::Subject};
 
 /// If a client had closed the connection before its answer arrived, its system resets the
 /// connection within this time.
@@ -51,17 +59,30 @@ pub struct ClientConnection(Arc<Inner>);
 
 struct Inner {
     stream: TcpStream,
+    address: Option<SocketAddr>,
+    certificate: OnceLock<Subject>,
+    /// HTTP/2: several requests at a time.
+    is_multiplexed: AtomicBool,
     state: Mutex<State>,
     closing: CancellationToken,
 }
 
 struct State {
     activity: Activity,
+    /// How many requests are in progress.
+    requests: usize,
+    /// HTTP/2: since when the parts of answers wait for the client to read, by the number of the request.
+    unread: HashMap<u64, Instant>,
+    /// The number of the last request.
+    last: u64,
     /// When the activity began; for an idle client, also when it last read a part of its answer.
     since: Instant,
     has_ended: bool,
     error: Option<io::ErrorKind>,
     unconfirmed: Option<Unconfirmed>,
+    /// How its requests are framed, over HTTP/1.
+    framing: Framing,
+    ambiguous: Option<Ambiguous>,
 }
 
 /// An answer that may not have arrived.
@@ -80,12 +101,20 @@ impl ClientConnection {
         let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(unacknowledged_max));
         let state = State {
             activity: Activity::Idle,
+            requests: 0,
+            unread: HashMap::new(),
+            last: 0,
             since: Instant::now(),
             has_ended: false,
             error: None,
             unconfirmed: None,
+            framing: Framing::default(),
+            ambiguous: None,
         };
         ClientConnection(Arc::new(Inner {
+            address: stream.peer_addr().ok(),
+            certificate: OnceLock::new(),
+            is_multiplexed: AtomicBool::new(false),
             stream,
             state: Mutex::new(state),
             closing: CancellationToken::new(),
@@ -96,28 +125,95 @@ impl ClientConnection {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The address and port of the other side.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.0.address
+    }
+
+    /// Who the certificate that it has shown says that it is, if it has shown one.
+    pub fn certificate(&self) -> Option<&Subject> {
+        self.0.certificate.get()
+    }
+
+    /// Notes the certificate that it has shown.
+    pub fn note_certificate(&self, subject: Subject) {
+        let _ = self.0.certificate.set(subject);
+    }
+
+    /// From now on there may be several requests at a time (HTTP/2).
+    pub fn multiplex(&self) {
+        self.0.is_multiplexed.store(true, Ordering::Relaxed);
+    }
+
+    /// True if there may be several requests at a time.
+    pub fn is_multiplexed(&self) -> bool {
+        self.0.is_multiplexed.load(Ordering::Relaxed)
+    }
+
     /// Its activity, and since when.
     pub fn activity(&self) -> (Activity, Instant) {
         let state = self.state();
         (state.activity, state.since)
     }
 
-    /// A request has begun, so the client got its last answer. False if the connection is closing.
-    pub fn begin(&self) -> bool {
+    /// Over HTTP/2: since when an answer waits for the client to read.
+    pub fn unread_since(&self) -> Option<Instant> {
+        self.state().unread.values().min().copied()
+    }
+
+    /// Follows what the server is about to read. An error if it could be read in two ways.
+    fn follow(&self, bytes: &[u8]) -> io::Result<()> {
+        if self.is_multiplexed() || planted::is("ambiguous_requests_read") {
+            return Ok(());
+        }
+        let mut state = self.state();
+        state.framing.follow(bytes).map_err(|ambiguous| {
+            // While another request is in progress, an answer would be taken for the one to that. If it is about the
+            // body of a request, that request has an answer of its own.
+            let is_unanswered = state.activity != Activity::Busy;
+            state.ambiguous = Some(ambiguous).filter(|_| is_unanswered);
+            io::Error::new(io::ErrorKind::InvalidData, ambiguous)
+        })
+    }
+
+    /// Why the last request of the connection was not read, if the reason is that it could be read in two ways, and
+    /// nobody has answered it.
+    pub fn ambiguous(&self) -> Option<Ambiguous> {
+        self.state().ambiguous
+    }
+
+    /// A request has begun, so the client got its last answer. `None` if the connection is closing.
+    pub fn begin(&self) -> Option<Begun> {
         let mut state = self.state();
         state.unconfirmed = None;
         if state.activity == Activity::Closing {
-            return false;
+            return None;
         }
         state.activity = Activity::Busy;
-        true
+        state.requests += 1;
+        state.last += 1;
+        Some(Begun::new(self.clone(), state.last))
     }
 
-    /// The answer is complete and being sent.
-    fn end(&self) {
+    /// The answer is complete and being sent, or nobody waits for it any more.
+    fn end(&self, number: u64) {
         let mut state = self.state();
-        if state.activity == Activity::Busy {
+        state.requests -= 1;
+        state.unread.remove(&number);
+        if state.activity == Activity::Busy && state.requests == 0 {
             (state.activity, state.since) = (Activity::Idle, Instant::now());
+        }
+    }
+
+    /// Notes whether a part of an answer waits for the client to read.
+    fn note_unread(&self, number: u64, waits: bool) {
+        if !self.is_multiplexed() {
+            return;
+        }
+        let mut state = self.state();
+        match waits {
+            true => drop(state.unread.insert(number, Instant::now())),
+            false => drop(state.unread.remove(&number)),
         }
     }
 
@@ -219,10 +315,5 @@ impl ClientConnection {
         if let Some(unconfirmed) = &mut self.state().unconfirmed {
             unconfirmed.is_written = true;
         }
-    }
-
-    /// Wraps the answer's body, whose end marks the answer as complete.
-    pub fn answering(&self, body: Body) -> Body {
-        Body::new(Answering::new(body, self.clone()))
     }
 }

@@ -64,6 +64,7 @@ const REQUEST_TIMEOUT: Answer = Answer::Status(StatusCode::REQUEST_TIMEOUT);
 const CONFLICT: Answer = Answer::Status(StatusCode::CONFLICT);
 const PRECONDITION_FAILED: Answer = Answer::Status(StatusCode::PRECONDITION_FAILED);
 const TOO_LARGE: Answer = Answer::Status(StatusCode::PAYLOAD_TOO_LARGE);
+const URI_TOO_LONG: Answer = Answer::Status(StatusCode::URI_TOO_LONG);
 const UNSUPPORTED: Answer = Answer::Status(StatusCode::UNSUPPORTED_MEDIA_TYPE);
 const UNPROCESSABLE: Answer = Answer::Status(StatusCode::UNPROCESSABLE_ENTITY);
 const TOO_MANY: Answer = Answer::Status(StatusCode::TOO_MANY_REQUESTS);
@@ -74,7 +75,8 @@ const ONLY_TCP: Answer = Answer::OnlyTcp;
 
 codes! {
     InvalidJson "invalid_json" BAD_REQUEST, "Invalid JSON":
-        "The body is not JSON. A batch is empty or has more than 10,000 lines.",
+        "The body is not JSON. A batch is empty, has more than 10,000 lines, or its lines name more than 100,000 \
+         destinations in all.",
         "Fix the JSON, or split the batch.";
     InvalidField "invalid_field" BAD_REQUEST, "Invalid field":
         "A field, header or query parameter is missing, unknown or out of range. `detail` names it.",
@@ -90,12 +92,24 @@ codes! {
         "Send `Authorization: Bearer <token>` with a valid token.";
     Forbidden "forbidden" FORBIDDEN, "Not allowed":
         "The token does not have the scope that the call needs, or does not list the destination.",
-        "Use another token, or make one that may do this.";
+        "Use another token, or create one that allows this call.";
     ForbiddenOrigin "forbidden_origin" FORBIDDEN, "Not from this machine or page":
-        "The process has no tokens, so it serves only its own machine, and `Host` or `Origin` names another. \
-         Or the request has the cookie of the console, and does not come from a page of this process.",
-        "Make a token, or set `auth.mode = \"none\"` if something else keeps strangers out. A proxy before the \
-         console must pass `Host` on unchanged.";
+        "No token exists, so the process answers only requests from its own machine, and `Host` or `Origin` names \
+         another. Or the request has the cookie of the console, but does not come from a page of this process.",
+        "Create a token, or set `auth.mode = \"none\"` if something else controls who can reach Reseq. A proxy in \
+         front of the console must not change `Host`.";
+    NoSignature "no_signature" UNAUTHORIZED, "No signature":
+        "The destination verifies signatures (`verify`), and the message has no signature, or came in a way that \
+         has none: as JSON, in a batch, by a topic, by a replay, or over TCP.",
+        "Sign the request, or send a token with the scope `ingest`.";
+    InvalidSignature "invalid_signature" UNAUTHORIZED, "Signature not valid":
+        "The signature of this body matches no secret of the destination, or a header of the signature cannot be \
+         read. `detail` says which. Nothing was stored.",
+        "Compare the secrets, and send exactly the bytes that were signed.";
+    TimestampOutsideTolerance "timestamp_outside_tolerance" UNAUTHORIZED, "Signed too long ago":
+        "The time in the signature is further from the time of Reseq than `verify.tolerance_ms` of the \
+         destination allows: it may be a recorded request that is sent again. Nothing was stored.",
+        "Sign and send it again. If it happens often, synchronise the clocks.";
     TooManyTokens "too_many_tokens" CONFLICT, "Too many tokens":
         "The deployment has 10,000 tokens.",
         "Revoke tokens that are not used.";
@@ -159,12 +173,23 @@ codes! {
     BodyTooLarge "body_too_large" TOO_LARGE, "Body too large":
         "The body is longer than `http.body_bytes_max`, or the request is longer than `http.batch_bytes_max`.",
         "Send less, or raise the limit.";
+    UriTooLong "uri_too_long" URI_TOO_LONG, "URI too long":
+        "The path and query of the request are longer than 8,192 bytes.",
+        "Shorten them.";
     UnsupportedMediaType "unsupported_media_type" UNSUPPORTED, "Unsupported media type":
         "`POST /v1/messages` takes `application/json` and `application/x-ndjson`.",
         "Set `Content-Type`, or use the raw route.";
     BacklogFull "backlog_full" TOO_MANY, "Backlog full":
         "The destination has reached `backlog_max` or `backlog_bytes_max`. Nothing was stored.",
         "Send again after `Retry-After`.";
+    RateLimited "rate_limited" TOO_MANY, "Too many messages in a second":
+        "The token has sent as many messages as its `rate_per_second_max` allows, or the destination got as many as \
+         its `ingest_rate_per_second_max`. Nothing was stored.",
+        "Send again after `Retry-After`.";
+    TooManyRequests "too_many_requests" TOO_MANY, "Too many requests at once":
+        "The token has as many requests in progress and TCP connections as `auth.requests_per_token_max` allows. \
+         Nothing was stored or changed.",
+        "Send again when others have ended.";
     Unreadable "unreadable" INTERNAL, "Unreadable data":
         "Redis holds data that this version cannot read.",
         "Look at the log of the process.";
@@ -185,6 +210,10 @@ codes! {
     NoRights "no_rights" UNAVAILABLE, "Missing Redis right":
         "The Redis user lacks a right, which `detail` names. Nothing was stored or changed.",
         "Grant the right, then send again.";
+    NoSecretsKey "no_secrets_key" UNAVAILABLE, "Key of secrets missing":
+        "The secrets of the destination are encrypted with a key that this process does not have (`secrets.key`). \
+         Nothing was stored or changed.",
+        "Give the process the key, then send again.";
     NewerSchema "newer_schema" UNAVAILABLE, "Newer schema":
         "Redis holds a schema that is newer than this process. Nothing was stored or changed.",
         "Send to another process; upgrade this one.";

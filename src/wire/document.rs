@@ -67,7 +67,10 @@ pub const ANY: &[Code] = &[
     Code::RedisUnavailable,
     Code::NoRights,
     Code::NewerSchema,
+    Code::NoSecretsKey,
     Code::ConnectionsFull,
+    Code::TooManyRequests,
+    Code::UriTooLong,
     Code::Unauthorized,
     Code::Forbidden,
     Code::ForbiddenOrigin,
@@ -88,7 +91,11 @@ pub const INGEST: &[Code] = &[
     Code::UnsupportedMediaType,
     Code::IdempotencyConflict,
     Code::NoKey,
+    Code::NoSignature,
+    Code::InvalidSignature,
+    Code::TimestampOutsideTolerance,
     Code::BacklogFull,
+    Code::RateLimited,
     Code::Paused,
     Code::MemoryHigh,
     Code::NotConfirmed,
@@ -132,7 +139,10 @@ groups! {
     ChangesMessage: ANY, CHANGE, &[Code::UnknownDestination, Code::UnknownMessage];
     /// Changes messages or the state of a destination, with a body.
     Changes: ANY, CHANGE, BODY,
-        &[Code::UnknownDestination, Code::UnknownMessage, Code::BacklogFull, Code::Draining];
+        &[
+            Code::UnknownDestination, Code::UnknownMessage, Code::BacklogFull, Code::Draining,
+            Code::NoSignature,
+        ];
     /// Removes a destination.
     RemovesDestination: ANY, CHANGE, &[Code::UnknownDestination, Code::DefinedInFile];
     /// Defines a destination.

@@ -44,8 +44,9 @@ use super::{
     signatures::Signer,
 };
 use crate::domain::{
-    ErrorKind, Stamped,
+    ErrorKind, Stamped, TraceContext,
     destination::{Headers, SIGNATURE_PREFIX, is_reserved},
+    trace::TRACEPARENT,
 };
 
 /// What is percent-encoded in a header value, besides non-ASCII: the space, because spaces at the
@@ -145,8 +146,15 @@ impl Endpoint {
     }
 
     /// POSTs the message; returns the head of the answer, or why there is none.
-    pub async fn send(&self, message: &Stamped, attempt: u32) -> Result<Response, NoAnswer> {
+    /// `trace`: the span of the request, if the trace of the message is recorded here.
+    pub async fn send(
+        &self,
+        message: &Stamped,
+        attempt: u32,
+        trace: Option<TraceContext>,
+    ) -> Result<Response, NoAnswer> {
         let mut headers = self.request_headers(message, attempt);
+        insert_trace(&mut headers, trace);
         let body = message.message.body.bytes.clone();
         if let Some(signer) = &self.signer {
             signer.sign(&mut headers, &signature_id(&message.message.id), &body);
@@ -160,6 +168,7 @@ impl Endpoint {
         messages: &[impl Borrow<Stamped>],
         by_key: bool,
         attempt: u32,
+        trace: Option<TraceContext>,
         content_type: &'static str,
         body: Bytes,
     ) -> Result<Response, NoAnswer> {
@@ -169,6 +178,7 @@ impl Endpoint {
         let (first, last) = (first.borrow(), last.borrow());
         let mut headers = self.batch_headers(first, last, messages.len(), by_key, attempt);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        insert_trace(&mut headers, trace);
         if let Some(signer) = &self.signer {
             let (destination, at) = (&first.destination, first.position);
             let last = last.position.sequence;
@@ -291,6 +301,12 @@ fn insert_own(headers: &mut HeaderMap, message: &Stamped, attempt: u32) {
     }
     if let Some(origin) = &message.origin {
         insert(headers, "reseq-origin", &origin_text(origin));
+    }
+}
+
+fn insert_trace(headers: &mut HeaderMap, trace: Option<TraceContext>) {
+    if let Some(trace) = trace {
+        insert(headers, TRACEPARENT, &trace.header());
     }
 }
 

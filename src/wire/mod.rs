@@ -18,6 +18,7 @@ pub mod caller;
 pub mod client_connection;
 pub mod clients;
 pub mod code;
+pub mod counts;
 pub mod delivery_headers;
 pub mod document;
 pub mod envelope;
@@ -37,6 +38,11 @@ pub use crate::domain::destination::REQUEST_ID;
 
 #[cfg(test)]
 mod tests;
+
+/// The headers that tell the rates of a client, and what is left of them (draft-ietf-httpapi-ratelimit-headers-10).
+pub const RATE_LIMIT_POLICY: &str = "ratelimit-policy";
+/// See [`RATE_LIMIT_POLICY`].
+pub const RATE_LIMIT: &str = "ratelimit";
 
 /// The bytes of the length before a frame of [`Framing::Length`].
 const HEAD_BYTES: usize = 4;
@@ -67,7 +73,7 @@ pub struct FrameCodec {
 #[derive(Debug)]
 enum Codec {
     Lines(AnyDelimiterCodec),
-    Length { decoder: LengthDelimitedCodec, encoder: LengthDelimitedCodec },
+    Length { encoder: LengthDelimitedCodec },
 }
 
 /// Why a frame could not be read or written.
@@ -104,14 +110,6 @@ impl FrameCodec {
                 frame_bytes_max,
             )),
             Framing::Length => Codec::Length {
-                // The head stays in the buffer until its frame is complete, so that leftover bytes
-                // at the end of the stream reveal a truncated frame.
-                decoder: LengthDelimitedCodec::builder()
-                    .length_field_length(HEAD_BYTES)
-                    .length_adjustment(HEAD_BYTES as isize)
-                    .num_skip(0)
-                    .max_frame_length(frame_bytes_max)
-                    .new_codec(),
                 encoder: LengthDelimitedCodec::builder()
                     .length_field_length(HEAD_BYTES)
                     .max_frame_length(LENGTH_MAX)
@@ -133,13 +131,7 @@ impl Decoder for FrameCodec {
                 AnyDelimiterCodecError::MaxChunkLengthExceeded => FrameError::TooLong { max },
                 AnyDelimiterCodecError::Io(error) => FrameError::Io(error),
             }),
-            Codec::Length { decoder, .. } => {
-                let frame = decoder.decode(buffer).map_err(|error| too_long_or_io(error, max))?;
-                Ok(frame.map(|mut frame| {
-                    frame.advance(HEAD_BYTES);
-                    frame.freeze()
-                }))
-            }
+            Codec::Length { .. } => decode_length(buffer, max),
         }
     }
 
@@ -173,6 +165,22 @@ impl Encoder<Bytes> for FrameCodec {
             }
         }
     }
+}
+
+/// The next frame with a length before it. The library's decoder would reserve memory for as many bytes as a head
+/// announces; here memory grows only with the bytes that have arrived. The head stays in the buffer until its frame is
+/// complete, so that leftover bytes at the end of the stream reveal a truncated frame.
+fn decode_length(buffer: &mut BytesMut, max: usize) -> Result<Option<Bytes>, FrameError> {
+    let Some(head) = buffer.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
+    let length = u32::from_be_bytes(*head) as usize;
+    if length > max {
+        return Err(FrameError::TooLong { max });
+    }
+    if buffer.len() - HEAD_BYTES < length {
+        return Ok(None);
+    }
+    buffer.advance(HEAD_BYTES);
+    Ok(Some(buffer.split_to(length).freeze()))
 }
 
 /// LengthDelimitedCodec reports a frame over the limit as an I/O error.

@@ -15,6 +15,8 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
+use crate::faults::planted;
+
 /// The minimum speed. Only time spent waiting for the client counts.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
@@ -40,7 +42,7 @@ impl Pace {
 
     /// True if this many bytes in one window are enough.
     pub fn is_kept(&self, bytes: usize) -> bool {
-        bytes as u64 >= self.bytes_min
+        bytes as u64 >= self.bytes_min || planted::is("slow_bodies_kept")
     }
 }
 

@@ -61,18 +61,21 @@ pub struct Problem {
     pub errors: Vec<InvalidPart>,
     /// More members of the object.
     pub more: Map<String, Value>,
+    /// For a temporary problem: the seconds to wait, if it is known.
+    pub wait_seconds: Option<u64>,
 }
 
 impl Problem {
     /// A problem with the status of its code.
     pub fn new(code: Code, detail: impl Into<String>) -> Problem {
         let (status, detail) = (code.status(), detail.into());
-        Problem { status, code, detail, errors: Vec::new(), more: Map::new() }
+        Problem { status, code, detail, errors: Vec::new(), more: Map::new(), wait_seconds: None }
     }
 
     /// How many seconds to wait before the same request may succeed; none if it cannot.
     pub fn retry_after(&self) -> Option<u64> {
-        self.code.is_temporary().then_some(RETRY_AFTER_SECONDS)
+        let seconds = self.wait_seconds.unwrap_or(RETRY_AFTER_SECONDS);
+        self.code.is_temporary().then_some(seconds)
     }
 
     /// True if damaged data of one destination is the cause: others are not affected.

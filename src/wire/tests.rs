@@ -53,6 +53,12 @@ fn the_longest_frame_passes_and_one_byte_more_does_not() {
         let error = read_all(framing, 7, &wire).unwrap_err();
         assert!(matches!(error, FrameError::TooLong { max: 7 }), "{error}");
     }
+    // However long a frame is announced to be, memory grows only with its bytes.
+    let mut buffer = BytesMut::new();
+    let mut codec = FrameCodec::new(Framing::Length, 256 << 20);
+    let announced = [0x0f, 0xff, 0xff, 0xff, b'x'];
+    let error = read(&mut codec, [&announced[..]], &mut buffer).unwrap_err();
+    assert!(matches!(error, FrameError::Truncated) && buffer.capacity() < 1 << 10, "{error}");
     // The length alone is enough: nothing is awaited or reserved.
     let mut buffer = BytesMut::new();
     let mut codec = FrameCodec::new(Framing::Length, 1 << 20);

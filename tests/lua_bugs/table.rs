@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 74] = [
+pub static BUGS: [Bug; 84] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -261,8 +261,8 @@ end",
     bug(
         "withdraws a message at once although a sender may be delivering it",
         "withdraw",
-        "return no_sender_delivers and 'ready' or 'in_use'",
-        "return 'ready'",
+        "local state = no_sender_delivers and (by_consumer(lane, sequence) or 'ready') or 'in_use'",
+        "local state = by_consumer(lane, sequence) or 'ready'",
     ),
     bug(
         "adds no hint and publishes no wake-up when a head becomes ready",
@@ -409,8 +409,8 @@ end",
     bug(
         "a block reads the arguments of the block before it",
         "include/blocks",
-        "ARGV = {unpack(ALL_ARGV, arg_at + 4, arg_at + 3 + arg_count)}",
-        "ARGV = #ARGV == arg_count and ARGV or {unpack(ALL_ARGV, arg_at + 4, arg_at + 3 + arg_count)}",
+        "ARGV = {unpack(ALL_ARGV, arg_at + 2, arg_at + 1 + arg_count)}",
+        "ARGV = #ARGV == arg_count and ARGV or {unpack(ALL_ARGV, arg_at + 2, arg_at + 1 + arg_count)}",
     ),
     bug(
         "checks the epoch of one partition for the blocks of all",
@@ -424,35 +424,96 @@ end",
         "owners[key] = owners[key] or redis.call('GET', key) or ''",
         "owners[key] = owners[next(owners) or key] or redis.call('GET', key) or ''",
     ),
-    // The short ways of quiet destinations.
+    // The fast paths of quiet destinations.
     bug(
-        "the short way of release hands out ready messages although an earlier one is not ready",
+        "the fast path of release hands out ready messages although an earlier one is not ready",
         "include/release_alone",
         "redis.call('ZCARD', in_progress) == count",
         "true",
     ),
     bug(
-        "the short way of release keeps the records of settled messages",
+        "the fast path of release keeps the records of settled messages",
         "include/release_alone",
         "not try('HDEL', messages, unpack(sequences))",
         "false",
     ),
     bug(
-        "the short way of complete ignores that the lease is gone, and earlier attempts",
+        "the fast path of complete ignores that the lease is gone, and earlier attempts",
         "include/complete_alone",
         "not redis.call('ZSCORE', leases, lease) or redis.call('HLEN', attempts) > 0",
         "false",
     ),
     bug(
-        "the short way of claim leaves the message waiting",
+        "the fast path of claim leaves the message waiting",
         "include/claim_alone",
         "redis.call('LPOP', waiting)",
         "",
     ),
     bug(
-        "the short way of ingest does not note that messages wait",
+        "the fast path of ingest does not note that messages wait",
         "include/ingest_alone",
         "(length > count or try('ZADD', active, text(now), destination))",
         "true",
+    ),
+    bug(
+        "a short call does not see withdrawals and halted messages",
+        "release",
+        "if is_short and not is_plain then",
+        "if false then",
+    ),
+    // Consumers.
+    bug(
+        "a stale acknowledgement is accepted",
+        "acknowledge",
+        "offer[2] == secret and is_offer_leased(offer, now)",
+        "is_offer_leased(offer, now)",
+    ),
+    bug(
+        "an expired lease of a consumer still accepts",
+        "acknowledge",
+        "offer[2] == secret and is_offer_leased(offer, now)",
+        "offer[2] == secret",
+    ),
+    bug(
+        "a lane that a consumer holds is offered to another one",
+        "offer",
+        "if not is_offer_leased(offer, now) then return offer_anew(lane, sequences) end",
+        "if true then return offer_anew(lane, sequences) end",
+    ),
+    bug(
+        "a lane whose consumer holds it from an earlier epoch is offered to another one",
+        "offer",
+        "if is_offer_leased(offer, now) then return {'wait', offer[3] - now} end",
+        "",
+    ),
+    bug(
+        "leases that Redis forgot are not waited for",
+        "offer",
+        "if from > now then return {'wait', from - now} end",
+        "",
+    ),
+    bug(
+        "a lane stays offered while a consumer holds it",
+        "consume",
+        "if #leased > 0 then redis.call('ZREM', KEYS[4], unpack(leased)) end",
+        "",
+    ),
+    bug(
+        "a repeated acknowledgement takes back those that came after it",
+        "include/offers",
+        "for i = offer[5] + 1, #offer[7] do",
+        "for i = 1, #offer[7] do",
+    ),
+    bug(
+        "a message that a consumer holds becomes a tombstone",
+        "withdraw",
+        "if is_offer_leased(offer, now) then return 'held' end",
+        "",
+    ),
+    bug(
+        "a message that a consumer has accepted becomes a tombstone",
+        "withdraw",
+        "if offer[1] == text(epoch) and is_accepted(offer, sequence) then return 'accepted' end",
+        "",
     ),
 ];

@@ -8,7 +8,7 @@ use reseq::{
 };
 
 /// Alternatives to the defaults, which the example shows commented out.
-const ALTERNATIVES: [&str; 9] = [
+const ALTERNATIVES: [&str; 10] = [
     "# kind = \"http\"",
     "# url = \"http://127.0.0.1:9002/\"",
     "# name = \"...\"",
@@ -16,6 +16,7 @@ const ALTERNATIVES: [&str; 9] = [
     "# kind = \"jq\"",
     "# expression = \"{ order: .number, tenant: $headers[\\\"x-tenant\\\"] }\"",
     "# sign = { secrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"] }",
+    "# verify = { kind = \"github\", secrets = [\"It's a Secret to Everybody\"] }",
     "# key_from = { jq = \".data.customer\" }",
     "# idempotency_key_from = { header = \"x-github-delivery\" }",
 ];
@@ -51,7 +52,8 @@ fn every_field_is_shown_with_its_default() {
     assert_eq!(toml::Table::try_from(&config).unwrap(), shown);
 
     let destination = &config.destinations[0];
-    let default = Destination::new(destination.name.clone(), destination.url.clone());
+    let default =
+        Destination::new(destination.name.clone(), destination.url.clone().unwrap_or_default());
     assert_eq!(*destination, default);
     let expected = Config {
         outgoing: config.outgoing.clone(),
@@ -71,7 +73,7 @@ fn the_alternatives_shown_are_valid() {
     let destination = &config.destinations[0];
     assert!(destination.transform.url.is_some());
     assert!(!destination.headers.is_empty() && !destination.transform.headers.is_empty());
-    assert!(destination.sign.is_some());
+    assert!(destination.sign.is_some() && destination.verify.is_some());
     assert!(destination.key_from.is_some() && destination.idempotency_key_from.is_some());
     let config = load(&example_without(&["kind = \"none\"", http, url, name]));
     assert!(config.destinations[0].transform.expression.is_some());

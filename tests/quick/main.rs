@@ -8,3 +8,4 @@ mod example_config;
 mod metrics;
 mod script_headers;
 mod structure;
+mod supply_chain;

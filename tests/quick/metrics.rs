@@ -26,3 +26,38 @@ fn the_reference_lists_exactly_the_metrics_of_the_code() {
     assert_eq!(in_code.difference(&in_page).collect::<Vec<_>>(), [&""; 0], "missing in metrics.md");
     assert_eq!(in_page.difference(&in_code).collect::<Vec<_>>(), [&""; 0], "not in the code");
 }
+
+/// The values of `name: value` in the alert rules, in order.
+fn in_rules(rules: &str, name: &str) -> Vec<String> {
+    let begin = format!("{name}: ");
+    let lines = rules.lines().map(|line| line.trim_start().trim_start_matches("- "));
+    lines.filter_map(|line| line.strip_prefix(&begin)).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_alert_has_a_section_and_only_metrics_that_exist_and_so_has_the_dashboard() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let rules = read("deploy/prometheus/reseq.rules.yml");
+    let (alerts, pages) = (in_rules(&rules, "alert"), in_rules(&rules, "runbook_url"));
+    assert!(alerts.len() > 10);
+    let expected =
+        alerts.iter().map(|alert| format!("docs/how-to/alerts.md#{}", alert.to_ascii_lowercase()));
+    assert_eq!(pages, expected.collect::<Vec<_>>());
+    let page = read("docs/how-to/alerts.md");
+    let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    assert_eq!(sections, alerts);
+
+    let reference = read("docs/reference/metrics.md");
+    let dashboard = read("deploy/grafana/reseq.json");
+    let _: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
+    let words = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with("reseq_")).map(str::to_owned).collect()
+    };
+    let known = words(&reference);
+    for metric in words(&rules).union(&words(&dashboard)) {
+        let of_histogram = ["_bucket", "_sum", "_count"].iter();
+        let base = of_histogram.filter_map(|part| metric.strip_suffix(part)).next();
+        assert!(known.contains(base.unwrap_or(metric)), "{metric} does not exist");
+    }
+}

@@ -55,6 +55,10 @@ impl Header {
                 text.push_str(&format!("{line}\n"));
             }
         }
+        let later = text.lines().skip_while(|line| line.starts_with('#') || line.starts_with("--"));
+        for names in later.filter_map(|line| line.strip_prefix("-- include: ")) {
+            header.includes.extend(names.split(", ").map(str::to_owned));
+        }
         header
     }
 
@@ -368,7 +372,13 @@ fn call_sites(name: &str) -> Vec<(String, String)> {
         let code = code_of(&path);
         for (at, pick) in code.match_indices(&format!("&scripts.{name})")) {
             let rest = &code[at + pick.len()..];
-            let ends = ["self.run", "store.run"].into_iter().filter_map(|run| rest.find(run));
+            // Short calls leave out keys that they do not need; the model finds what is missing.
+            let function = code[..at].rsplit("fn ").next().unwrap_or_default();
+            if function.starts_with("short_") {
+                continue;
+            }
+            let ends = ["self.run", "store.run", "\n    fn ", "\n    async fn "];
+            let ends = ends.into_iter().filter_map(|end| rest.find(end));
             let site = &rest[..ends.min().expect("a call is run")];
             let (mut once, mut looped, mut depth) = (String::new(), String::new(), 0);
             for line in site.lines() {

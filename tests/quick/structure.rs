@@ -17,17 +17,17 @@ use support::{
 };
 
 /// The modules, and what each may import of the others. Arrows point down only.
-const ARROWS: [(&str, &[&[&str]]); 20] = [
+const ARROWS: [(&str, &[&[&str]]); 21] = [
     ("domain", &[]),
     ("faults", &[]),
-    ("telemetry", &[]),
+    ("telemetry", &[&["domain"]]),
     ("config", &[&["domain"]]),
-    ("tls", &[&["config"]]),
-    ("wire", &[&["domain", "tls"]]),
+    ("tls", &[&["config", "domain", "faults"]]),
+    ("wire", &[&["domain", "tls", "faults"]]),
     ("jq", &[&["domain"]]),
     ("redis_client", &[&["config", "telemetry", "tls"]]),
     ("store", &[&["domain", "config", "telemetry", "faults", "redis_client"]]),
-    ("access", &[&["domain", "config", "store", "wire"]]),
+    ("access", &[&["domain", "config", "store", "wire", "faults"]]),
     ("ingest", STAGE_WITH_JQ),
     ("processor", STAGE_WITH_JQ),
     ("sender", STAGE),
@@ -37,6 +37,7 @@ const ARROWS: [(&str, &[&[&str]]); 20] = [
     ("harness", &[&["config", "redis_client"]]),
     ("cli", &[BASE, STAGES, &["redis_client", "app", "harness", "jq"]]),
     ("main", &[&["cli"]]),
+    ("fuzzing", &[BASE, STAGES]),
     ("bench", &[&["domain", "config", "wire", "processor", "app", "cli", "harness"]]),
 ];
 
@@ -360,8 +361,7 @@ fn the_bench_adds_nothing_to_the_product() {
     let added: Vec<String> = both.difference(&product).map(name).collect();
     // The tests make certificates with rcgen; the bench shares their crate.
     let plots = ["plotters", "plotters-backend", "plotters-svg"];
-    let mut expected =
-        [&plots[..], &["pem", "rcgen", "yasna"], &["reseq-bench", "reseq-testing"]].concat();
+    let mut expected = [&plots[..], &["pem", "rcgen"], &["reseq-bench", "reseq-testing"]].concat();
     expected.sort_unstable();
     assert_eq!(added, expected);
 }
@@ -490,4 +490,20 @@ fn every_page_is_once_in_the_table_of_contents() {
     }
     assert!(listed.len() > 50, "only {} pages are listed", listed.len());
     assert!(wrong.is_empty(), "not once in docs/SUMMARY.md:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_documentation_lists_every_bug_that_is_planted_in_a_script() {
+    let table = fs::read_to_string(root().join("tests/lua_bugs/table.rs")).unwrap();
+    let page = "docs/explanation/testing.md";
+    let rows = generated::rows(page, "bugs in scripts");
+    let planted = table.split_once("BUGS: [Bug; ").unwrap().1.split(']').next().unwrap();
+    let planted: usize = planted.parse().unwrap();
+    assert_eq!(rows.len(), planted, "{page}: run scripts_planted with RESEQ_WRITE_DOCS=1");
+    for row in rows {
+        let [file, name, found_by] = &row[..] else { panic!("{row:?}") };
+        assert!(table.contains(&format!("\"{name}\"")), "{page}: there is no bug {name:?}");
+        assert!(table.contains(&format!("\"{}\"", file.trim_matches('`'))), "{page}: {file}");
+        assert_ne!(found_by, "nothing", "{page}: {name}");
+    }
 }

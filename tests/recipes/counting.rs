@@ -7,7 +7,7 @@ use crate::sandbox::Sandbox;
 #[tokio::test]
 async fn hits_are_counted_exactly_in_few_requests_and_one_mail_is_sent() {
     let sandbox = Sandbox::open(1).await;
-    let found = sandbox.cook("12-hit-counters.mjs", &[]).await;
+    let found = sandbox.run("12-hit-counters.mjs", &[]).await;
     assert_eq!(found["hits"], 20_000, "{found}");
     assert_eq!(found["counters"], found["expected"], "{found}");
     let number = |field: &str| found[field].as_u64().unwrap();

@@ -17,7 +17,7 @@ fn without_poison() -> Vec<u64> {
 #[tokio::test]
 async fn a_failing_message_is_retried_set_aside_discarded_or_halts_its_lane() {
     let sandbox = Sandbox::open(2).await;
-    let found = sandbox.cook("14-retry-and-dead-letters.mjs", &[]).await;
+    let found = sandbox.run("14-retry-and-dead-letters.mjs", &[]).await;
     retried(&found["retry"]);
     assert_eq!(sandbox.balanced("retry").await["delivered_total"], 100);
 

@@ -50,8 +50,8 @@ fn nothing_is_left(stats: &Value) {
 async fn each_of_many_records_has_a_queue_while_it_needs_one() {
     let sandbox = Sandbox::open(1).await;
     let mut redis = sandbox.redis.connection().await;
-    let cooked = sandbox.cook("02-queue-per-record.mjs", &[]);
-    let (found, most) = most_lanes(redis.clone(), cooked).await;
+    let running = sandbox.run("02-queue-per-record.mjs", &[]);
+    let (found, most) = most_lanes(redis.clone(), running).await;
     let sent = 199_999; // a third of the records each has one, two and three updates
     assert_eq!(
         (&found["records"], &found["complete"]),
@@ -74,8 +74,8 @@ async fn each_of_many_records_has_a_queue_while_it_needs_one() {
 async fn withdrawals_of_an_account_are_made_in_order_and_never_two_at_once() {
     let sandbox = Sandbox::open(2).await;
     let mut redis = sandbox.redis.connection().await;
-    let cooked = sandbox.cook("07-bank-accounts.mjs", &[]);
-    let (found, most) = most_lanes(redis.clone(), cooked).await;
+    let running = sandbox.run("07-bank-accounts.mjs", &[]);
+    let (found, most) = most_lanes(redis.clone(), running).await;
     assert_eq!(found["withdrawals"], 3000, "{found}");
     assert_eq!((&found["overlaps"], &found["negative"]), (&json!(0), &json!(0)), "{found}");
     // A single teller would have decided each withdrawal alike; some were refused.

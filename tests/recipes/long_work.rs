@@ -4,7 +4,7 @@ use std::{fmt::Write, time::Instant};
 
 use serde_json::{Value, json};
 
-use crate::sandbox::{Cook, Sandbox};
+use crate::sandbox::{RecipeProcess, Sandbox};
 
 const IMPORT: &str = "10-long-import.mjs";
 const LINES: u64 = 20_000;
@@ -14,7 +14,7 @@ fn checkpoint(line: &Value) -> u64 {
 }
 
 /// The last checkpoint that a worker has printed.
-fn last_checkpoint(worker: &Cook) -> u64 {
+fn last_checkpoint(worker: &RecipeProcess) -> u64 {
     worker.said().iter().map(checkpoint).max().unwrap_or_default()
 }
 
@@ -75,7 +75,7 @@ async fn an_import_that_is_killed_goes_on_from_its_checkpoint() {
 #[tokio::test]
 async fn a_heavy_client_does_not_starve_the_others() {
     let sandbox = Sandbox::open(2).await;
-    let found = sandbox.cook("11-many-clients.mjs", &[]).await;
+    let found = sandbox.run("11-many-clients.mjs", &[]).await;
     assert_eq!((&found["clients"], &found["listed"]), (&json!(1000), &json!(1000)), "{found}");
     assert_eq!((&found["othersDone"], &found["heavyDone"]), (&json!(999), &json!(5000)), "{found}");
     assert_eq!(found["inOrder"], true, "{found}");

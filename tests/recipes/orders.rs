@@ -8,7 +8,7 @@ use crate::sandbox::Sandbox;
 async fn no_two_open_orders_share_a_code_and_each_is_called_once() {
     let sandbox = Sandbox::open(3).await;
     // While all codes are in use, the instances wait for the second that `Retry-After` names.
-    let found = sandbox.cook("01-rotating-codes.mjs", &[("ORDERS", "3000")]).await;
+    let found = sandbox.run("01-rotating-codes.mjs", &[("ORDERS", "3000")]).await;
     assert_eq!(found["placed"], 3_000, "{found}");
     assert_eq!((&found["called"], &found["once"]), (&json!(3_000), &json!(3_000)), "{found}");
     assert_eq!(found["shared"], 0, "{found}");
@@ -20,7 +20,7 @@ async fn no_two_open_orders_share_a_code_and_each_is_called_once() {
 #[tokio::test]
 async fn webhooks_reach_the_erp_in_order_though_one_is_poison_and_some_come_twice() {
     let sandbox = Sandbox::open(2).await;
-    let found = sandbox.cook("00-webhook-to-erp.mjs", &[]).await;
+    let found = sandbox.run("00-webhook-to-erp.mjs", &[]).await;
     assert_eq!((&found["booked"], &found["different"]), (&json!(59), &json!(59)), "{found}");
     assert_eq!((&found["inOrder"], &found["deadLetters"]), (&json!(true), &json!(1)), "{found}");
     let missing = json!([{"customer": "customer 2", "state": "dead_lettered"}]);

@@ -7,7 +7,7 @@ use crate::sandbox::Sandbox;
 #[tokio::test]
 async fn urgent_mails_go_first_and_big_ones_hold_up_nobody() {
     let sandbox = Sandbox::open(1).await;
-    let found = sandbox.cook("04-mail-by-size-and-priority.mjs", &[]).await;
+    let found = sandbox.run("04-mail-by-size-and-priority.mjs", &[]).await;
     // All 100 waited when the first worker came: it took the highest priority first, to the last.
     assert_eq!((&found["waited"], &found["inOrder"]), (&json!(100), &json!(true)), "{found}");
     assert_eq!(found["priorities"], json!([9, 8, 7, 6, 5, 4, 3, 2, 1, 0]), "{found}");
@@ -21,7 +21,7 @@ async fn urgent_mails_go_first_and_big_ones_hold_up_nobody() {
 #[tokio::test]
 async fn two_consumers_share_slow_and_fast_traffic() {
     let sandbox = Sandbox::open(1).await;
-    let found = sandbox.cook("05-two-consumers.mjs", &[]).await;
+    let found = sandbox.run("05-two-consumers.mjs", &[]).await;
     fairly_shared(&found["slow"], 40, 3);
     // A consumer that gets less CPU time gets fewer messages.
     fairly_shared(&found["fast"], 2000, 4);
@@ -42,7 +42,7 @@ async fn what_runs_and_waits_is_shown_and_nothing_is_queued_twice() {
     let found = {
         // Each job takes longer than three leases.
         let settings = [("LEASE_MS", "1000"), ("JOB_MS", "3300")];
-        sandbox.cook("06-running-and-waiting.mjs", &settings).await
+        sandbox.run("06-running-and-waiting.mjs", &settings).await
     };
     // 20 jobs for 4 runners; nobody's answer had to wait for a job: none could end before all had it.
     assert_eq!((&found["jobs"], &found["asked"]), (&json!(20), &json!(20)), "{found}");

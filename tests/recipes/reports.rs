@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::{
-    sandbox::{Cook, Sandbox},
+    sandbox::{RecipeProcess, Sandbox},
     support::{checker::forgotten, wait::eventually},
 };
 
@@ -14,7 +14,7 @@ const RECIPE: &str = "03-report-unless-resolved.mjs";
 #[tokio::test]
 async fn only_what_is_not_resolved_is_notified_and_once() {
     let sandbox = Sandbox::open(1).await;
-    let found = sandbox.cook(RECIPE, &[("DELAY_MS", "3000")]).await;
+    let found = sandbox.run(RECIPE, &[("DELAY_MS", "3000")]).await;
     assert_eq!((&found["reported"], &found["reportedAgain"]), (&json!(40), &json!(0)), "{found}");
     assert_eq!((&found["resolved"], &found["cameBack"]), (&json!(20), &json!(true)), "{found}");
     assert_eq!((&found["notified"], &found["different"]), (&json!(21), &json!(21)), "{found}");
@@ -75,7 +75,7 @@ async fn reports_outlive_a_kill_and_can_be_resolved_through_any_pod() {
 }
 
 /// How often each report was notified, as soon as `count` are.
-async fn all_notified(notifier: &Cook, count: usize) -> BTreeMap<String, usize> {
+async fn all_notified(notifier: &RecipeProcess, count: usize) -> BTreeMap<String, usize> {
     eventually("the rest is notified", async || {
         let mut times = BTreeMap::new();
         let said: Vec<Value> = notifier.said();

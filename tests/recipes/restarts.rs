@@ -70,7 +70,7 @@ async fn resources_come_back_though_a_pod_dies() {
 async fn a_kitchen_that_is_made_again_calls_all_orders() {
     let sandbox = Sandbox::open(1).await;
     let settings = [("ORDERS", "150"), ("DAYS", "2")];
-    let found = sandbox.cook("01-rotating-codes.mjs", &settings).await;
+    let found = sandbox.run("01-rotating-codes.mjs", &settings).await;
     assert_eq!((&found["called"], &found["once"]), (&json!(300), &json!(300)), "{found}");
     assert_eq!(found["shared"], 0, "{found}");
 }
@@ -81,7 +81,7 @@ async fn who_compares_sequences_alone_skips_what_comes_to_a_destination_that_is_
     let mut sandbox = Sandbox::open(1).await;
     sandbox.forget_epochs();
     let settings = [("ORDERS", "150"), ("DAYS", "2")];
-    let found = sandbox.cook("01-rotating-codes.mjs", &settings).await;
+    let found = sandbox.run("01-rotating-codes.mjs", &settings).await;
     assert_eq!((&found["placed"], &found["called"]), (&json!(300), &json!(150)), "{found}");
 }
 
@@ -89,7 +89,7 @@ async fn who_compares_sequences_alone_skips_what_comes_to_a_destination_that_is_
 async fn accounts_are_right_though_their_destination_is_made_again() {
     let sandbox = Sandbox::open(1).await;
     let settings = [("ACCOUNTS", "20"), ("WITHDRAWALS", "200"), ("PARTS", "2")];
-    let found = sandbox.cook("07-bank-accounts.mjs", &settings).await;
+    let found = sandbox.run("07-bank-accounts.mjs", &settings).await;
     assert_eq!((&found["withdrawals"], &found["wrong"]), (&json!(200), &json!(0)), "{found}");
     assert_eq!(found["open"], 0, "{found}");
 }
@@ -106,7 +106,7 @@ async fn clients_are_served_though_their_destinations_are_made_again() {
     assert_eq!(sent.status(), 202);
     let settings =
         [("CLIENTS", "20"), ("HEAVY", "60"), ("EACH", "3"), ("WORKERS", "4"), ("ROUNDS", "2")];
-    let found = sandbox.cook("11-many-clients.mjs", &settings).await;
+    let found = sandbox.run("11-many-clients.mjs", &settings).await;
     assert_eq!((&found["heavyDone"], &found["othersDone"]), (&json!(120), &json!(19)), "{found}");
     assert_eq!(found["inOrder"], true, "{found}");
 }

@@ -65,7 +65,7 @@ impl Sandbox {
     }
 
     /// Starts a recipe with these arguments and environment variables.
-    pub fn start(&self, recipe: &str, args: &[&str], settings: &[(&str, &str)]) -> Cook {
+    pub fn start(&self, recipe: &str, args: &[&str], settings: &[(&str, &str)]) -> RecipeProcess {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| std::fs::File::create(dir.path().join(name)).unwrap();
         let patched = self.without_epochs.as_ref().map(|dir| dir.path().to_owned());
@@ -76,7 +76,7 @@ impl Sandbox {
         command.envs(settings.iter().copied());
         command.stdin(Stdio::null()).stdout(file("found")).stderr(file("errors"));
         let child = command.spawn().expect("it is installed");
-        Cook { recipe: recipe.to_owned(), child, dir }
+        RecipeProcess { recipe: recipe.to_owned(), child, dir }
     }
 
     /// From here on the receivers of recipes compare only sequences, not epochs.
@@ -101,7 +101,7 @@ impl Sandbox {
     }
 
     /// Runs a recipe to its end. Returns its last line, which is its result.
-    pub async fn cook(&self, recipe: &str, settings: &[(&str, &str)]) -> Value {
+    pub async fn run(&self, recipe: &str, settings: &[(&str, &str)]) -> Value {
         self.start(recipe, &[], settings).finish().await
     }
 
@@ -136,13 +136,13 @@ fn recipes() -> PathBuf {
 }
 
 /// A running recipe; it ends when this is dropped.
-pub struct Cook {
+pub struct RecipeProcess {
     recipe: String,
     child: Child,
     dir: TempDir,
 }
 
-impl Cook {
+impl RecipeProcess {
     /// The process.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
@@ -206,7 +206,7 @@ impl Cook {
     }
 }
 
-impl Drop for Cook {
+impl Drop for RecipeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -8,7 +8,7 @@ use crate::sandbox::Sandbox;
 #[tokio::test]
 async fn deleted_entries_never_take_effect_and_nothing_is_lost_or_done_twice() {
     let sandbox = Sandbox::open(2).await;
-    let found = sandbox.cook("08-provider-and-processor.mjs", &[]).await;
+    let found = sandbox.run("08-provider-and-processor.mjs", &[]).await;
     let number = |field: &str| found[field].as_u64().unwrap_or_else(|| panic!("{field}: {found}"));
     assert_eq!(number("added"), 600, "{found}");
     assert_eq!(number("delivered") + number("cancelled"), 600, "{found}");
@@ -37,7 +37,7 @@ async fn deleted_entries_never_take_effect_and_nothing_is_lost_or_done_twice() {
 #[tokio::test]
 async fn never_more_is_taken_than_there_is_and_everybody_gets_through() {
     let sandbox = Sandbox::open(2).await;
-    let found = sandbox.cook("09-two-resources-or-none.mjs", &[]).await;
+    let found = sandbox.run("09-two-resources-or-none.mjs", &[]).await;
     // 20 takers, 20 takes each, in two rounds; each fifth goes wrong and gives back all the same.
     assert_eq!(found["takes"], 2 * 20 * 16, "{found}");
     assert_eq!((&found["errors"], &found["through"]), (&json!(2 * 20 * 4), &json!(20)), "{found}");

@@ -14,7 +14,7 @@ use futures::StreamExt;
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use reseq::{
     config,
-    domain::{Destination, Ordering, Processing, TransformKind},
+    domain::{DeliveryKind, Destination, Ordering, Processing, TransformKind},
     store::{Keys, Store, scripts::Scripts},
 };
 use scripts::{Arrival as Incoming, Call, Calls, LONG, RECORD};
@@ -131,6 +131,7 @@ async fn live(
     assert_eq!(heads, ["1", "2", "3"]);
     ask::<u64>(at, &calls.postpone("me", "a", 1, "0")).await;
     assert_eq!(release(at, &calls, &[("a", 0, 1)]).await, ["1"]);
+    offer(at, &calls).await;
     set_aside(at, &mut calls).await;
     let heads = release(at, &calls, &[("a", 4, 9), ("b", 2, 9), ("{c}", 3, 0)]).await;
     assert!(heads.is_empty(), "the next are not ready: {heads:?}");
@@ -187,6 +188,21 @@ async fn release(
     .collect()
 }
 
+/// The head of lane `a` is offered to consumers. One takes it and gives it back, and the offer is recalled.
+async fn offer(at: &mut MultiplexedConnection, calls: &Calls) {
+    let offered: Vec<Vec<String>> = ask(at, &calls.offer("me", &[("a", "offer", &[1])])).await;
+    assert_eq!(offered, [["offered"]]);
+    let taken: Vec<redis::Value> = ask(at, &calls.consume("s3", 9)).await;
+    assert_eq!(taken.len(), 1 + 4, "a deadline and a message");
+    let items = [("a", "s3", 1)];
+    for what in ["extend", "requeue"] {
+        let answer: Vec<String> = ask(at, &calls.acknowledge(what, &items)).await;
+        assert_eq!(answer[1..], ["ok"]);
+    }
+    let recalled: Vec<Vec<String>> = ask(at, &calls.offer("me", &[("a", "recall", &[])])).await;
+    assert_eq!(recalled, [["accepted", "0"]]);
+}
+
 /// The head of lane `a` is halted, retried, and becomes a tombstone. The head of `b` becomes a dead
 /// letter. The sixth message is to be withdrawn when its attempt has failed. There is a pause.
 async fn set_aside(at: &mut MultiplexedConnection, calls: &mut Calls) {
@@ -233,11 +249,15 @@ async fn every_key_that_a_script_touches_is_declared_by_the_store() {
         let mut destination = Destination::new(name.parse().unwrap(), "http://127.0.0.1:9/");
         (destination.ordering, destination.processing) = (ordering, processing);
         destination.transform.kind = kind;
+        if name == "gamma" {
+            (destination.delivery.kind, destination.url) = (DeliveryKind::Pull, None);
+        }
         if ordering == Ordering::None {
             destination.idempotency_window_ms = 0;
         }
         store_life::through_the_store(&store, &mut connection, destination, long).await;
     }
+    store.audit("{}", 10).await.unwrap();
     redis::cmd("ECHO").arg("the end").exec_async(&mut connection).await.unwrap();
 
     let mut seen: BTreeSet<&str> = BTreeSet::new();

@@ -10,5 +10,6 @@ mod store_life;
 mod blocks_together;
 mod cluster;
 mod interleavings;
+mod offers;
 mod random_operations;
 mod wrong_types;

@@ -15,7 +15,7 @@ use support::{
     ledger::Ledger,
     pods::{Pod, Settings, client},
     producer::{Item, Producer},
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
     transformer::Transformer,
     wait::eventually,
@@ -37,7 +37,7 @@ const RULES: [Rule; 2] = [
 
 struct Deployment {
     redis: TestRedis,
-    desk: Arc<Desk>,
+    inbox: Arc<Inbox>,
     ledger: Arc<Ledger>,
     settings: Settings,
     transformer: Transformer,
@@ -47,9 +47,9 @@ struct Deployment {
 impl Deployment {
     async fn new() -> Deployment {
         let redis = TestRedis::start().await;
-        let desk = Arc::new(Desk::default());
+        let inbox = Arc::new(Inbox::default());
         let transformer = Transformer::start(SEED, SLOWEST_MS).await;
-        let receiver = Receiver::http(&desk).await;
+        let receiver = Receiver::http(&inbox).await;
         let url = receiver.url();
         let transform = format!("{{ kind = \"http\", url = \"{}\" }}", transformer.url());
         let orders = format!("url = \"{url}\"\nlog_max = 100\ntransform = {transform}");
@@ -59,7 +59,7 @@ impl Deployment {
         settings.partitions = 4;
         settings.sender_lease_ms = 1500;
         let ledger = Arc::new(Ledger::default());
-        Deployment { redis, desk, ledger, settings, transformer, _receiver: receiver }
+        Deployment { redis, inbox, ledger, settings, transformer, _receiver: receiver }
     }
 
     /// A pod whose clock is wrong by this much, in the notation of libfaketime. Its monotonic clock
@@ -120,16 +120,16 @@ async fn pods_whose_clocks_are_wrong_keep_order_leases_epochs_and_tell_true_late
         }
     };
     send(0, MESSAGES / 2).await;
-    deployment.desk.journal.reaches(MESSAGES / 4).await;
+    deployment.inbox.journal.reaches(MESSAGES / 4).await;
     // Leases last as long as they should, whoever granted them: another processor takes over a dead
     // one's work.
     processors[0].kill();
     processors[0].restart().await;
-    deployment.desk.journal.reaches(MESSAGES / 2).await;
+    deployment.inbox.journal.reaches(MESSAGES / 2).await;
     deployment.redis.kill_and_restart().await;
     send(MESSAGES / 2, MESSAGES).await;
     drained(&doors[0], &deployment.ledger, &["orders"]).await;
-    let found = check(&deployment.ledger, &deployment.desk.journal, &RULES);
+    let found = check(&deployment.ledger, &deployment.inbox.journal, &RULES);
     assert_eq!(found.messages, MESSAGES);
     assert!(deployment.transformer.work.overtaken() > 0, "nothing had to be put in order");
 
@@ -205,7 +205,7 @@ async fn delays_and_idempotency_windows_are_by_the_clock_of_redis() {
     due.push("once".to_owned());
 
     eventually("what was delayed arrives", async || {
-        let arrived = deployment.desk.journal.messages();
+        let arrived = deployment.inbox.journal.messages();
         let early = begun.elapsed() < DELAY - Duration::from_millis(50);
         assert!(!early || arrived == 0, "{arrived} came before they were due");
         if arrived == due.len() { Ok(()) } else { Err(format!("{arrived} have arrived")) }

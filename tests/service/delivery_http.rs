@@ -230,7 +230,7 @@ async fn no_connection_and_a_broken_one_are_refusals_without_secrets() {
     assert_eq!(kind(verdict), (ErrorKind::Connection, Finality::Retryable));
 
     let mut broken = destination(&nobody);
-    broken.url = "http://[s3cret".into();
+    broken.url = Some("http://[s3cret".into());
     refused(deliver(&*connect(&broken, &clients, JSON_DEPTH_MAX), message("x"), 1).await);
 }
 

@@ -12,7 +12,7 @@ use support::{
     ledger::Ledger,
     pods::{Pod, Settings},
     producer::{FrameProducer, Item, Producer},
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
     transformer::Transformer,
     wait::{eventually, within},
@@ -39,7 +39,7 @@ const RULES: [Rule; 2] = [
 
 struct Journey {
     redis: TestRedis,
-    desk: Arc<Desk>,
+    inbox: Arc<Inbox>,
     ledger: Arc<Ledger>,
     transformer: Transformer,
     settings: Settings,
@@ -51,9 +51,9 @@ struct Journey {
 impl Journey {
     async fn new() -> Journey {
         let redis = TestRedis::start().await;
-        let desk = Arc::new(Desk::default());
+        let inbox = Arc::new(Inbox::default());
         let transformer = Transformer::start(SEED, SLOWEST_MS).await;
-        let receiver = Receiver::http(&desk).await;
+        let receiver = Receiver::http(&inbox).await;
         let fields = |ordering: &str| {
             format!(
                 "url = \"{}\"\nordering = \"{ordering}\"\n\
@@ -70,7 +70,7 @@ impl Journey {
         let (produced, allowed) = (AtomicUsize::new(0), AtomicUsize::new(DELIVERIES));
         Journey {
             redis,
-            desk,
+            inbox,
             ledger,
             transformer,
             settings,
@@ -125,13 +125,13 @@ impl Journey {
 
     /// How many different messages have been delivered.
     fn arrived(&self) -> usize {
-        self.desk.journal.messages()
+        self.inbox.journal.messages()
     }
 
     /// Waits until this many have been delivered. The journey is then under way, and far from its
     /// end.
     async fn reaches(&self, count: usize) {
-        self.desk.journal.reaches(count).await;
+        self.inbox.journal.reaches(count).await;
         let arrived = self.arrived();
         assert!(arrived < DELIVERIES * 3 / 4, "{arrived}: too late for the fault");
         assert!(self.produced.load(Ordering::SeqCst) < DELIVERIES, "the stream has ended");
@@ -141,7 +141,7 @@ impl Journey {
         drained(pod, &self.ledger, &["orders", "accounts"]).await;
         forgotten(&mut self.redis.connection().await).await;
         assert_eq!(self.ledger.count(), DELIVERIES);
-        let found = check(&self.ledger, &self.desk.journal, &RULES);
+        let found = check(&self.ledger, &self.inbox.journal, &RULES);
         assert_eq!(found.messages, DELIVERIES);
         assert!(self.transformer.work.overtaken() > 50, "nothing had to be put in order");
         found
@@ -240,10 +240,10 @@ async fn the_only_sender_is_killed_and_restarted_and_repeats_only_what_it_had_no
         for at in [300, 700, 1100] {
             journey.reaches(at).await;
             // Accepted and not answered: the sender cannot know the outcome, and must send again.
-            journey.desk.gate.hold(Point::Accepted);
-            journey.desk.gate.holds(1).await;
+            journey.inbox.gate.hold(Point::Accepted);
+            journey.inbox.gate.holds(1).await;
             senders[0].kill();
-            journey.desk.gate.let_go();
+            journey.inbox.gate.let_go();
             senders[0].restart().await;
         }
     };
@@ -267,10 +267,10 @@ async fn two_senders_take_over_from_each_other_when_they_are_killed() {
         for at in [400, 1000] {
             journey.reaches(at).await;
             let victim = the_owner(&senders.iter().collect::<Vec<_>>()).await;
-            journey.desk.gate.hold(Point::Accepted);
-            journey.desk.gate.holds(1).await;
+            journey.inbox.gate.hold(Point::Accepted);
+            journey.inbox.gate.holds(1).await;
             senders[victim].kill();
-            journey.desk.gate.let_go();
+            journey.inbox.gate.let_go();
             let heir = 1 - victim;
             assert_eq!(the_owner(&[&senders[heir]]).await, 0);
             senders[victim].restart().await;
@@ -291,7 +291,7 @@ async fn a_sender_frozen_past_its_lease_wakes_up_to_a_request_that_is_only_a_rep
     let _processors = journey.pods("processor", 2).await;
     let senders = journey.pods("sender", 2).await;
     let doors = addresses(&ingests);
-    let gate = &journey.desk.gate;
+    let gate = &journey.inbox.gate;
     let faults = async {
         journey.reaches(300).await;
         let frozen = the_owner(&senders.iter().collect::<Vec<_>>()).await;
@@ -303,7 +303,7 @@ async fn a_sender_frozen_past_its_lease_wakes_up_to_a_request_that_is_only_a_rep
         let late = gate.held();
         let before = journey.arrived();
         // The other sender delivers the same messages, and later ones.
-        journey.desk.journal.reaches(before + AHEAD_MAX / 2).await;
+        journey.inbox.journal.reaches(before + AHEAD_MAX / 2).await;
         gate.let_go();
         eventually("the late requests arrive", async || match gate.held() {
             0 => Ok(()),
@@ -325,18 +325,18 @@ async fn redis_is_killed_and_restarted_and_nothing_is_lost_or_out_of_order() {
     let _processors = journey.pods("processor", 2).await;
     let _senders = journey.pods("sender", 2).await;
     let doors = addresses(&ingests);
-    let (desk, ledger) = (journey.desk.clone(), journey.ledger.clone());
+    let (inbox, ledger) = (journey.inbox.clone(), journey.ledger.clone());
     let replacement = TestRedis::start().await;
     let redis = std::mem::replace(&mut journey.redis, replacement);
     let faults = async {
         for at in [400, 1000] {
-            desk.journal.reaches(at).await;
-            assert!(desk.journal.messages() < DELIVERIES * 3 / 4);
+            inbox.journal.reaches(at).await;
+            assert!(inbox.journal.messages() < DELIVERIES * 3 / 4);
             redis.kill();
             // At least one delivery has happened and could not be settled before Redis is back.
-            let arrived = desk.journal.messages();
+            let arrived = inbox.journal.messages();
             redis.restart().await;
-            desk.journal.reaches(arrived + 1).await;
+            inbox.journal.reaches(arrived + 1).await;
         }
     };
     tokio::join!(journey.stream(&doors), faults);
@@ -351,7 +351,7 @@ async fn redis_is_killed_and_restarted_and_nothing_is_lost_or_out_of_order() {
 #[tokio::test]
 async fn an_ingest_pod_asked_to_stop_answers_what_it_has_taken_and_takes_nothing_more() {
     let mut journey = Journey::new().await;
-    let lines = Receiver::lines(&journey.desk, "lines").await;
+    let lines = Receiver::lines(&journey.inbox, "lines").await;
     journey.settings =
         journey.settings.destination("lines", &format!("url = \"{}\"", lines.tcp_url()));
     journey.settings.tcp = vec![("lines", "lines")];
@@ -389,11 +389,11 @@ async fn an_ingest_pod_asked_to_stop_answers_what_it_has_taken_and_takes_nothing
     drained(&ingests[1], &journey.ledger, &["orders", "accounts", "lines"]).await;
     forgotten(&mut journey.redis.connection().await).await;
     let lines = Rule { destination: "lines", by_key: false, is_transformed: false };
-    let found = check(&journey.ledger, &journey.desk.journal, &[RULES[0], RULES[1], lines]);
+    let found = check(&journey.ledger, &journey.inbox.journal, &[RULES[0], RULES[1], lines]);
     assert_eq!(found.messages, DELIVERIES + FRAMES);
     // Reseq had not accepted what was sent again: no message is there twice.
     assert_eq!((found.repeats, journey.ledger.duplicates()), (0, 0));
-    assert_eq!(journey.desk.journal.messages_of("lines"), FRAMES);
+    assert_eq!(journey.inbox.journal.messages_of("lines"), FRAMES);
 }
 
 #[tokio::test]
@@ -473,8 +473,8 @@ async fn a_sender_asked_to_stop_gives_its_partitions_back_and_repeats_nothing() 
 #[tokio::test]
 async fn a_partition_changes_hands_although_one_of_its_receivers_does_not_answer() {
     let redis = TestRedis::start().await;
-    let desk = Arc::new(Desk::default());
-    let receiver = Receiver::http(&desk).await;
+    let inbox = Arc::new(Inbox::default());
+    let receiver = Receiver::http(&inbox).await;
     let fields = format!("url = \"{}\"\ndelivery = {{ timeout_ms = 600000 }}", receiver.url());
     // Each of the two partitions has one working and one stuck destination.
     let (free, stuck) = (["free-1", "free-2"], ["stuck-1", "stuck-2"]);
@@ -488,9 +488,9 @@ async fn a_partition_changes_hands_although_one_of_its_receivers_does_not_answer
     let first = Pod::start("sender-1", "sender", &settings).await;
     let ledger = Arc::new(Ledger::default());
     let mut producer = Producer::new("producer", std::slice::from_ref(&ingest.addresses), &ledger);
-    desk.gate.hold_only(&stuck, Point::Arrived);
+    inbox.gate.hold_only(&stuck, Point::Arrived);
     producer.send(Item::new(&stuck, None, "producer", 0)).await;
-    desk.gate.holds(2).await;
+    inbox.gate.holds(2).await;
 
     let second = Pod::start("sender-2", "sender", &settings).await;
     eventually("the second sender has its share", async || {
@@ -501,12 +501,12 @@ async fn a_partition_changes_hands_although_one_of_its_receivers_does_not_answer
     let numbers = 0..100;
     producer.send_batch(numbers.map(|n| Item::new(&free, None, "producer", n)).collect()).await;
     drained(&ingest, &ledger, &free).await;
-    assert_eq!((desk.journal.messages(), desk.journal.messages_of("free-1")), (200, 100));
+    assert_eq!((inbox.journal.messages(), inbox.journal.messages_of("free-1")), (200, 100));
     // The first sender broke these deliveries off, and the second one tried again.
-    desk.gate.holds(3).await;
-    desk.gate.let_go();
+    inbox.gate.holds(3).await;
+    inbox.gate.let_go();
     drained(&ingest, &ledger, &stuck).await;
-    let found = check(&ledger, &desk.journal, &rules);
+    let found = check(&ledger, &inbox.journal, &rules);
     assert_eq!((found.messages, found.repeats), (202, 1));
 }
 

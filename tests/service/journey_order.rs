@@ -9,7 +9,7 @@ use support::{
     ledger::Ledger,
     pods::{Pod, Settings, client},
     producer::{FrameProducer, Item, Producer},
-    receiver::{Desk, Fault, Receiver},
+    receiver::{Fault, Inbox, Receiver},
     redis::TestRedis,
     transformer::Transformer,
     wait::{eventually, within},
@@ -37,7 +37,7 @@ const RULES: [Rule; 4] = [
 /// One ingest pod, three processors and two senders between four producers and three receivers.
 struct Journey {
     redis: TestRedis,
-    desk: Arc<Desk>,
+    inbox: Arc<Inbox>,
     ledger: Arc<Ledger>,
     transformer: Transformer,
     ingest: Pod,
@@ -48,11 +48,11 @@ struct Journey {
 impl Journey {
     async fn start() -> Journey {
         let redis = TestRedis::start().await;
-        let desk = Arc::new(Desk::default());
+        let inbox = Arc::new(Inbox::default());
         let transformer = Transformer::start(SEED, SLOWEST_MS).await;
-        let http = Receiver::http(&desk).await;
-        let lines = Receiver::lines(&desk, "lines").await;
-        let length = Receiver::length(&desk, "frames").await;
+        let http = Receiver::http(&inbox).await;
+        let lines = Receiver::lines(&inbox, "lines").await;
+        let length = Receiver::length(&inbox, "frames").await;
         let fields = |url: String, ordering: &str, framing: &str| {
             format!(
                 "url = \"{url}\"\nordering = \"{ordering}\"\n\
@@ -77,7 +77,15 @@ impl Journey {
         }
         let ledger = Arc::new(Ledger::default());
         let receivers = vec![http, lines, length];
-        Journey { redis, desk, ledger, transformer, ingest, _others: others, _receivers: receivers }
+        Journey {
+            redis,
+            inbox,
+            ledger,
+            transformer,
+            ingest,
+            _others: others,
+            _receivers: receivers,
+        }
     }
 
     /// Runs two HTTP producers (one of them in batches) and two TCP producers at once.
@@ -116,7 +124,7 @@ impl Journey {
         forgotten(&mut self.redis.connection().await).await;
         assert_eq!(self.ledger.count(), 2 * OVER_HTTP + 2 * OVER_TCP);
         assert_eq!((self.ledger.again(), self.ledger.duplicates()), (0, 0));
-        let found = check(&self.ledger, &self.desk.journal, &RULES);
+        let found = check(&self.ledger, &self.inbox.journal, &RULES);
         assert_eq!(found.messages, self.ledger.count());
         // Without enough overtaking there would have been nothing to put in order.
         let overtaken = self.transformer.work.overtaken();
@@ -138,10 +146,10 @@ async fn messages_with_random_processing_times_arrive_in_order_over_http_and_tcp
 #[tokio::test]
 async fn a_receiver_that_fails_a_third_of_its_requests_gets_everything_in_order_all_the_same() {
     let journey = Journey::start().await;
-    journey.desk.fail(SEED, 1.0 / 3.0);
+    journey.inbox.fail(SEED, 1.0 / 3.0);
     journey.produce().await;
     let found = journey.end().await;
-    let failed = journey.desk.failed();
+    let failed = journey.inbox.failed();
     let times = |fault: Fault| failed.iter().find(|(of, _)| *of == fault).unwrap().1;
     let drawn = failed.iter().filter(|(fault, _)| *fault != Fault::CutAnswered);
     assert!(drawn.into_iter().all(|(_, times)| *times > 50), "each way of failing: {failed:?}");
@@ -159,8 +167,8 @@ async fn a_hundred_destinations_are_delivered_at_once_and_none_waits_for_another
         .collect();
     let stuck = names[17];
     let redis = TestRedis::start().await;
-    let desk = Arc::new(Desk::default());
-    let receiver = Receiver::http(&desk).await;
+    let inbox = Arc::new(Inbox::default());
+    let receiver = Receiver::http(&inbox).await;
     let transformer = Transformer::start(SEED, SLOWEST_MS).await;
     let settings = Settings::new(redis.url());
     let ingest = Pod::start("ingest", "ingest", &settings).await;
@@ -198,7 +206,7 @@ async fn a_hundred_destinations_are_delivered_at_once_and_none_waits_for_another
         assert_eq!(answer.status(), 201, "{}", answer.text().await.unwrap());
     }
 
-    desk.gate.hold_only(&[stuck], Point::Arrived);
+    inbox.gate.hold_only(&[stuck], Point::Arrived);
     let ledger = Arc::new(Ledger::default());
     let doors = [ingest.addresses.clone()];
     let sending = (0..4).map(|quarter| {
@@ -216,9 +224,9 @@ async fn a_hundred_destinations_are_delivered_at_once_and_none_waits_for_another
 
     let free: Vec<&str> = names.iter().copied().filter(|name| *name != stuck).collect();
     drained(&ingest, &ledger, &free).await;
-    desk.gate.holds(1).await;
-    assert_eq!(desk.journal.messages_of(stuck), 0);
-    assert_eq!(desk.journal.messages(), free.len() * MESSAGES);
+    inbox.gate.holds(1).await;
+    assert_eq!(inbox.journal.messages_of(stuck), 0);
+    assert_eq!(inbox.journal.messages(), free.len() * MESSAGES);
     // The statistics tell why it is stuck.
     eventually("the stuck destination says why", async || {
         let seen = support::checker::stats(&ingest, stuck).await?;
@@ -230,7 +238,7 @@ async fn a_hundred_destinations_are_delivered_at_once_and_none_waits_for_another
     })
     .await;
 
-    desk.gate.let_go();
+    inbox.gate.let_go();
     within("the stuck destination drains", drained(&ingest, &ledger, &[stuck])).await;
     forgotten(&mut redis.connection().await).await;
     let rules: Vec<Rule> = names
@@ -242,7 +250,7 @@ async fn a_hundred_destinations_are_delivered_at_once_and_none_waits_for_another
             is_transformed: is_transformed(number),
         })
         .collect();
-    let found = check(&ledger, &desk.journal, &rules);
+    let found = check(&ledger, &inbox.journal, &rules);
     assert_eq!(found.messages, DESTINATIONS * MESSAGES);
     assert_eq!(found.repeats, 0, "{found:?}");
 }

@@ -12,7 +12,7 @@ use reseq::{
 };
 use support::{
     journal::Delivery,
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
     wait::within,
 };
@@ -82,8 +82,8 @@ async fn send(running: &Running, number: usize) {
     assert_eq!(answer.unwrap().status(), 202);
 }
 
-fn bodies(desk: &Desk) -> Vec<String> {
-    desk.journal.all().into_iter().map(|Delivery { body, .. }| body).collect()
+fn bodies(inbox: &Inbox) -> Vec<String> {
+    inbox.journal.all().into_iter().map(|Delivery { body, .. }| body).collect()
 }
 
 fn expected(count: usize) -> Vec<String> {
@@ -92,21 +92,21 @@ fn expected(count: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn a_transform_that_panics_has_failed_an_attempt_and_keeps_no_slot() {
-    let (redis, desk) = (TestRedis::start().await, Arc::new(Desk::default()));
-    let receiver = Receiver::http(&desk).await;
+    let (redis, inbox) = (TestRedis::start().await, Arc::new(Inbox::default()));
+    let receiver = Receiver::http(&inbox).await;
     let running = start(&redis, vec![destination(&receiver)], true).await;
     for number in 0..20 {
         send(&running, number).await;
     }
-    desk.journal.reaches(20).await;
-    assert_eq!(bodies(&desk), expected(20));
+    inbox.journal.reaches(20).await;
+    assert_eq!(bodies(&inbox), expected(20));
     running.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_definition_that_changes_under_load_costs_no_slot() {
-    let (redis, desk) = (TestRedis::start().await, Arc::new(Desk::default()));
-    let receiver = Receiver::http(&desk).await;
+    let (redis, inbox) = (TestRedis::start().await, Arc::new(Inbox::default()));
+    let receiver = Receiver::http(&inbox).await;
     let running = start(&redis, Vec::new(), false).await;
     let url = format!("http://{}/v1/destinations/erp", running.http);
     for number in 0..200 {
@@ -118,15 +118,15 @@ async fn a_definition_that_changes_under_load_costs_no_slot() {
         }
         send(&running, number).await;
     }
-    desk.journal.reaches(200).await;
-    assert_eq!(bodies(&desk), expected(200));
+    inbox.journal.reaches(200).await;
+    assert_eq!(bodies(&inbox), expected(200));
     running.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn where_a_role_ends_by_itself_the_whole_ends_and_another_goes_on() {
-    let (redis, desk) = (TestRedis::start().await, Arc::new(Desk::default()));
-    let receiver = Receiver::http(&desk).await;
+    let (redis, inbox) = (TestRedis::start().await, Arc::new(Inbox::default()));
+    let receiver = Receiver::http(&inbox).await;
     let mut broken = start_with(&redis, vec![destination(&receiver)], Broken).await;
     send(&broken, 0).await;
     let ended = within("it ends by itself", broken.ended()).await.unwrap_err();
@@ -135,7 +135,7 @@ async fn where_a_role_ends_by_itself_the_whole_ends_and_another_goes_on() {
     // The process that ended has given back its partitions and leases.
     let running = start(&redis, Vec::new(), false).await;
     send(&running, 1).await;
-    desk.journal.reaches(2).await;
-    assert_eq!(bodies(&desk), expected(2));
+    inbox.journal.reaches(2).await;
+    assert_eq!(bodies(&inbox), expected(2));
     running.stop().await.unwrap();
 }

@@ -4,15 +4,18 @@
 use reseq_testing::{scripts, support};
 
 mod access;
+mod alerts;
+mod audit;
 mod clocks;
+mod command_line;
 #[path = "../common/mod.rs"]
 mod common;
 mod console;
+mod consumers;
 mod delivery_http;
 mod delivery_tcp;
 mod durability;
 mod embedded;
-mod hand_over;
 mod interfaces;
 mod journey_faults;
 mod journey_order;
@@ -22,10 +25,14 @@ mod openapi;
 mod operations;
 mod outgoing;
 mod policies;
+mod rebalance;
 mod reference;
+mod secrets;
 mod tls;
 mod topics;
 mod topologies;
+mod traces;
 mod transform_http;
 mod transform_jq;
+mod verify;
 mod worker_api;

@@ -12,7 +12,7 @@ use support::{
     checker::forgotten,
     pods::{Pod, Settings, client},
     proxy::Proxy,
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
     wait::eventually,
 };
@@ -111,19 +111,19 @@ impl Drop for Worker {
 struct Service {
     redis: TestRedis,
     pod: Pod,
-    desk: Arc<Desk>,
+    inbox: Arc<Inbox>,
     _receiver: Receiver,
 }
 
 impl Service {
     async fn start() -> Service {
         let redis = TestRedis::start().await;
-        let desk = Arc::new(Desk::default());
-        let receiver = Receiver::http(&desk).await;
+        let inbox = Arc::new(Inbox::default());
+        let receiver = Receiver::http(&inbox).await;
         let fields = format!("url = \"{}\"\ntransform = {{ kind = \"worker\" }}", receiver.url());
         let settings = Settings::new(redis.url()).destination("work", &fields);
         let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
-        Service { redis, pod, desk, _receiver: receiver }
+        Service { redis, pod, inbox, _receiver: receiver }
     }
 
     async fn send(&self, body: &Value) {
@@ -134,7 +134,7 @@ impl Service {
 
     /// The delivered bodies, in order.
     fn delivered(&self) -> Vec<Value> {
-        let all = self.desk.journal.all();
+        let all = self.inbox.journal.all();
         all.iter().map(|delivery| serde_json::from_str(&delivery.body).unwrap()).collect()
     }
 }
@@ -163,7 +163,7 @@ async fn a_worker_in_node_leases_extends_fails_and_completes_and_the_order_holds
     for input in &inputs {
         service.send(input).await;
     }
-    service.desk.journal.reaches(inputs.len()).await;
+    service.inbox.journal.reaches(inputs.len()).await;
     assert!(worker.terminate().await.success(), "{}", worker.errors());
     assert_eq!(service.delivered(), outputs(&inputs));
     assert_eq!(worker.errors(), "");
@@ -211,7 +211,7 @@ async fn what_a_killed_worker_had_leased_is_leased_to_another() {
     let completed = first.has_said("completed");
     assert!(completed < inputs.len(), "{completed} were completed before the kill");
     let mut second = Worker::start(&service.pod, 10_000);
-    service.desk.journal.reaches(inputs.len()).await;
+    service.inbox.journal.reaches(inputs.len()).await;
     assert!(second.terminate().await.success());
     assert_eq!(service.delivered(), outputs(&inputs));
     let events = second.events();
@@ -268,7 +268,7 @@ async fn a_worker_asks_again_until_it_knows_what_became_of_its_output() {
     })
     .await;
     proxy.keep_answers();
-    service.desk.journal.reaches(1).await;
+    service.inbox.journal.reaches(1).await;
     assert_eq!(worker.has_said("completed"), 0, "its answer is kept back");
     proxy.cut();
     eventually("it knows", async || match worker.has_said("completed") {
@@ -308,7 +308,7 @@ async fn readme(change: (&str, &str), count: u64) -> (Service, Worker) {
 #[tokio::test]
 async fn the_worker_of_the_readme_works_as_it_stands_there() {
     let (service, _worker) = readme(("sleep(", "sleep("), 8).await;
-    service.desk.journal.reaches(8).await;
+    service.inbox.journal.reaches(8).await;
     let orders: Vec<_> = service.delivered().iter().map(|order| order["order"].clone()).collect();
     assert_eq!(orders, (1..=8).map(Value::from).collect::<Vec<_>>());
     assert!(service.delivered().iter().all(|order| order["gross"] == 120.0));
@@ -339,7 +339,7 @@ async fn the_worker_of_the_readme_keeps_its_lease_for_as_long_as_it_works() {
         if status == 202 { Ok(()) } else { Err(status.to_string()) }
     })
     .await;
-    service.desk.journal.reaches(1).await;
+    service.inbox.journal.reaches(1).await;
     let path = service.pod.url("/v1/stats");
     let stats: Value = client().get(path).send().await.unwrap().json().await.unwrap();
     assert_eq!(stats["totals"]["halted"], 0, "{stats}");

@@ -11,7 +11,7 @@ use reseq::{Reseq, Running, config::Config, wire::outgoing::Lookup};
 use serde_json::{Value, json};
 use support::{
     pods::{Pod, Settings, client, refused_start},
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
     wait::eventually,
 };
@@ -124,8 +124,8 @@ async fn a_name_that_is_bound_to_another_address_later_is_refused_at_the_connect
     let is_turned = Arc::new(AtomicBool::new(false));
     let running = start(&redis, &is_turned).await;
     let at = |path: &str| format!("http://{}/v1/destinations/{path}", running.http);
-    let desk = Arc::new(Desk::default());
-    let receiver = Receiver::http(&desk).await;
+    let inbox = Arc::new(Inbox::default());
+    let receiver = Receiver::http(&inbox).await;
     let port = receiver.url().parse::<reqwest::Url>().unwrap().port().unwrap();
     let (name, few) = ("rebinding.example", json!({"attempts_max": 2, "backoff_ms": 1}));
     let to_http = json!({"url": format!("http://{name}:{port}/in"), "delivery": few,
@@ -165,6 +165,6 @@ async fn a_name_that_is_bound_to_another_address_later_is_refused_at_the_connect
             &named,
         );
     }
-    assert_eq!(desk.journal.messages(), 0, "nothing has been delivered");
+    assert_eq!(inbox.journal.messages(), 0, "nothing has been delivered");
     running.stop().await.unwrap();
 }

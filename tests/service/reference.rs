@@ -10,6 +10,7 @@ use axum::{
     routing::post,
 };
 use reqwest::Method;
+use reseq::config::Config;
 use serde_json::{Value, json};
 use support::{
     pods::{Pod, Settings, client},
@@ -156,7 +157,8 @@ impl Service {
 
     /// Creates or changes a destination. Nothing of it is delivered unless it has a URL.
     async fn define(&self, name: &str, mut definition: Value) {
-        if definition["url"].is_null() {
+        let has_receiver = definition["delivery"]["kind"].is_null();
+        if has_receiver && definition["url"].is_null() {
             definition["url"] = "http://127.0.0.1:9/".into();
         }
         let put = client().put(self.pod.url(&format!("/v1/destinations/{name}")));
@@ -179,7 +181,8 @@ impl Service {
                      man() { test -s \"$HOME/.local/share/man/man1/$1.1\"; }\n";
         let mut command = Command::new("bash");
         command.args(["-euc", &format!("{tools}{text}")]).current_dir(home.path());
-        command.env("HOME", home.path()).env("RESEQ_URL", url);
+        fs::write(home.path().join("token"), "a-token\n").unwrap();
+        command.env("HOME", home.path()).env("RESEQ_URL", url).env_remove("XDG_CONFIG_HOME");
         command.env("PATH", format!("{}:{path}", program.display())).kill_on_drop(true);
         command.stdin(Stdio::null());
         let ran = within(&example.place, command.output()).await.unwrap();
@@ -199,6 +202,8 @@ async fn each_example_of_the_reference_is_run_and_is_right() {
     repair_and_purge(&service, &mut examples).await;
     work(&service, &mut examples).await;
     deliver(&mut service, &mut examples).await;
+    service.run(&examples.next("cli", "sh")).await;
+    prove(&service, &mut examples).await;
     for page in ["cli", "cli", "cli"] {
         let example = examples.next(page, "sh");
         service.run(&example).await;
@@ -210,6 +215,11 @@ async fn each_example_of_the_reference_is_run_and_is_right() {
         assert_eq!(example[field], nope[field], "{place}");
     }
 
+    // The tests of certificates (`tls::grants`) run with such a grant.
+    let Example { place, text, .. } = examples.next("configuration", "toml");
+    let config: Config = toml::from_str(&text).unwrap_or_else(|error| panic!("{place}: {error}"));
+    assert_eq!(config.auth.certificates.len(), 1, "{place}");
+
     // The rules of a Redis user have a test of their own (`interfaces::rights`).
     let left: BTreeSet<&str> = examples.0.iter().map(|one| one.text.as_str()).collect();
     assert!(left.iter().all(|text| text.starts_with("ACL SETUSER")), "not run: {left:?}");
@@ -220,14 +230,22 @@ async fn each_example_of_the_reference_is_run_and_is_right() {
 async fn define_and_send(service: &Service, examples: &mut Examples) {
     let erp = "/v1/destinations/erp";
     let (_, token) = examples.next_json("http-api");
+    let (audit_place, mut audited) = examples.next_json("http-api");
     let (_, message) = examples.next_json("http-api");
     let (answer_place, answer) = examples.next_json("http-api");
+    // The tests of rates check these headers.
+    assert!(examples.next("http-api", "text").text.starts_with("RateLimit-Policy: "));
     let (_, definition) = examples.next_json("http-api");
     let (_, patch) = examples.next_json("http-api");
     let (_, topic) = examples.next_json("http-api");
     let made = service.ask(Method::POST, "/v1/tokens", Some(&token), 201).await;
     assert_eq!(made["scopes"], token["scopes"]);
     service.ask(Method::PUT, erp, Some(&definition), 201).await;
+    // Without authentication there is no name, and this is no bulk operation.
+    let entry = audited.as_object_mut().unwrap();
+    assert!(entry.remove("actor_name").is_some() && entry.remove("operation").is_some());
+    let audit = service.ask(Method::GET, "/v1/audit", None, 200).await;
+    assert_shape(&audit_place, &audited, &audit["items"][0]);
     let patched = service.ask(Method::PATCH, erp, Some(&patch), 200).await;
     assert_eq!(patched["delivery"]["timeout_ms"], patch["delivery"]["timeout_ms"]);
     service.ask(Method::PUT, "/v1/topics/all", Some(&topic), 201).await;
@@ -269,6 +287,9 @@ async fn find_and_pause(service: &Service, examples: &mut Examples) {
     assert_shape(&place, &stats, &halted);
     assert_eq!(halted["head"]["last_error"]["detail"], stats["head"]["last_error"]["detail"]);
     assert_eq!(halted["head"]["blocked_by"], stats["head"]["blocked_by"]);
+    let (place, report) = examples.next_json("http-api");
+    let doctor = service.ask(Method::GET, "/v1/doctor", None, 200).await;
+    assert_shape(&place, &report, &doctor);
 
     let definition = json!({"transform": {"kind": "worker"}, "ids_max": 10});
     service.ask(Method::DELETE, "/v1/destinations/erp?force=true", None, 200).await;
@@ -294,11 +315,58 @@ async fn repair_and_purge(service: &Service, examples: &mut Examples) {
     let answer = service.post("/v1/destinations/erp/repair", json!({})).await;
     assert_shape(&place, &repaired, &answer);
     assert_eq!(answer["items"][0]["kind"], repaired["items"][0]["kind"], "{place}");
+    watch(service, examples).await;
     let (place, purged) = examples.next_json("http-api");
     assert_shape(&place, &purged, &service.post("/v1/destinations/erp/purge", json!({})).await);
 }
 
-/// A worker's claim and report.
+/// A delivery as it happens.
+async fn watch(service: &Service, examples: &mut Examples) {
+    let (place, example) = examples.next_json("http-api");
+    let url = format!("{}/refuse", service.receiver);
+    service.define("refuses", json!({"url": url, "ordering": "none"})).await;
+    let path = "/v1/deliveries?destination=refuses&duration_ms=60000";
+    let mut answer = client().get(service.pod.url(path)).send().await.unwrap();
+    let (told, mut lines) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut text = String::new();
+        while let Ok(Some(chunk)) = answer.chunk().await {
+            text += std::str::from_utf8(&chunk).unwrap();
+            while let Some((line, rest)) = text.split_once('\n') {
+                // The test may have ended.
+                let _ = told.send(serde_json::from_str::<Value>(line).unwrap_or_default());
+                text = rest.to_owned();
+            }
+        }
+    });
+    let first = within("it listens", lines.recv()).await.unwrap();
+    assert_eq!(first, json!({"type": "listening"}), "{place}");
+    let shown = eventually("a delivery is shown", async || {
+        service.post("/v1/destinations/refuses/messages", json!({"n": 1})).await;
+        lines.try_recv().map_err(|error| error.to_string())
+    })
+    .await;
+    assert_shape(&place, &example, &shown);
+}
+
+/// The journal of a receiver, in both forms that the reference shows.
+async fn prove(service: &Service, examples: &mut Examples) {
+    let (_, line) = examples.next_json("cli");
+    let script = examples.next("cli", "js").text;
+    let home = tempfile::tempdir().unwrap();
+    let script = format!("{script}\njournal({line});\njournal({line});\n");
+    let mut node = Command::new("node");
+    node.args(["--input-type=module", "-e", &script]).current_dir(home.path());
+    assert!(node.status().await.unwrap().success(), "{script}");
+    let mut verify = Command::new(env!("CARGO_BIN_EXE_reseq"));
+    verify.args(["verify", "erp", "--journal", "journal.ndjson", "-o", "json"]);
+    verify.env("RESEQ_URL", service.pod.url("")).current_dir(home.path());
+    let ran = within("the command ends", verify.output()).await.unwrap();
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!((&report["journal_lines"], &report["repeats"]), (&json!(2), &json!(1)), "{report}");
+}
+
+/// A worker's claim and report, and what a consumer takes.
 async fn work(service: &Service, examples: &mut Examples) {
     service.post("/v1/destinations/erp/messages", json!({"any": "JSON"})).await;
     let (_, claim) = examples.next_json("http-api");
@@ -310,14 +378,25 @@ async fn work(service: &Service, examples: &mut Examples) {
     let done = service.post("/v1/leases/complete", json!({"items": [item]})).await;
     assert_shape(&place, &results, &done);
     assert_eq!(done["results"][0]["status"], results["results"][0]["status"]);
+
+    // A consumer takes a message.
+    let pull = json!({"delivery": {"kind": "pull"}});
+    service.define("taken", pull).await;
+    service.post("/v1/destinations/taken/messages", json!({"any": "JSON"})).await;
+    let (_, request) = examples.next_json("http-api");
+    let (place, deliveries) = examples.next_json("http-api");
+    let taken = service.post("/v1/destinations/taken/consume", request).await;
+    assert_shape(&place, &deliveries, &taken);
 }
 
-/// A batch over HTTP and an envelope over TCP.
+/// A queue, a batch over HTTP and an envelope over TCP.
 async fn deliver(service: &mut Service, examples: &mut Examples) {
     let message = |destination: &str| {
         json!({"destinations": [destination], "body": {"any": "JSON"}, "id": "order-7",
             "headers": {"x-tenant": "7"}})
     };
+    let (_, queue) = examples.next_json("delivery");
+    service.ask(Method::PUT, "/v1/destinations/queue", Some(&queue), 201).await;
     let (place, batch) = examples.next_json("delivery");
     let url = format!("{}/in", service.receiver);
     service.define("batches", json!({"url": url, "delivery": {"batch_max": 10}})).await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use support::{
     gate::Point,
     pods::{Pod, Settings, client},
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
     wait::eventually,
 };
@@ -19,7 +19,7 @@ use crate::support;
 struct Service {
     first: Pod,
     second: Pod,
-    desk: Arc<Desk>,
+    inbox: Arc<Inbox>,
     receiver: Receiver,
     _redis: TestRedis,
 }
@@ -27,8 +27,8 @@ struct Service {
 impl Service {
     async fn start() -> Service {
         let redis = TestRedis::start().await;
-        let desk = Arc::new(Desk::default());
-        let receiver = Receiver::http(&desk).await;
+        let inbox = Arc::new(Inbox::default());
+        let receiver = Receiver::http(&inbox).await;
         let url = format!("url = \"{}\"", receiver.url());
         let mut settings = Settings::new(redis.url())
             .destination("erp", &url)
@@ -37,7 +37,7 @@ impl Service {
         settings.destinations += "[[topic]]\nname = \"fixed\"\ndestinations = [\"erp\"]\n";
         let first = Pod::start("first", "ingest,processor,sender", &settings).await;
         let second = Pod::start("second", "ingest", &settings).await;
-        Service { first, second, desk, receiver, _redis: redis }
+        Service { first, second, inbox, receiver, _redis: redis }
     }
 
     fn put(&self, topic: &str, definition: &Value) -> RequestBuilder {
@@ -69,7 +69,7 @@ fn deliveries(answer: &Value) -> Vec<(&str, bool)> {
 
 /// What was delivered: destination, body and id of each, sorted.
 fn delivered(service: &Service) -> Vec<(String, String, String)> {
-    let all = service.desk.journal.all().into_iter();
+    let all = service.inbox.journal.all().into_iter();
     let mut all: Vec<_> =
         all.map(|one| (one.destination, one.body, one.headers.expect("over HTTP").id)).collect();
     all.sort();
@@ -110,7 +110,7 @@ async fn what_is_published_goes_to_all_destinations_and_pods_follow() {
     assert_eq!(deliveries(&told[0]), [("erp", false), ("crm", false)]);
     assert_eq!(told[1]["code"], "unknown_topic");
     assert_eq!(deliveries(&told[2]), [("erp", false)]);
-    service.desk.journal.reaches(7).await;
+    service.inbox.journal.reaches(7).await;
     let all = delivered(&service);
     let of = |name: &str| -> Vec<_> {
         all.iter().filter(|one| one.0 == name).map(|one| (&*one.1, &*one.2)).collect()
@@ -209,7 +209,7 @@ async fn a_batch_for_many_destinations_is_taken_in_parts_and_answered_in_order()
 async fn publishing_again_after_one_destination_was_full_completes_the_rest_and_doubles_nothing() {
     let service = Service::start().await;
     service.define("orders", &["erp", "small"]).await;
-    service.desk.gate.hold_only(&["small"], Point::Arrived);
+    service.inbox.gate.hold_only(&["small"], Point::Arrived);
     let filler = json!({"destinations": ["small"], "body": "filler"});
     assert_eq!(said(publish(&service.first, &filler)).await.0, 202);
 
@@ -219,7 +219,7 @@ async fn publishing_again_after_one_destination_was_full_completes_the_rest_and_
     assert_eq!(deliveries(&answer), [("erp", false)]);
     let (_, again) = said(publish(&service.second, &order)).await;
     assert_eq!(deliveries(&again), [("erp", true)]);
-    service.desk.gate.let_go();
+    service.inbox.gate.let_go();
     eventually("the rest is completed", async || {
         let (status, answer) = said(publish(&service.second, &order)).await;
         if status == 202 { Ok(()) } else { Err(answer.to_string()) }
@@ -227,7 +227,7 @@ async fn publishing_again_after_one_destination_was_full_completes_the_rest_and_
     .await;
     let (_, answer) = said(publish(&service.first, &order)).await;
     assert_eq!(deliveries(&answer), [("erp", true), ("small", true)]);
-    service.desk.journal.reaches(3).await;
+    service.inbox.journal.reaches(3).await;
     let id = answer["id"].as_str().unwrap();
     let copy = |name: &str| (name.to_owned(), "\"order\"".to_owned(), id.to_owned());
     let orders: Vec<_> =
@@ -250,5 +250,5 @@ async fn a_destination_that_was_removed_fails_alone_and_is_completed_when_it_is_
     assert_eq!(said(make()).await.0, 201);
     let (status, answer) = said(publish(&service.first, &order)).await;
     assert_eq!((status, deliveries(&answer)), (202, vec![("mine", false), ("erp", true)]));
-    service.desk.journal.reaches(2).await;
+    service.inbox.journal.reaches(2).await;
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use support::{
     checker::keys,
     pods::{Pod, Settings, client},
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
     transformer::Transformer,
     wait::{eventually, within},
@@ -23,7 +23,7 @@ use crate::support;
 struct Service {
     redis: TestRedis,
     pod: Pod,
-    desk: Arc<Desk>,
+    inbox: Arc<Inbox>,
     _receiver: Receiver,
     _transformer: Transformer,
 }
@@ -33,8 +33,8 @@ impl Service {
     /// of its transform, and further fields of its own.
     async fn start(roles: &str, destinations: &[(&str, &str, &str)]) -> Service {
         let redis = TestRedis::start().await;
-        let desk = Arc::new(Desk::default());
-        let receiver = Receiver::http(&desk).await;
+        let inbox = Arc::new(Inbox::default());
+        let receiver = Receiver::http(&inbox).await;
         let transformer = Transformer::start(1, 5).await;
         let mut settings = Settings::new(redis.url());
         for (name, transform, more) in destinations {
@@ -46,7 +46,7 @@ impl Service {
             settings = settings.destination(name, &fields);
         }
         let pod = Pod::start("reseq", roles, &settings).await;
-        Service { redis, pod, desk, _receiver: receiver, _transformer: transformer }
+        Service { redis, pod, inbox, _receiver: receiver, _transformer: transformer }
     }
 
     /// Starts a pod with one destination, `work`.
@@ -181,8 +181,8 @@ async fn a_checkpoint_goes_to_the_next_attempt_after_a_crash_and_after_a_failure
     let fourth = service.next("work").await;
     assert_eq!((&fourth["attempt"], &fourth["checkpoint"]), (&json!(4), &Value::Null));
     service.complete(&fourth).await;
-    service.desk.journal.reaches(1).await;
-    assert_eq!(service.desk.journal.all()[0].headers.as_ref().unwrap().attempt, 1);
+    service.inbox.journal.reaches(1).await;
+    assert_eq!(service.inbox.journal.all()[0].headers.as_ref().unwrap().attempt, 1);
 }
 
 #[tokio::test]
@@ -265,20 +265,61 @@ async fn what_is_used_up_is_halted_skipped_or_dropped() {
         assert_eq!(said["exhausted"], fate, "{name}");
         service.complete(&service.next(name).await).await;
     }
-    service.desk.journal.reaches(3).await;
+    service.inbox.journal.reaches(3).await;
     let halted =
         (service.count("halt", "halted").await, service.count("halt", "dead-letters").await);
-    assert_eq!((halted, service.desk.journal.messages_of("halt")), ((2, 0), 0));
+    assert_eq!((halted, service.inbox.journal.messages_of("halt")), ((2, 0), 0));
     for (name, dead) in [("dead_letter", 2), ("drop", 0), ("none", 2)] {
         assert_eq!(service.count(name, "halted").await, 0, "{name}");
         assert_eq!(service.count(name, "dead-letters").await, dead, "{name}");
-        assert_eq!(service.desk.journal.messages_of(name), 1, "{name}");
+        assert_eq!(service.inbox.journal.messages_of(name), 1, "{name}");
     }
     eventually("both are passed", async || {
         let stats = service.stats("drop").await;
         if stats["dropped_total"] == 2 { Ok(()) } else { Err(stats.to_string()) }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_queue_without_a_receiver_ends_messages_in_order_when_they_are_processed() {
+    let service = Service::with_work().await;
+    let path = service.pod.url("/v1/destinations/queue");
+    let queue = json!({"delivery": {"kind": "none"}, "ordering": "key", "log_max": 10,
+        "transform": {"kind": "worker", "backoff_ms": 1, "attempts_max": 2},
+        "on_exhausted": "dead_letter"});
+    let defined: Value =
+        client().put(&path).json(&queue).send().await.unwrap().json().await.unwrap();
+    assert_eq!((&defined["delivery"]["kind"], &defined["url"]), (&json!("none"), &Value::Null));
+    for body in [1, 2] {
+        let message = json!({"destinations": ["queue"], "key": "a", "body": body});
+        assert_eq!(service.post("/v1/messages", message).await.0, 202);
+    }
+    let (first, second) = (service.next("queue").await, service.next("queue").await);
+    service.complete(&second).await;
+    // The first is not processed, so the second waits for it.
+    let stats = service.stats("queue").await;
+    assert_eq!((&stats["ready"], &stats["delivered_total"]), (&json!(1), &json!(0)), "{stats}");
+    service.fail(&first, true).await;
+    let is_over = async |delivered: u64, dead_lettered: u64| {
+        eventually("all have ended", async || {
+            let stats = service.stats("queue").await;
+            let ended =
+                [&stats["pending"], &stats["delivered_total"], &stats["dead_lettered_total"]];
+            let expected = [&json!(0), &json!(delivered), &json!(dead_lettered)];
+            if ended == expected { Ok(()) } else { Err(stats.to_string()) }
+        })
+        .await;
+    };
+    is_over(1, 1).await;
+    // With a receiver, what comes next is delivered.
+    let receiver = json!({"url": service._receiver.url(), "delivery": null});
+    assert!(client().patch(&path).json(&receiver).send().await.unwrap().status().is_success());
+    service.send("queue", json!(3)).await;
+    service.complete(&service.next("queue").await).await;
+    service.inbox.journal.reaches(1).await;
+    is_over(2, 1).await;
+    assert_eq!(service.inbox.journal.messages_of("queue"), 1);
 }
 
 #[tokio::test]
@@ -294,7 +335,7 @@ async fn what_kills_its_workers_is_given_up_by_the_owner() {
     }
     service.send("work", json!("good")).await;
     service.complete(&service.next("work").await).await;
-    service.desk.journal.reaches(1).await;
+    service.inbox.journal.reaches(1).await;
     eventually("it is a dead letter", async || match service.count("work", "dead-letters").await {
         1 => Ok(()),
         count => Err(format!("{count}")),

@@ -5,13 +5,14 @@ use std::{ops::RangeInclusive, time::Duration};
 use redis::aio::MultiplexedConnection;
 use reseq::{
     domain::{
-        Arrival, AttemptError, Body, Destination, Due, ErrorKind, Grant, Message, Ordering,
-        Processing, Redrive, Sequence, Stage, Stamped, Token, Tombstone, Topic, TransformKind,
+        Arrival, AttemptError, Body, Destination, Due, ErrorKind, Grant, Message, MessageIds,
+        Ordering, Processing, Redrive, Sequence, Stage, Stamped, Token, Tombstone, Topic,
+        TransformKind,
     },
     store::{
-        CallSequence, Catalog, CatalogEntry, Claimed, Claimers, Completion, Extension, Failed,
-        Ingested, LaneRequest, LogEntry, Owner, OwnerToken, Paused, RefusedHead, Retry, Settled,
-        Status, Store, Which, Who, Withdrawal, Withdrawn,
+        Ask, CallSequence, Catalog, CatalogEntry, Claimed, Claimers, Completion, Extension, Failed,
+        Ingested, LaneRequest, LogEntry, OfferRequest, Offered, Owner, OwnerToken, Paused,
+        RefusedHead, Retry, Settled, Status, Store, Which, Who, Withdrawal, Withdrawn,
     },
 };
 
@@ -146,7 +147,8 @@ impl Life<'_> {
         store.extend(known, &extensions, self.lease).await.unwrap();
         let failed = |at: usize, wait, is_final| {
             let error = error(Stage::Transform);
-            Failed { token: tokens[at].clone(), wait, is_final, error }
+            let ids = MessageIds::default();
+            Failed { token: tokens[at].clone(), wait, is_final, error, ids }
         };
         let failed = [failed(0, Duration::ZERO, true), failed(1, self.lease, false)];
         let statuses = store.fail(call_sequence, known, &failed).await.unwrap();
@@ -166,7 +168,7 @@ impl Life<'_> {
         let mut left = 3;
         while left > 0 {
             let done = completions(&self.claim().await);
-            let statuses = store.complete(call_sequence, known, &done).await.unwrap();
+            let statuses = store.complete(known, &done).await.unwrap();
             assert!(!statuses.is_empty() && statuses.iter().all(|s| *s == Status::Ok));
             left -= statuses.len();
         }
@@ -185,6 +187,7 @@ impl Life<'_> {
         }
         let runs = store.release(owner, known, &all).await.unwrap().runs;
         assert!(runs.iter().all(|run| !run.messages.is_empty()));
+        self.offer().await;
         let first = runs[0].messages[0].clone();
         let (lane, why) = (self.lane("a", 1), error(Stage::Delivery));
         let lane = lane.as_deref();
@@ -203,6 +206,27 @@ impl Life<'_> {
         };
         store.release(owner, known, &[self.request("a", 1, settled)]).await.unwrap();
         assert_eq!(store.log_newest(known, None, 9).await.unwrap().sequences, [1]);
+    }
+
+    /// The first lane is offered to consumers. One takes it and gives it back, and the offer is recalled. An offer of
+    /// the second message stays.
+    async fn offer(&self) {
+        let (store, known, owner) = (self.store, &self.known, &self.owner);
+        let request = |key: &str, sequence: Sequence, ask: Ask| {
+            [OfferRequest { lane: self.lane(key, sequence).unwrap_or_default(), ask }]
+        };
+        let first = request("a", 1, Ask::Offer(vec![1]));
+        assert_eq!(store.offer(owner, known, &first).await.unwrap(), [Offered::Free]);
+        let consumed = store.consume(None, &self.call_sequence, known, 9).await.unwrap();
+        let tokens: Vec<_> = consumed.messages.iter().map(|(token, _)| token.clone()).collect();
+        assert_eq!(tokens.len(), 1);
+        store.extend_deliveries(known, &tokens).await.unwrap();
+        assert_eq!(store.give_back(known, &tokens).await.unwrap(), [Status::Ok]);
+        assert_eq!(store.accept(known, &tokens).await.unwrap(), [Status::StaleLease]);
+        let recall = request("a", 1, Ask::Recall);
+        assert_eq!(store.offer(owner, known, &recall).await.unwrap(), [Offered::Accepted(0)]);
+        let second = request("b", 2, Ask::Offer(vec![2]));
+        assert_eq!(store.offer(owner, known, &second).await.unwrap(), [Offered::Free]);
     }
 
     /// Withdraws and redrives messages, and pauses.

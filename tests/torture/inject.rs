@@ -2,7 +2,10 @@
 
 use std::{
     future::Future,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -52,18 +55,19 @@ pub async fn inject(world: &Arc<World>, planned: Planned) -> Result<Struck, Stri
         Kind::DescriptorsGone => limits::descriptors(world, planned).await?,
         Kind::Purged => bulk::purge(world).await.map(|()| Instant::now())?,
         Kind::Removed => bulk::remove_and_use(world).await.map(|()| Instant::now())?,
-        Kind::WorkerForgets => {
-            world.forgetting.fetch_add(1, Ordering::SeqCst);
-            let before = Instant::now();
-            fires("a worker has a lease", async || {
-                (world.forgetting.load(Ordering::SeqCst) == 0).then_some(())
-            })
-            .await?;
-            before
-        }
+        Kind::WorkerForgets => counted_down(&world.forgetting, "a worker has a lease").await?,
+        Kind::ConsumerKilled => counted_down(&world.killing, "a consumer has a message").await?,
         _ => redis(world, planned).await?,
     };
     Ok(Struck { planned, begun, ended: Instant::now(), from })
+}
+
+/// Asks for one more, and waits until it has happened.
+async fn counted_down(wanted: &AtomicUsize, what: &str) -> Result<Instant, String> {
+    let before = Instant::now();
+    wanted.fetch_add(1, Ordering::SeqCst);
+    fires(what, async || (wanted.load(Ordering::SeqCst) == 0).then_some(())).await?;
+    Ok(before)
 }
 
 /// Waits for the evidence that a fault has struck something.
@@ -155,18 +159,18 @@ async fn link(
 }
 
 async fn receiver(world: &World, planned: Planned, mood: Mood) -> Result<Instant, String> {
-    let desk = &world.desks[planned.target];
-    let before = desk.struck();
+    let inbox = &world.inboxes[planned.target];
+    let before = inbox.struck();
     match mood {
-        Mood::Slow => desk.slow_down(planned.delay.as_millis() as u64),
-        Mood::Failing => desk.always(Some(Fault::Refused)),
-        Mood::AnswersThenCuts => desk.always(Some(Fault::CutAnswered)),
-        Mood::AcceptsThenCuts => desk.always(Some(Fault::CutAccepted)),
+        Mood::Slow => inbox.slow_down(planned.delay.as_millis() as u64),
+        Mood::Failing => inbox.always(Some(Fault::Refused)),
+        Mood::AnswersThenCuts => inbox.always(Some(Fault::CutAnswered)),
+        Mood::AcceptsThenCuts => inbox.always(Some(Fault::CutAccepted)),
     }
     sleep(planned.lasts).await;
-    let fired = fires("a delivery", async || (desk.struck() > before).then_some(())).await;
-    desk.slow_down(0);
-    desk.always(None);
+    let fired = fires("a delivery", async || (inbox.struck() > before).then_some(())).await;
+    inbox.slow_down(0);
+    inbox.always(None);
     fired.map(|()| Instant::now())
 }
 

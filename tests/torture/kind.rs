@@ -53,6 +53,8 @@ pub enum Kind {
     Receiver(Mood),
     /// A worker forgets its leases.
     WorkerForgets,
+    /// SIGKILL of a consumer: it has handled a message that it has not accepted.
+    ConsumerKilled,
     RedisKilled,
     RedisFrozen,
     /// A replica takes over; the killed server comes back as its replica.
@@ -111,6 +113,7 @@ impl fmt::Display for Kind {
             Kind::Receiver(Mood::AnswersThenCuts) => f.write_str("receiver answers, then cuts"),
             Kind::Receiver(Mood::AcceptsThenCuts) => f.write_str("receiver accepts, then cuts"),
             Kind::WorkerForgets => f.write_str("worker forgets its leases"),
+            Kind::ConsumerKilled => f.write_str("consumer killed"),
             Kind::RedisKilled => f.write_str("Redis killed and restarted"),
             Kind::RedisFrozen => f.write_str("Redis frozen"),
             Kind::PrimaryKilled => f.write_str("primary killed"),
@@ -148,7 +151,12 @@ impl Kind {
         for mood in [Mood::Slow, Mood::Failing, Mood::AnswersThenCuts, Mood::AcceptsThenCuts] {
             all.push(Kind::Receiver(mood));
         }
-        all.extend([Kind::WorkerForgets, Kind::ScriptFlush, Kind::MemoryFull]);
+        all.extend([
+            Kind::WorkerForgets,
+            Kind::ConsumerKilled,
+            Kind::ScriptFlush,
+            Kind::MemoryFull,
+        ]);
         all.extend([Kind::Damaged, Kind::RightsTaken, Kind::ChannelsTaken]);
         all.extend([Kind::ConnectionsFull, Kind::DescriptorsGone]);
         all.extend([Kind::Purged, Kind::Removed, Kind::ReceiverKilled]);
@@ -186,6 +194,7 @@ impl Kind {
             Kind::Purged => "backlog to purge".into(),
             Kind::Removed => "backlog to remove".into(),
             Kind::WorkerForgets => "worker".into(),
+            Kind::ConsumerKilled => "consumer".into(),
             _ => "Redis".into(),
         }
     }
@@ -195,7 +204,8 @@ impl Kind {
             Kind::Kill(_) | Kind::FreezeShort(_) | Kind::FreezeLong(_) | Kind::Scale(_) => PODS,
             Kind::Link(Between::Redis, _) | Kind::DescriptorsGone => PODS * Role::ALL.len(),
             Kind::Link(Between::Ingest, _) | Kind::ConnectionsFull => PODS,
-            Kind::WorkerForgets | Kind::Purged | Kind::Removed | Kind::ReceiverKilled => 1,
+            Kind::WorkerForgets | Kind::ConsumerKilled | Kind::ReceiverKilled => 1,
+            Kind::Purged | Kind::Removed => 1,
             // The last receiver is a separate process, which has no moods.
             Kind::Receiver(_) => destinations - 1,
             // Faults of Redis strike the server of a destination.
@@ -234,7 +244,7 @@ impl Kind {
             Kind::ConnectionsFull | Kind::DescriptorsGone => 500..2000,
             Kind::PrimaryFrozen => 100..1500,
             Kind::WorkerForgets | Kind::ScriptFlush | Kind::Failover | Kind::SlotsMoved => 0..1,
-            Kind::Damaged | Kind::Purged | Kind::Removed => 0..1,
+            Kind::Damaged | Kind::Purged | Kind::Removed | Kind::ConsumerKilled => 0..1,
         }
     }
 }

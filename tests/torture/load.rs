@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::{io::BufStream, net::TcpStream, task::JoinHandle};
 
 use crate::{
+    consumers::takes_one,
     support::{
         ledger::Promise,
         pods::{Addresses, client},
@@ -47,9 +48,10 @@ const BATCHES: [Stream; 2] = [
     Stream { name: "both", destinations: &["orders", "accounts"], per_minute: 5400 },
     Stream { name: "lines", destinations: &["lines"], per_minute: 5400 },
 ];
-const SINGLES: [Stream; 2] = [
+const SINGLES: [Stream; 3] = [
     Stream { name: "loose", destinations: &["loose"], per_minute: 1200 },
     Stream { name: "invoices", destinations: &["invoices"], per_minute: 1200 },
+    Stream { name: "parcels", destinations: &["parcels"], per_minute: 1200 },
 ];
 /// The stream of long bodies.
 const LONG: Stream = Stream {
@@ -274,11 +276,7 @@ async fn work_once(world: &World, client: &reqwest::Client, pod: &Addresses) -> 
     if leases.is_empty() {
         return Some(());
     }
-    let may_forget = world.forgetting.load(Ordering::SeqCst);
-    if may_forget > 0 {
-        let _ = world
-            .forgetting
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+    if takes_one(&world.forgetting) {
         return Some(());
     }
     let item = |lease: &Value| {

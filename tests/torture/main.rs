@@ -12,7 +12,9 @@ use world::FLOWING;
 
 mod admin;
 mod bulk;
+mod consumers;
 mod damage;
+mod encryption;
 mod inject;
 mod kind;
 mod level;
@@ -30,8 +32,10 @@ mod world;
 
 /// The default length of a storm.
 const STORM: Duration = Duration::from_secs(40);
+/// The length of a storm over TLS, unless `make torture TLS=1` runs it: certificates change in its middle.
+const STORM_OVER_TLS: Duration = Duration::from_secs(20);
 /// A seed whose short plans have what the test below requires.
-const SEED: u64 = 92;
+const SEED: u64 = 34;
 
 /// One storm at a time: a machine cannot run two.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -46,10 +50,16 @@ fn storm(topologies: u32) -> Duration {
     minutes.map_or(STORM, |minutes| Duration::from_secs_f64(minutes * 60.0) / topologies)
 }
 
-async fn torture(topology: Topology) {
+async fn torture(topology: Topology, is_tls: bool) {
     let wanted = setting("TORTURE_TOPOLOGY").filter(|name| name != "all");
     if wanted.as_ref().is_some_and(|name| *name != topology.to_string()) {
         println!("not asked for: {topology}");
+        return;
+    }
+    // `make torture` chooses one of the two.
+    let is_long = setting("TORTURE_MINUTES").is_some();
+    if is_long && is_tls != setting("TORTURE_TLS").is_some() {
+        println!("not asked for: {topology} {}", if is_tls { "over TLS" } else { "without TLS" });
         return;
     }
     let _turn = TURN.lock().await;
@@ -61,10 +71,12 @@ async fn torture(topology: Topology) {
     let share = if wanted.is_some() { 1 } else { Topology::ALL.len() as u32 };
     let level = setting("TORTURE_DURABILITY")
         .map_or(Level::default_of(topology), |text| text.parse().expect("a durability"));
-    let report: Report = run::run(topology, level, seed, storm(share)).await;
+    let lasts = if is_long || !is_tls { storm(share) } else { STORM_OVER_TLS };
+    let storm = run::Storm { topology, level, seed, lasts, is_tls };
+    let report: Report = run::run(storm).await;
     let text = report.text();
     println!("\n{text}");
-    let file = run::folder().join(format!("{seed}-{topology}.md"));
+    let file = run::folder().join(format!("{}.md", storm.name()));
     std::fs::write(&file, &text).expect("the report can be written");
     println!("in {}", file.display());
     assert!(report.is_sound(), "anomalies: {:#?}, void: {:?}", report.anomalies, report.void());
@@ -72,17 +84,32 @@ async fn torture(topology: Topology) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_goes_wrong_on_a_single_redis() {
-    torture(Topology::Single).await;
+    torture(Topology::Single, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_goes_wrong_with_sentinel() {
-    torture(Topology::Sentinel).await;
+    torture(Topology::Sentinel, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_goes_wrong_on_a_cluster() {
-    torture(Topology::Cluster).await;
+    torture(Topology::Cluster, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_goes_wrong_on_a_single_redis_over_tls() {
+    torture(Topology::Single, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_goes_wrong_with_sentinel_over_tls() {
+    torture(Topology::Sentinel, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_goes_wrong_on_a_cluster_over_tls() {
+    torture(Topology::Cluster, true).await;
 }
 
 #[test]
@@ -124,6 +151,7 @@ fn a_short_storm_damages_withdraws_purges_and_cuts_links_on_each_topology() {
             Kind::Purged,
             Kind::Removed,
             Kind::ReceiverKilled,
+            Kind::ConsumerKilled,
         ] {
             assert!(has(&|one| one == kind), "{topology}: {kind}");
         }

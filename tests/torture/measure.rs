@@ -9,7 +9,7 @@ use crate::{
     inject::Struck,
     plan::{Between, Kind},
     support::{journal::Journal, ledger::Ledger, transformer::transformed},
-    world::{FLOWING, SUBJECTS},
+    world::{FLOWING, PULLED, SUBJECTS},
 };
 
 /// When each message of one destination was promised and delivered.
@@ -53,6 +53,7 @@ pub fn recoveries(
                 &flows[fault.planned.target..=fault.planned.target]
             }
             Kind::ReceiverKilled => &flows[FLOWING - 1..FLOWING],
+            Kind::ConsumerKilled => &flows[PULLED..=PULLED],
             _ => &flows[..FLOWING],
         };
         let times: Option<Vec<Duration>> =

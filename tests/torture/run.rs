@@ -14,7 +14,8 @@ use tokio::{
 };
 
 use crate::{
-    bulk, damage,
+    bulk, consumers, damage,
+    encryption::Encryption,
     inject::{Struck, inject},
     level::Level,
     load,
@@ -25,9 +26,10 @@ use crate::{
         checker::forgotten,
         examiner::{Anomaly, Held, examine},
         pods::client,
+        receiver::Fault,
         wait::eventually,
     },
-    world::{FLOWING, SUBJECTS, World, revive},
+    world::{DRAINED, FLOWING, SUBJECTS, World, revive},
 };
 
 /// How many messages each destination has had before the storm begins.
@@ -41,13 +43,33 @@ const TOLD_EVERY: Duration = Duration::from_secs(5);
 /// The most pending messages of one destination that are fetched.
 const HELD_MAX: usize = 100_000;
 
-/// Runs a storm of this length. Returns the report.
-pub async fn run(topology: Topology, level: Level, seed: u64, storm: Duration) -> Report {
-    // The faults run on this thread: their futures need not be `Send`.
-    LocalSet::new().run_until(run_here(topology, level, seed, storm)).await
+/// A storm to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Storm {
+    pub topology: Topology,
+    pub level: Level,
+    pub seed: u64,
+    pub lasts: Duration,
+    /// All connections of the pods are over TLS, and all certificates change in the middle.
+    pub is_tls: bool,
 }
 
-async fn run_here(topology: Topology, level: Level, seed: u64, storm: Duration) -> Report {
+impl Storm {
+    /// The beginning of the names of its files.
+    pub fn name(&self) -> String {
+        let Storm { topology, seed, .. } = self;
+        format!("{seed}-{topology}{}", if self.is_tls { "-tls" } else { "" })
+    }
+}
+
+/// Runs a storm. Returns the report.
+pub async fn run(storm: Storm) -> Report {
+    // The faults run on this thread: their futures need not be `Send`.
+    LocalSet::new().run_until(run_here(storm)).await
+}
+
+async fn run_here(run: Storm) -> Report {
+    let Storm { topology, level, seed, lasts: storm, is_tls } = run;
     let mut kinds = Kind::all(topology);
     if let Some(part) = crate::setting("TORTURE_KINDS") {
         kinds.retain(|kind| part.split(',').any(|part| kind.to_string().contains(part)));
@@ -55,10 +77,12 @@ async fn run_here(topology: Topology, level: Level, seed: u64, storm: Duration) 
     }
     let planned = plan_of(kinds, seed, topology, storm, FLOWING);
     let (seconds, count) = (storm.as_secs(), planned.len());
-    println!("torture: {topology}, {level}, seed {seed}, {seconds} s, {count} faults");
+    let over_tls = if is_tls { ", over TLS" } else { "" };
+    println!("torture: {topology}, {level}{over_tls}, seed {seed}, {seconds} s, {count} faults");
     planned.iter().for_each(|fault| println!("  {fault}"));
-    let file = folder().join(format!("{seed}-{topology}.journal"));
-    let world = Arc::new(World::start(topology, level, seed, &file).await);
+    let file = folder().join(format!("{}.journal", run.name()));
+    let encryption = is_tls.then(Encryption::new);
+    let world = Arc::new(World::start(topology, level, seed, encryption, &file).await);
     let mut report = Report::new(topology, level, seed, storm, &planned);
 
     let filling = Instant::now();
@@ -66,7 +90,9 @@ async fn run_here(topology: Topology, level: Level, seed: u64, storm: Duration) 
     println!("  backlogs filled in {:.1} s", filling.elapsed().as_secs_f64());
     let producers = load::producers(&world);
     let workers = load::workers(&world);
+    let consumers = consumers::consumers(&world);
     warm_up(&world).await;
+    lose_an_answer(&world).await;
     let (begun, promised) = (Instant::now(), world.ledger.count());
     report.faults = storm_of(&world, &planned, &mut report.problems).await;
     report.storm = begun.elapsed();
@@ -82,7 +108,7 @@ async fn run_here(topology: Topology, level: Level, seed: u64, storm: Duration) 
     let begun = Instant::now();
     let held = drain(&world, &mut report).await;
     report.drain = begun.elapsed();
-    workers.iter().for_each(JoinHandle::abort);
+    workers.iter().chain(&consumers).for_each(JoinHandle::abort);
 
     world.receiver_process.is_read().await;
     let losses = level.losses();
@@ -97,7 +123,7 @@ async fn run_here(topology: Topology, level: Level, seed: u64, storm: Duration) 
     report.recoveries = recoveries(&world.ledger, &world.journal, &report.faults);
     report.count(&world.ledger, &world.journal);
     if !report.is_sound() {
-        keep_logs(&world, seed, topology).await;
+        keep_logs(&world, &run.name()).await;
     }
     report
 }
@@ -111,7 +137,7 @@ pub fn folder() -> PathBuf {
 }
 
 async fn warm_up(world: &World) {
-    for subject in &SUBJECTS[..FLOWING] {
+    for subject in &SUBJECTS[..DRAINED] {
         let name = subject.destination;
         eventually(&format!("{name} is warm"), async || match world.journal.messages_of(name) {
             count if count >= WARM => Ok(()),
@@ -119,6 +145,20 @@ async fn warm_up(world: &World) {
         })
         .await;
     }
+}
+
+/// A receiver accepts a message and does not answer, so that a repeat must come, however few faults
+/// of a short storm lose an answer.
+async fn lose_an_answer(world: &World) {
+    let inbox = &world.inboxes[0];
+    let before = inbox.struck();
+    inbox.always(Some(Fault::CutAccepted));
+    eventually("an answer is lost", async || match inbox.struck() {
+        count if count > before => Ok(()),
+        count => Err(format!("{count} exchanges failed, as before")),
+    })
+    .await;
+    inbox.always(None);
 }
 
 /// Strikes as planned, each fault at its time. Returns when the last is over.
@@ -139,6 +179,14 @@ async fn storm_of(
         })
         .collect();
     let telling = tokio::spawn(tell(world.clone(), begun));
+    let middle = planned.last().map_or(Duration::ZERO, |fault| fault.at / 2);
+    let rotating = spawn_local({
+        let world = world.clone();
+        async move {
+            sleep(middle).await;
+            world.rotate_certificates().await;
+        }
+    });
     let mut struck = Vec::new();
     for (fault, outcome) in planned.iter().zip(strikes) {
         match outcome.await {
@@ -154,6 +202,9 @@ async fn storm_of(
         }
     }
     telling.abort();
+    if let Some(said) = panicked(rotating).await {
+        problems.push(format!("the change of certificates: {said}"));
+    }
     struck
 }
 
@@ -184,7 +235,7 @@ async fn drain(world: &World, report: &mut Report) -> Held {
     let (begun, problems) = (Instant::now(), &mut report.problems);
     let mut held = Held::new();
     problems.extend(bulk::clear(world).await.err());
-    for subject in &SUBJECTS[..FLOWING] {
+    for subject in &SUBJECTS[..DRAINED] {
         let name = subject.destination;
         loop {
             let numbers = ask(world, &format!("/v1/destinations/{name}/stats")).await;
@@ -261,11 +312,11 @@ fn said(error: tokio::task::JoinError) -> String {
     }
 }
 
-async fn keep_logs(world: &World, seed: u64, topology: Topology) {
+async fn keep_logs(world: &World, name: &str) {
     let mut kept = BTreeSet::new();
     for pod in &world.pods {
         let pod = pod.lock().await;
-        let file = folder().join(format!("{seed}-{topology}-{}.log", pod.name));
+        let file = folder().join(format!("{name}-{}.log", pod.name));
         if std::fs::write(&file, pod.log()).is_ok() {
             kept.insert(file.display().to_string());
         }

@@ -12,6 +12,7 @@ use crate::{
     level::Level,
     plan::{Kind, Topology},
     support::{
+        certificates::Authority,
         cluster::TestCluster,
         redis::{PASSWORD, TestRedis, minimal_rules},
         sentinel::{SERVICE, TestSentinel},
@@ -51,6 +52,7 @@ async fn tell_all(nodes: &[TestRedis], words: &[&str]) {
 pub struct Servers {
     set: Set,
     level: Level,
+    scheme: &'static str,
 }
 
 enum Set {
@@ -60,7 +62,8 @@ enum Set {
 }
 
 impl Servers {
-    pub async fn start(topology: Topology, level: Level) -> Servers {
+    /// Starts them, over TLS if there is an authority.
+    pub async fn start(topology: Topology, level: Level, tls: Option<&Authority>) -> Servers {
         // With `everysec` Redis holds writes back while the disk is slow to sync, and SIGKILL loses
         // them (docs/explanation/durability.md). With `always` and `no` the operating system gets
         // them at once, and keeps them.
@@ -69,23 +72,24 @@ impl Servers {
         let mut args = vec!["--appendfsync", fsync, "--user"];
         args.extend(user.iter().map(String::as_str));
         let set = match topology {
-            Topology::Single => Set::Single(TestRedis::start_on_tcp(&args).await),
+            Topology::Single => Set::Single(TestRedis::start_at(None, &args, tls).await),
             Topology::Sentinel => {
                 // In the file, which these servers rewrite: it may define a user only once.
                 let config = format!("appendfsync {fsync}\nuser {}", user.join(" "));
-                let servers = TestSentinel::start_with(REPLICAS, &config).await;
+                let servers = TestSentinel::start_at(REPLICAS, &config, tls).await;
                 let set = ["SENTINEL", "SET", SERVICE, "down-after-milliseconds", DEAD_AFTER_MS];
                 tell_all(&servers.sentinels, &set).await;
                 Set::Sentinel(servers)
             }
             Topology::Cluster => {
-                let servers = TestCluster::start_with_replicas_and(&args).await;
+                let servers = TestCluster::start_with_replicas_and(&args, tls).await;
                 let set = ["CONFIG", "SET", "cluster-node-timeout", DEAD_AFTER_MS];
                 tell_all(&servers.nodes, &set).await;
                 Set::Cluster(servers)
             }
         };
-        Servers { set, level }
+        let scheme = if tls.is_some() { "rediss" } else { "redis" };
+        Servers { set, level, scheme }
     }
 
     /// How many replicas each primary has.
@@ -112,12 +116,13 @@ impl Servers {
             let hosts = servers.iter().map(|one| format!("127.0.0.1:{}", link(one.port())));
             format!("svc:{PASSWORD}@{}", hosts.collect::<Vec<_>>().join(","))
         };
+        let scheme = self.scheme;
         match &self.set {
-            Set::Single(server) => format!("redis://{}", hosts(std::slice::from_ref(server))),
+            Set::Single(server) => format!("{scheme}://{}", hosts(std::slice::from_ref(server))),
             Set::Sentinel(servers) => {
-                format!("redis+sentinel://{}/{SERVICE}", hosts(&servers.sentinels))
+                format!("{scheme}+sentinel://{}/{SERVICE}", hosts(&servers.sentinels))
             }
-            Set::Cluster(servers) => format!("redis+cluster://{}", hosts(&servers.nodes[..3])),
+            Set::Cluster(servers) => format!("{scheme}+cluster://{}", hosts(&servers.nodes[..3])),
         }
     }
 
@@ -128,7 +133,8 @@ impl Servers {
         }
     }
 
-    fn nodes(&self) -> &[TestRedis] {
+    /// All servers that hold data.
+    pub fn nodes(&self) -> &[TestRedis] {
         match &self.set {
             Set::Single(server) => std::slice::from_ref(server),
             Set::Sentinel(servers) => &servers.nodes,

@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     bulk::REMOVED,
+    encryption::Encryption,
     level::Level,
     link::{Link, Ports},
     plan::{PODS, Role, Topology},
@@ -25,7 +26,7 @@ use crate::{
         journal::Journal,
         ledger::Ledger,
         pods::{Addresses, Pod, Settings, client},
-        receiver::{Desk, Receiver},
+        receiver::{Inbox, Receiver},
         transformer::Transformer,
         wait::LOOK_EVERY,
     },
@@ -50,15 +51,20 @@ const fn subject(destination: &'static str, order: Order, is_transformed: bool) 
 /// How many of [`SUBJECTS`] have messages all the time and are struck by faults. The last of them
 /// has a receiver in a separate process, the others in this one.
 pub const FLOWING: usize = 6;
+/// Which of [`SUBJECTS`] consumers take from.
+pub const PULLED: usize = FLOWING;
+/// How many of [`SUBJECTS`] have messages all the time, and are drained at the end.
+pub const DRAINED: usize = PULLED + 1;
 
 /// All destinations whose deliveries are verified, in the order in which faults count them.
-pub const SUBJECTS: [Subject; 7] = [
+pub const SUBJECTS: [Subject; 8] = [
     subject("orders", Order::Destination, true),
     subject("accounts", Order::Key, true),
     subject("frames", Order::Destination, false),
     subject("lines", Order::Destination, false),
     subject("loose", Order::None, true),
     subject("invoices", Order::Key, false),
+    subject("parcels", Order::Key, false),
     Subject { is_removed: true, ..subject(REMOVED, Order::Destination, false) },
 ];
 
@@ -77,23 +83,34 @@ pub struct World {
     pub ingest_links: Vec<[Link; 2]>,
     /// The link to each destination's receiver.
     pub receiver_links: Vec<Link>,
-    /// The desks of the receivers in this process.
-    pub desks: Vec<Arc<Desk>>,
+    /// The inboxes of the receivers in this process.
+    pub inboxes: Vec<Arc<Inbox>>,
     pub receiver_process: ReceiverProcess,
     /// Messages that were sent to the destination that is removed.
     pub used: AtomicUsize,
     /// How many times a worker is yet to forget its leases.
     pub forgetting: AtomicUsize,
+    /// How many times a consumer is yet to be killed.
+    pub killing: AtomicUsize,
     /// Set when producers must send nothing more.
     pub is_over: AtomicBool,
-    receivers: Vec<Receiver>,
+    pub encryption: Option<Encryption>,
+    backlog_url: String,
+    _receivers: Vec<Receiver>,
     _transformer: Transformer,
 }
 
 impl World {
     /// Starts everything, and keeps the journals in `file` and next to it.
-    pub async fn start(topology: Topology, level: Level, seed: u64, file: &Path) -> World {
-        let redis = Servers::start(topology, level).await;
+    pub async fn start(
+        topology: Topology,
+        level: Level,
+        seed: u64,
+        encryption: Option<Encryption>,
+        file: &Path,
+    ) -> World {
+        let tls = encryption.as_ref().map(Encryption::of_redis);
+        let redis = Servers::start(topology, level, tls).await;
         let journal = Arc::new(Journal::in_file(file).expect("the journal can be made"));
         let transformer = Transformer::start(seed, SLOWEST_MS).await;
         let replicas = Servers::replicas(topology);
@@ -108,30 +125,44 @@ impl World {
             descriptors: Some(DESCRIPTORS),
             ..Settings::new("")
         };
+        if let Some(encryption) = &encryption {
+            encryption.applied_to(&mut settings);
+        }
+        // An address over TLS, and the end of its scheme.
+        let before = |plain: SocketAddr| match &encryption {
+            Some(encryption) => (encryption.before_receiver(plain), true),
+            None => (plain, false),
+        };
+        let (to_transformer, is_tls) = before(transformer.address);
+        let transform = format!("{}://{to_transformer}/", if is_tls { "https" } else { "http" });
         let receiver_process =
             ReceiverProcess::start(&file.with_extension("process"), &journal).await;
-        let (mut desks, mut receivers, mut receiver_links) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut inboxes, mut receivers, mut receiver_links) = (Vec::new(), Vec::new(), Vec::new());
         for (index, subject) in SUBJECTS[..FLOWING].iter().enumerate() {
             let address = if index + 1 < FLOWING {
-                let desk = Desk::sharing(&journal);
+                let inbox = Inbox::sharing(&journal);
                 let receiver = match subject.destination {
-                    "lines" => Receiver::lines(&desk, "lines").await,
-                    _ => Receiver::http(&desk).await,
+                    "lines" => Receiver::lines(&inbox, "lines").await,
+                    _ => Receiver::http(&inbox).await,
                 };
                 let address = receiver.address;
-                desks.push(desk);
+                inboxes.push(inbox);
                 receivers.push(receiver);
                 address
             } else {
                 receiver_process.address
             };
             let link = Link::to(Arc::new(move || Some(address))).await;
-            let fields = fields(subject, level, link.address, &transformer.url());
+            let fields = fields(subject, level, before(link.address), &transform);
             settings = settings.destination(subject.destination, &fields);
             receiver_links.push(link);
         }
-        receivers.push(Receiver::http(&Desk::sharing(&journal)).await);
-        let (pods, addresses, redis_links) = pods(settings, &redis).await;
+        settings = settings.destination(SUBJECTS[PULLED].destination, &consumed(level));
+        let of_backlogs = Receiver::http(&Inbox::sharing(&journal)).await;
+        let (address, is_tls) = before(of_backlogs.address);
+        let backlog_url = format!("{}://{address}/in", if is_tls { "https" } else { "http" });
+        receivers.push(of_backlogs);
+        let (pods, addresses, redis_links) = pods(settings, &redis, encryption.as_ref()).await;
         let ingest_links = ingest_links(&addresses).await;
         World {
             level,
@@ -143,19 +174,29 @@ impl World {
             redis_links,
             ingest_links,
             receiver_links,
-            desks,
+            inboxes,
             receiver_process,
             used: AtomicUsize::new(0),
             forgetting: AtomicUsize::new(0),
+            killing: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
-            receivers,
+            encryption,
+            backlog_url,
+            _receivers: receivers,
             _transformer: transformer,
         }
     }
 
-    /// The receiver of destinations with a long backlog: the last one.
-    pub fn backlog_url(&self) -> String {
-        self.receivers.last().map(Receiver::url).unwrap_or_default()
+    /// The receiver of destinations with a long backlog.
+    pub fn backlog_url(&self) -> &str {
+        &self.backlog_url
+    }
+
+    /// Changes all certificates, if there are any.
+    pub async fn rotate_certificates(&self) {
+        if let Some(encryption) = &self.encryption {
+            encryption.rotate(&self.redis).await;
+        }
     }
 
     /// Where producers send to: the links to the ingest pods.
@@ -173,11 +214,12 @@ impl World {
 async fn pods(
     settings: Settings,
     redis: &Servers,
+    encryption: Option<&Encryption>,
 ) -> (Vec<Mutex<Pod>>, Vec<Addresses>, Vec<Vec<Link>>) {
     let (mut pods, mut addresses, mut links) = (Vec::new(), Vec::new(), Vec::new());
     for role in Role::ALL {
         for number in 1..=PODS {
-            let (of_pod, ports) = redis_links(redis).await;
+            let (of_pod, ports) = redis_links(redis, encryption).await;
             let mut settings = settings.clone();
             settings.redis_url = redis.url_through(|port| ports[&port]);
             links.push(of_pod);
@@ -192,12 +234,19 @@ async fn pods(
 
 /// Creates a link to each server. In the servers' answers these links replace the servers. Returns
 /// the links, and their ports by the servers' ports.
-async fn redis_links(redis: &Servers) -> (Vec<Link>, HashMap<u16, u16>) {
+async fn redis_links(
+    redis: &Servers,
+    encryption: Option<&Encryption>,
+) -> (Vec<Link>, HashMap<u16, u16>) {
     let (names, mut links, mut ports) = (Ports::default(), Vec::new(), HashMap::new());
     for port in redis.ports() {
-        let server = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut server = SocketAddr::from(([127, 0, 0, 1], port));
+        if let Some(encryption) = encryption {
+            server = encryption.behind_redis(Arc::new(move || Some(server)));
+        }
         let link = Link::translating(Arc::new(move || Some(server)), &names).await;
-        ports.insert(port, link.address.port());
+        let near = encryption.map_or(link.address, |one| one.before_link(link.address));
+        ports.insert(port, near.port());
         links.push(link);
     }
     let _ = names.set(ports.clone());
@@ -216,7 +265,12 @@ async fn ingest_links(addresses: &[Addresses]) -> Vec<[Link; 2]> {
 }
 
 /// The fields of a destination. It never gives up a message, and always tries again soon.
-fn fields(subject: &Subject, level: Level, receiver: SocketAddr, transformer: &str) -> String {
+fn fields(
+    subject: &Subject,
+    level: Level,
+    (receiver, is_tls): (SocketAddr, bool),
+    transformer: &str,
+) -> String {
     let again = "backoff_ms = 20, backoff_max_ms = 500, attempts_max = 0";
     let transform = match subject.destination {
         "orders" | "accounts" => format!(
@@ -226,20 +280,31 @@ fn fields(subject: &Subject, level: Level, receiver: SocketAddr, transformer: &s
         "loose" => format!("{{ kind = \"worker\", {again}, stalls_max = 0 }}"),
         _ => "{ kind = \"none\" }".to_owned(),
     };
-    let (scheme, path) = match subject.destination {
-        "lines" => ("tcp", ""),
-        _ => ("http", "/in"),
+    let is_tcp = subject.destination == "lines";
+    let (scheme, path) = match (is_tcp, is_tls) {
+        (true, false) => ("tcp", ""),
+        (true, true) => ("tls", ""),
+        (false, false) => ("http", "/in"),
+        (false, true) => ("https", "/in"),
     };
     let ordering = match subject.order {
         Order::Destination => "destination",
         Order::Key => "key",
         Order::None => "none",
     };
-    let window = if scheme == "tcp" { "window_max = 50, " } else { "" };
+    let window = if is_tcp { "window_max = 50, " } else { "" };
     format!(
         "url = \"{scheme}://{receiver}{path}\"\nordering = \"{ordering}\"\n\
          durability = \"{level}\"\nidempotency_window_ms = 90000\nlog_max = 100\ntransform = {transform}\n\
          delivery = {{ {window}timeout_ms = 3000, {again} }}"
+    )
+}
+
+/// The fields of the destination that consumers take from.
+fn consumed(level: Level) -> String {
+    format!(
+        "ordering = \"key\"\ndurability = \"{level}\"\nidempotency_window_ms = 90000\nlog_max = 100\n\
+         delivery = {{ kind = \"pull\", timeout_ms = {LEASE_MS}, backoff_ms = 20, backoff_max_ms = 500 }}"
     )
 }
 

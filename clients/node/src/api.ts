@@ -143,6 +143,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/destinations/{destination}/lanes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/lanes` */
+        get: operations["list_lanes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/pods": {
         parameters: {
             query?: never;
@@ -152,6 +169,23 @@ export interface paths {
         };
         /** `GET /v1/pods` */
         get: operations["list_pods"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/doctor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/doctor` */
+        get: operations["doctor"];
         put?: never;
         post?: never;
         delete?: never;
@@ -191,6 +225,23 @@ export interface paths {
         post?: never;
         /** `DELETE /v1/tokens/{id}` */
         delete: operations["revoke_token"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/audit` */
+        get: operations["list_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -420,6 +471,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/deliveries` */
+        get: operations["tail_deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/destinations/{destination}/replay": {
         parameters: {
             query?: never;
@@ -567,6 +635,91 @@ export interface paths {
         put?: never;
         /** `POST /v1/leases/requeue` */
         post: operations["requeue_leases"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/consume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/consume` */
+        post: operations["consume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/deliveries/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/deliveries/accept` */
+        post: operations["accept_deliveries"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/deliveries/refuse": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/deliveries/refuse` */
+        post: operations["refuse_deliveries"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/deliveries/extend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/deliveries/extend` */
+        post: operations["extend_deliveries"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/deliveries/requeue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/deliveries/requeue` */
+        post: operations["requeue_deliveries"];
         delete?: never;
         options?: never;
         head?: never;
@@ -820,6 +973,81 @@ export interface components {
             /** @description A text, with the answer of the other side; at most 2 kB. Must not contain secrets. */
             detail: string;
         };
+        /** @description An action of an operator. */
+        AuditEntry: components["schemas"]["AuditedAction"] & {
+            id: string;
+            /**
+             * Format: date-time
+             * @description The time of Redis.
+             */
+            occurred_at: string;
+        };
+        /** @description Who did what to what, from where, and what came of it. It never holds a body, a definition or a secret. */
+        AuditedAction: {
+            /**
+             * @description The id of the token; `admin_token` for the one of the configuration, `loopback_without_token` as long as
+             *     there is no token, `anyone` with `auth.mode = "none"`.
+             * @default
+             */
+            actor: string;
+            /**
+             * @description The name of the token.
+             * @default null
+             */
+            actor_name: string | null;
+            /**
+             * @description The subject of the client's certificate.
+             * @default null
+             */
+            certificate: string | null;
+            /**
+             * @description The address and port from which the request came.
+             * @default null
+             */
+            address: string | null;
+            /**
+             * @description What was done: the `operationId` of the route.
+             * @default
+             */
+            action: string;
+            /**
+             * @description To which destination.
+             * @default null
+             */
+            destination: string | null;
+            /**
+             * @description To which topic, token, message or operation.
+             * @default null
+             */
+            target: string | null;
+            /**
+             * Format: int64
+             * @description How many messages, definitions or tokens it changed.
+             * @default 0
+             */
+            affected: number;
+            /**
+             * @description `succeeded`; the code of the error; for a bulk operation its state; `unfinished` if the client left before
+             *     the answer.
+             * @default
+             */
+            outcome: string;
+            /**
+             * @description The id of the bulk operation.
+             * @default null
+             */
+            operation: string | null;
+            /**
+             * @description True if it only counted.
+             * @default false
+             */
+            dry_run: boolean;
+            /**
+             * @description The `x-request-id` of the request.
+             * @default null
+             */
+            request_id: string | null;
+        };
         BTreeMap: {
             [key: string]: string;
         };
@@ -832,7 +1060,7 @@ export interface components {
          * @description Why the head is still there.
          * @enum {string}
          */
-        BlockedBy: "nothing" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "processing" | "paused" | "no_owner" | "takeover_wait" | "delivering";
+        BlockedBy: "nothing" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "processing" | "paused" | "no_owner" | "takeover_wait" | "rate_limit" | "awaiting_consumer" | "consuming" | "delivering" | "redis";
         /** @description The output of one message: `body`, or `body_base64`, or `drop`. */
         CompleteItem: {
             token: string;
@@ -845,6 +1073,59 @@ export interface components {
             /** @description True: the message is not delivered. */
             drop?: boolean;
         };
+        /** @description What to take. */
+        ConsumeRequest: {
+            /**
+             * @description At most this many messages.
+             * @default 1
+             */
+            max: number;
+            /**
+             * Format: int64
+             * @description Wait up to this long if there is nothing to take.
+             */
+            wait_ms?: number;
+            consumer?: null | components["schemas"]["WorkerName"];
+        };
+        /** @description A message under a consumer's lease. */
+        ConsumedMessage: {
+            /** @description Names the message and the lease in later calls. */
+            token: string;
+            destination: components["schemas"]["DestinationName"];
+            /** @description Messages with the same lane stay in order: its key, or the sequence without ordering. */
+            lane: string;
+            /** Format: int64 */
+            sequence: number;
+            /** Format: int64 */
+            epoch: number;
+            /**
+             * Format: int64
+             * @description The sequence of the message before it in its lane, if it is known.
+             */
+            previous?: number | null;
+            id: string;
+            key?: string | null;
+            /** Format: int32 */
+            attempt: number;
+            last_error?: null | components["schemas"]["LastError"];
+            /** Format: date-time */
+            expires_at: string;
+            content_type: string;
+            headers: {
+                [key: string]: string;
+            };
+            body?: unknown;
+            body_base64?: string | null;
+        };
+        /** @description Messages under a consumer's lease. Those of a lane are in order. */
+        ConsumedMessages: {
+            /**
+             * Format: int64
+             * @description How long a lease lasts, from this answer or its extension on.
+             */
+            lease_ms: number;
+            deliveries: components["schemas"]["ConsumedMessage"][];
+        };
         /** @description A dead letter. */
         DeadLetter: components["schemas"]["MessageFields"] & components["schemas"]["MessageContent"] & {
             state: components["schemas"]["State"];
@@ -855,9 +1136,12 @@ export interface components {
         };
         /** @description How messages are delivered. */
         Delivery: {
+            /** @default push */
+            kind: components["schemas"]["DeliveryKind"];
             /**
              * Format: int64
-             * @description Time limit of one attempt, in milliseconds.
+             * @description Time limit of one attempt, in milliseconds. With `pull`: how long the lease of a consumer lasts,
+             *     unless it is extended.
              * @default 15000
              */
             timeout_ms: number;
@@ -930,15 +1214,24 @@ export interface components {
             /** @default line */
             ack: components["schemas"]["Ack"];
         };
+        /**
+         * @description Who gets the messages of a destination.
+         * @enum {string}
+         */
+        DeliveryKind: "push" | "pull" | "none";
         /** @description A destination: its definition, and what Reseq adds. */
         Destination: {
             /** @description Its name: `[a-z0-9._-]{1,64}`. */
             name: components["schemas"]["DestinationName"];
-            /** @description The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. */
-            url: string;
+            /**
+             * @description The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. Required, unless
+             *     `delivery.kind` is another than `push`.
+             */
+            url?: string | null;
             /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
             headers?: components["schemas"]["BTreeMap"];
             sign?: null | components["schemas"]["Sign"];
+            verify?: null | components["schemas"]["Verify"];
             /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
             forward_headers?: string[];
             key_from?: null | components["schemas"]["KeySource"];
@@ -970,6 +1263,11 @@ export interface components {
              * @description Ingest refuses messages beyond this number of pending bytes of bodies; 0: no limit.
              */
             backlog_bytes_max?: number;
+            /**
+             * Format: int32
+             * @description The most messages in one second that each ingest process takes for it; 0: no limit.
+             */
+            ingest_rate_per_second_max?: number;
             /**
              * Format: int64
              * @description How long an idempotency key is remembered, in milliseconds; 0: while the message that used
@@ -1015,6 +1313,8 @@ export interface components {
         };
         DestinationCounts: {
             /** Format: int64 */
+            last_sequence?: number | null;
+            /** Format: int64 */
             pending?: number | null;
             /** Format: int64 */
             waiting?: number | null;
@@ -1022,6 +1322,8 @@ export interface components {
             processing?: number | null;
             /** Format: int64 */
             ready?: number | null;
+            /** Format: int64 */
+            delivering?: number | null;
             /** Format: int64 */
             delayed?: number | null;
             /** Format: int64 */
@@ -1036,11 +1338,15 @@ export interface components {
         DestinationDefinition: {
             /** @description Its name: `[a-z0-9._-]{1,64}`. */
             name?: components["schemas"]["DestinationName"];
-            /** @description The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. */
-            url: string;
+            /**
+             * @description The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. Required, unless
+             *     `delivery.kind` is another than `push`.
+             */
+            url?: string | null;
             /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
             headers?: components["schemas"]["BTreeMap"];
             sign?: null | components["schemas"]["Sign"];
+            verify?: null | components["schemas"]["Verify"];
             /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
             forward_headers?: string[];
             key_from?: null | components["schemas"]["KeySource"];
@@ -1072,6 +1378,11 @@ export interface components {
              * @description Ingest refuses messages beyond this number of pending bytes of bodies; 0: no limit.
              */
             backlog_bytes_max?: number;
+            /**
+             * Format: int32
+             * @description The most messages in one second that each ingest process takes for it; 0: no limit.
+             */
+            ingest_rate_per_second_max?: number;
             /**
              * Format: int64
              * @description How long an idempotency key is remembered, in milliseconds; 0: while the message that used
@@ -1114,12 +1425,24 @@ export interface components {
         /** @description Any field of the definition; null stands for the default. */
         DestinationPatch: {
             name?: null | components["schemas"]["DestinationName"];
-            url?: null | string;
+            url?: null | (string | null);
             headers?: null | {
                 [key: string]: string | null;
             };
             sign?: null | {
                 secrets?: null | string[];
+            };
+            verify?: null | {
+                kind?: null | components["schemas"]["VerifyKind"];
+                secrets?: null | string[];
+                tolerance_ms?: null | (number | null);
+                header?: null | (string | null);
+                algorithm?: null | (null | components["schemas"]["HmacAlgorithm"]);
+                encoding?: null | (null | components["schemas"]["SignatureEncoding"]);
+                prefix?: null | (string | null);
+                timestamp_header?: null | (string | null);
+                id_header?: null | (string | null);
+                signed?: null | (string | null);
             };
             forward_headers?: null | string[];
             key_from?: null | (null | components["schemas"]["KeySource"]);
@@ -1141,6 +1464,7 @@ export interface components {
                 retry_after_max_ms?: null | number;
             };
             delivery?: null | {
+                kind?: null | components["schemas"]["DeliveryKind"];
                 timeout_ms?: null | number;
                 lanes_max?: null | number;
                 rate_per_second_max?: null | number;
@@ -1164,6 +1488,7 @@ export interface components {
             weight?: null | number;
             backlog_max?: null | number;
             backlog_bytes_max?: null | number;
+            ingest_rate_per_second_max?: null | number;
             idempotency_window_ms?: null | number;
             log_max?: null | number;
             log_bodies?: null | boolean;
@@ -1249,6 +1574,18 @@ export interface components {
             /** @description With this text in the reason, or in the detail of one of the errors. */
             error?: string | null;
         };
+        /** @description Something that an operator should know. */
+        Finding: {
+            severity: components["schemas"]["Severity"];
+            /** @description The check that found it: one of `checks`. */
+            check: string;
+            /** @description What it is about: a server, a pod, a destination; empty for the whole deployment. */
+            subject: string;
+            /** @description What was found, in one sentence. */
+            summary: string;
+            /** @description What to do. */
+            action: string;
+        };
         /** @description The problems of one kind. */
         Found: {
             /** @description The kind. */
@@ -1296,6 +1633,11 @@ export interface components {
             scopes: components["schemas"]["Scope"][];
             /** @description With which destinations; all if absent. */
             destinations?: components["schemas"]["DestinationName"][] | null;
+            /**
+             * Format: int32
+             * @description The most messages in one second that each process takes from its holder; 0: no limit.
+             */
+            rate_per_second_max?: number;
         };
         /** @description A lane's head, and what it waits for. */
         Head: {
@@ -1329,6 +1671,15 @@ export interface components {
             sequence: components["schemas"]["u64"];
             state: components["schemas"]["State"];
         };
+        /** @description A message that a consumer holds. */
+        HeldItem: {
+            token: string;
+        };
+        /**
+         * @description The hash function of an HMAC.
+         * @enum {string}
+         */
+        HmacAlgorithm: "sha1" | "sha256" | "sha384" | "sha512";
         /**
          * @description One invalid part of a request, and what is wrong with it. Has one of `pointer`, `parameter` and
          *     `header`; none of them if no single parameter or header is to blame.
@@ -1342,6 +1693,19 @@ export interface components {
             header?: string | null;
             /** @description What is wrong. */
             detail: string;
+        };
+        /** @description A page of a list. */
+        Items_AuditEntry: {
+            items: (components["schemas"]["AuditedAction"] & {
+                id: string;
+                /**
+                 * Format: date-time
+                 * @description The time of Redis.
+                 */
+                occurred_at: string;
+            })[];
+            /** @description The `cursor` of the next page; null on the last. */
+            next_cursor?: string | null;
         };
         /** @description A page of a list. */
         Items_DeadLetter: {
@@ -1360,11 +1724,15 @@ export interface components {
             items: {
                 /** @description Its name: `[a-z0-9._-]{1,64}`. */
                 name: components["schemas"]["DestinationName"];
-                /** @description The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. */
-                url: string;
+                /**
+                 * @description The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. Required, unless
+                 *     `delivery.kind` is another than `push`.
+                 */
+                url?: string | null;
                 /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
                 headers?: components["schemas"]["BTreeMap"];
                 sign?: null | components["schemas"]["Sign"];
+                verify?: null | components["schemas"]["Verify"];
                 /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
                 forward_headers?: string[];
                 key_from?: null | components["schemas"]["KeySource"];
@@ -1396,6 +1764,11 @@ export interface components {
                  * @description Ingest refuses messages beyond this number of pending bytes of bodies; 0: no limit.
                  */
                 backlog_bytes_max?: number;
+                /**
+                 * Format: int32
+                 * @description The most messages in one second that each ingest process takes for it; 0: no limit.
+                 */
+                ingest_rate_per_second_max?: number;
                 /**
                  * Format: int64
                  * @description How long an idempotency key is remembered, in milliseconds; 0: while the message that used
@@ -1566,6 +1939,36 @@ export interface components {
             /** @description The output of this `jq` expression for the body. */
             jq: string;
         };
+        /** @description A lane that holds messages. */
+        Lane: {
+            /** @description Its ordering key; null where the destination is one lane. */
+            key?: string | null;
+            /**
+             * Format: int64
+             * @description Messages that have not left.
+             */
+            pending: number;
+            /**
+             * Format: int64
+             * @description Those of them that are processed.
+             */
+            ready: number;
+            head?: null | components["schemas"]["PendingMessage"];
+        };
+        /** @description The largest lanes of the part of Redis's keys that this call visited. */
+        Lanes: {
+            /** @description With `none`, each message is a lane of its own, and none is listed. */
+            ordering: components["schemas"]["Ordering"];
+            /** @description Those with the most pending messages first. */
+            items: components["schemas"]["Lane"][];
+            /** @description The `cursor` of the next part; null on the last. */
+            next_cursor?: string | null;
+            /**
+             * Format: double
+             * @description Which share of the keys is visited, 0 to 1; null if that is not known (in a cluster).
+             */
+            progress?: number | null;
+        };
         LastError: components["schemas"]["AttemptError"] & {
             occurred_at: string;
         };
@@ -1636,6 +2039,27 @@ export interface components {
         };
         /** @description What to do with claimed messages. */
         LeaseItems_FailItem: {
+            items: {
+                token: string;
+                /** @description What went wrong; the first 2 kB are kept. */
+                error?: string;
+                /** @description True: no further attempt can succeed. */
+                final?: boolean;
+                /**
+                 * Format: int64
+                 * @description How long to wait before the next attempt; the backoff of the definition if absent.
+                 */
+                retry_ms?: number | null;
+            }[];
+        };
+        /** @description What to do with claimed messages. */
+        LeaseItems_HeldItem: {
+            items: {
+                token: string;
+            }[];
+        };
+        /** @description What to do with claimed messages. */
+        LeaseItems_RefuseItem: {
             items: {
                 token: string;
                 /** @description What went wrong; the first 2 kB are kept. */
@@ -1748,9 +2172,10 @@ export interface components {
             /** @description Why the message cannot be read; absent if it can. */
             damaged?: string | null;
         };
-        /** @description The lease on a message that is being processed. */
+        /** @description The lease on a message that is being processed, or that a consumer holds. */
         MessageLease: {
             worker?: null | components["schemas"]["WorkerName"];
+            consumer?: null | components["schemas"]["WorkerName"];
             /**
              * Format: date-time
              * @description The lease expires then, unless it is extended.
@@ -2012,6 +2437,19 @@ export interface components {
             /** @description Only with this ordering key; `""`: without one. */
             key?: string | null;
         };
+        /** @description A message that a consumer refuses. */
+        RefuseItem: {
+            token: string;
+            /** @description What went wrong; the first 2 kB are kept. */
+            error?: string;
+            /** @description True: no further attempt can succeed. */
+            final?: boolean;
+            /**
+             * Format: int64
+             * @description How long to wait before the next attempt; the backoff of the definition if absent.
+             */
+            retry_ms?: number | null;
+        };
         /** @description A destination that was removed. */
         Removed: {
             removed: components["schemas"]["DestinationName"];
@@ -2043,6 +2481,24 @@ export interface components {
             dry_run?: boolean;
             /** @description A repeat with this key enqueues nothing twice; also as the header `Idempotency-Key`. */
             idempotency_key?: string | null;
+        };
+        /** @description What was checked, and what was found. */
+        Report: {
+            /** @description The pod that answers: the clock, the rights and the damage are those that it knows. */
+            pod: string;
+            /** @description Its version. */
+            version: string;
+            /**
+             * Format: int32
+             * @description The newest schema that it knows.
+             */
+            schema: number;
+            /** Format: date-time */
+            checked_at: string;
+            /** @description The names of all checks. A check without a finding has passed. */
+            checks: string[];
+            /** @description The worst first. */
+            findings: components["schemas"]["Finding"][];
         };
         /** @description A message to return unprocessed. */
         RequeueItem: {
@@ -2090,6 +2546,11 @@ export interface components {
             /** @description Only count. */
             dry_run?: boolean;
         };
+        /**
+         * @description How bad a finding is.
+         * @enum {string}
+         */
+        Severity: "error" | "warning" | "info";
         /** @description How deliveries are signed: as Standard Webhooks say. */
         Sign: {
             /**
@@ -2098,6 +2559,11 @@ export interface components {
              */
             secrets: string[];
         };
+        /**
+         * @description How a signature is written.
+         * @enum {string}
+         */
+        SignatureEncoding: "hex" | "base64" | "base64_url";
         /** @description Which head to skip. */
         SkipHead: {
             /** @description With ordering by key: the lane. */
@@ -2239,6 +2705,11 @@ export interface components {
              * @description It ends after this time; never if absent.
              */
             expires_in_ms?: number | null;
+            /**
+             * Format: int32
+             * @description The most messages in one second that each process takes from its holder; 0: no limit.
+             */
+            rate_per_second_max?: number;
         };
         /** @description A topic, as the API shows it. */
         Topic: {
@@ -2358,6 +2829,36 @@ export interface components {
             /** @description Why. */
             damaged: string;
         };
+        /** @description How the signatures of arriving requests are verified. */
+        Verify: {
+            /** @description Who signs, and how. */
+            kind: components["schemas"]["VerifyKind"];
+            /** @description A signature of one of these secrets is enough, so that a secret can be changed without a pause. */
+            secrets: string[];
+            /**
+             * Format: int64
+             * @description How far the time of a signature may be from now, in milliseconds; 5 minutes if absent. Only where a
+             *     time is signed.
+             */
+            tolerance_ms?: number | null;
+            /** @description `hmac`: the header with the signature. */
+            header?: string | null;
+            algorithm?: null | components["schemas"]["HmacAlgorithm"];
+            encoding?: null | components["schemas"]["SignatureEncoding"];
+            /** @description `hmac`: the text before the signature in its header, such as `sha256=`. */
+            prefix?: string | null;
+            /** @description `hmac`: the header with the time of the signature. */
+            timestamp_header?: string | null;
+            /** @description `hmac`: the header with the id of the message. It becomes the idempotency key. */
+            id_header?: string | null;
+            /** @description `hmac`: the text that is signed, with `{body}`, `{timestamp}` and `{id}`. */
+            signed?: string | null;
+        };
+        /**
+         * @description Who signs, and how.
+         * @enum {string}
+         */
+        VerifyKind: "standard_webhooks" | "stripe" | "github" | "hmac";
         /**
          * @description A part of a destination.
          * @enum {string}
@@ -2377,6 +2878,13 @@ export interface components {
              * @description How long it has been the head, in milliseconds; absent if that is not known (any more).
              */
             blocked_ms?: number | null;
+            /**
+             * @description Of this time, the milliseconds by cause, since the head was first sampled. Absent if another process samples the
+             *     lane, or none yet.
+             */
+            blocked_ms_by_cause?: {
+                [key: string]: number;
+            } | null;
             /**
              * Format: date-time
              * @description The head's next attempt begins then, if it waits for one.
@@ -2507,6 +3015,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -2523,6 +3051,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -2595,7 +3124,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `unauthorized`: No valid token */
+            /**
+             * @description - `unauthorized`: No valid token
+             *     - `no_signature`: No signature
+             *     - `invalid_signature`: Signature not valid
+             *     - `timestamp_outside_tolerance`: Signed too long ago
+             */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -2647,6 +3181,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description - `unsupported_media_type`: Unsupported media type */
             415: {
                 headers: {
@@ -2669,7 +3212,9 @@ export interface operations {
                 };
             };
             /**
-             * @description - `backlog_full`: Backlog full
+             * @description - `too_many_requests`: Too many requests at once
+             *     - `backlog_full`: Backlog full
+             *     - `rate_limited`: Too many messages in a second
              *     - `paused`: Ingest paused
              */
             429: {
@@ -2698,6 +3243,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -2812,6 +3358,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -2828,6 +3394,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -2918,6 +3485,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -2934,6 +3521,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -3040,6 +3628,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -3056,6 +3664,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -3146,6 +3755,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -3162,6 +3791,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -3232,6 +3862,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -3248,6 +3898,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -3330,6 +3981,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -3346,6 +4017,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -3500,9 +4172,29 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description - `refused_address`: Address not allowed */
             422: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3525,6 +4217,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -3622,6 +4315,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -3638,6 +4351,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -3778,9 +4492,29 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description - `refused_address`: Address not allowed */
             422: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3803,6 +4537,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -3824,8 +4559,10 @@ export interface operations {
             query?: {
                 /** @description The size of a page. */
                 limit?: number;
-                /** @description The `next_cursor` of the page before. */
+                /** @description The `next_cursor` of the page before; only with `sort=name`. */
                 cursor?: string;
+                /** @description Which destinations come first. Other orders than `name` have one page. */
+                sort?: "name" | "pending" | "stuck";
             };
             header?: never;
             path?: never;
@@ -3833,7 +4570,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page by name, and totals */
+            /** @description A page, and totals */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3875,6 +4612,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -3891,6 +4648,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -3971,6 +4729,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -3987,6 +4765,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -4073,6 +4852,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -4089,6 +4888,129 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_lanes: {
+        parameters: {
+            query?: {
+                /** @description How many lanes. */
+                limit?: number;
+                /** @description The `next_cursor` of the part before. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The largest lanes of a part of the keys */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Lanes"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine or page
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -4159,6 +5081,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -4175,6 +5117,109 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    doctor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was checked and found */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Report"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine or page
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -4245,6 +5290,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -4261,6 +5326,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -4373,6 +5439,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -4389,6 +5475,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -4471,6 +5558,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -4487,6 +5594,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -4576,6 +5684,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -4592,9 +5720,127 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_audit: {
+        parameters: {
+            query?: {
+                /** @description Only what this caller did: the id or the name of its token, or another value of `actor`. */
+                actor?: string;
+                /** @description Only this action, for example `purge`. */
+                action?: string;
+                /** @description Only what was done to this destination. */
+                destination?: components["schemas"]["DestinationName"];
+                /** @description Done since this time (RFC 3339). */
+                from_time?: string;
+                /** @description Done until this time (RFC 3339). */
+                to_time?: string;
+                /** @description The size of a page. */
+                limit?: number;
+                /** @description The `next_cursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page, the newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_AuditEntry"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine or page
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
+             *     - `connections_full`: Too many connections
              */
             503: {
                 headers: {
@@ -4664,6 +5910,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -4680,6 +5946,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -4760,6 +6027,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -4776,6 +6063,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -4911,6 +6199,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -4927,6 +6235,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -5044,6 +6353,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -5060,6 +6389,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -5123,7 +6453,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `unauthorized`: No valid token */
+            /**
+             * @description - `unauthorized`: No valid token
+             *     - `no_signature`: No signature
+             */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5183,7 +6516,19 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `backlog_full`: Backlog full */
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `too_many_requests`: Too many requests at once
+             *     - `backlog_full`: Backlog full
+             */
             429: {
                 headers: {
                     /** @description Seconds until the request may succeed */
@@ -5210,6 +6555,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -5270,7 +6616,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `unauthorized`: No valid token */
+            /**
+             * @description - `unauthorized`: No valid token
+             *     - `no_signature`: No signature
+             */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5330,7 +6679,19 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `backlog_full`: Backlog full */
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `too_many_requests`: Too many requests at once
+             *     - `backlog_full`: Backlog full
+             */
             429: {
                 headers: {
                     /** @description Seconds until the request may succeed */
@@ -5357,6 +6718,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -5435,7 +6797,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `unauthorized`: No valid token */
+            /**
+             * @description - `unauthorized`: No valid token
+             *     - `no_signature`: No signature
+             */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5495,7 +6860,19 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `backlog_full`: Backlog full */
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `too_many_requests`: Too many requests at once
+             *     - `backlog_full`: Backlog full
+             */
             429: {
                 headers: {
                     /** @description Seconds until the request may succeed */
@@ -5522,6 +6899,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -5595,7 +6973,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `unauthorized`: No valid token */
+            /**
+             * @description - `unauthorized`: No valid token
+             *     - `no_signature`: No signature
+             */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5655,7 +7036,19 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `backlog_full`: Backlog full */
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `too_many_requests`: Too many requests at once
+             *     - `backlog_full`: Backlog full
+             */
             429: {
                 headers: {
                     /** @description Seconds until the request may succeed */
@@ -5682,6 +7075,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -5760,7 +7154,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `unauthorized`: No valid token */
+            /**
+             * @description - `unauthorized`: No valid token
+             *     - `no_signature`: No signature
+             */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5820,7 +7217,19 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `backlog_full`: Backlog full */
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `too_many_requests`: Too many requests at once
+             *     - `backlog_full`: Backlog full
+             */
             429: {
                 headers: {
                     /** @description Seconds until the request may succeed */
@@ -5847,6 +7256,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -5925,7 +7335,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `unauthorized`: No valid token */
+            /**
+             * @description - `unauthorized`: No valid token
+             *     - `no_signature`: No signature
+             */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5985,7 +7398,19 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `backlog_full`: Backlog full */
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `too_many_requests`: Too many requests at once
+             *     - `backlog_full`: Backlog full
+             */
             429: {
                 headers: {
                     /** @description Seconds until the request may succeed */
@@ -6012,6 +7437,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -6114,6 +7540,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -6130,6 +7576,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -6218,6 +7665,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -6234,6 +7701,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -6331,6 +7799,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -6347,6 +7835,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -6425,7 +7914,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `unauthorized`: No valid token */
+            /**
+             * @description - `unauthorized`: No valid token
+             *     - `no_signature`: No signature
+             */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6485,7 +7977,19 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `backlog_full`: Backlog full */
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `too_many_requests`: Too many requests at once
+             *     - `backlog_full`: Backlog full
+             */
             429: {
                 headers: {
                     /** @description Seconds until the request may succeed */
@@ -6512,6 +8016,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -6591,7 +8096,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `unauthorized`: No valid token */
+            /**
+             * @description - `unauthorized`: No valid token
+             *     - `no_signature`: No signature
+             */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6651,7 +8159,19 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `backlog_full`: Backlog full */
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `too_many_requests`: Too many requests at once
+             *     - `backlog_full`: Backlog full
+             */
             429: {
                 headers: {
                     /** @description Seconds until the request may succeed */
@@ -6678,6 +8198,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -6778,6 +8299,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -6794,6 +8335,127 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
+             *     - `connections_full`: Too many connections
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    tail_deliveries: {
+        parameters: {
+            query?: {
+                /** @description Only of this destination. */
+                destination?: string;
+                /** @description Only with this ordering key; `""`: without one. */
+                key?: string;
+                /** @description Only those that ended in this way. */
+                outcome?: "accepted" | "refused";
+                /** @description The answer ends after this time, in milliseconds. */
+                duration_ms?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A line of JSON for each delivery, until the time is up */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine or page
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -6872,7 +8534,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `unauthorized`: No valid token */
+            /**
+             * @description - `unauthorized`: No valid token
+             *     - `no_signature`: No signature
+             */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6932,7 +8597,19 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `backlog_full`: Backlog full */
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `too_many_requests`: Too many requests at once
+             *     - `backlog_full`: Backlog full
+             */
             429: {
                 headers: {
                     /** @description Seconds until the request may succeed */
@@ -6959,6 +8636,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -7047,6 +8725,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -7063,6 +8761,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              */
             503: {
@@ -7151,6 +8850,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -7167,6 +8886,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `not_confirmed`: Not confirmed
              */
@@ -7256,6 +8976,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -7272,6 +9012,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `not_confirmed`: Not confirmed
              */
@@ -7389,6 +9130,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -7405,6 +9166,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -7527,6 +9289,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -7543,6 +9325,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -7663,6 +9446,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -7679,6 +9482,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -7799,6 +9603,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -7815,6 +9639,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -7934,6 +9759,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /**
              * @description - `damaged`: Damaged data
              *     - `unreadable`: Unreadable data
@@ -7950,6 +9795,791 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    consume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "consumer": "host-7:1234",
+                 *       "max": 16
+                 *     }
+                 */
+                "application/json": components["schemas"]["ConsumeRequest"];
+            };
+        };
+        responses: {
+            /** @description Messages, or none */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConsumedMessages"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine or page
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    accept_deliveries: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "items": [
+                 *         {
+                 *           "token": "the token of a lease"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["LeaseItems_HeldItem"];
+            };
+        };
+        responses: {
+            /** @description One result for each item */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LeaseResults"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine or page
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    refuse_deliveries: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "items": [
+                 *         {
+                 *           "error": "no paper",
+                 *           "token": "the token of a lease"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["LeaseItems_RefuseItem"];
+            };
+        };
+        responses: {
+            /** @description One result for each item */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LeaseResults"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine or page
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    extend_deliveries: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "items": [
+                 *         {
+                 *           "token": "the token of a lease"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["LeaseItems_HeldItem"];
+            };
+        };
+        responses: {
+            /** @description One result for each item */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LeaseResults"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine or page
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
+             *     - `connections_full`: Too many connections
+             *     - `memory_high`: Redis memory high
+             *     - `not_confirmed`: Not confirmed
+             *     - `draining`: Process stopping
+             */
+            503: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    requeue_deliveries: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "items": [
+                 *         {
+                 *           "token": "the token of a lease"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["LeaseItems_HeldItem"];
+            };
+        };
+        responses: {
+            /** @description One result for each item */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LeaseResults"];
+                };
+            };
+            /**
+             * @description - `invalid_request`: Invalid request
+             *     - `invalid_field`: Invalid field
+             *     - `invalid_json`: Invalid JSON
+             *     - `invalid_body`: Incomplete body
+             */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unauthorized`: No valid token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `forbidden`: Not allowed
+             *     - `forbidden_origin`: Not from this machine or page
+             */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `unknown_destination`: Unknown destination */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_timeout`: Body too slow */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `wrong_state`: Not possible in this state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `body_too_large`: Body too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description - `too_many_requests`: Too many requests at once */
+            429: {
+                headers: {
+                    /** @description Seconds until the request may succeed */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `damaged`: Damaged data
+             *     - `unreadable`: Unreadable data
+             */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /**
+             * @description - `redis_unavailable`: Redis unavailable
+             *     - `no_rights`: Missing Redis right
+             *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -8265,7 +10895,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description - `unauthorized`: No valid token */
+            /**
+             * @description - `unauthorized`: No valid token
+             *     - `no_signature`: No signature
+             *     - `invalid_signature`: Signature not valid
+             *     - `timestamp_outside_tolerance`: Signed too long ago
+             */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8317,6 +10952,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description - `unsupported_media_type`: Unsupported media type */
             415: {
                 headers: {
@@ -8339,7 +10983,9 @@ export interface operations {
                 };
             };
             /**
-             * @description - `backlog_full`: Backlog full
+             * @description - `too_many_requests`: Too many requests at once
+             *     - `backlog_full`: Backlog full
+             *     - `rate_limited`: Too many messages in a second
              *     - `paused`: Ingest paused
              */
             429: {
@@ -8368,6 +11014,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed
@@ -8460,7 +11107,12 @@ export interface operations {
                     "application/x-ndjson": string;
                 };
             };
-            /** @description - `unauthorized`: No valid token */
+            /**
+             * @description - `unauthorized`: No valid token
+             *     - `no_signature`: No signature
+             *     - `invalid_signature`: Signature not valid
+             *     - `timestamp_outside_tolerance`: Signed too long ago
+             */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8517,6 +11169,16 @@ export interface operations {
                     "application/x-ndjson": string;
                 };
             };
+            /** @description - `uri_too_long`: URI too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/x-ndjson": string;
+                };
+            };
             /** @description - `unsupported_media_type`: Unsupported media type */
             415: {
                 headers: {
@@ -8541,7 +11203,9 @@ export interface operations {
                 };
             };
             /**
-             * @description - `backlog_full`: Backlog full
+             * @description - `too_many_requests`: Too many requests at once
+             *     - `backlog_full`: Backlog full
+             *     - `rate_limited`: Too many messages in a second
              *     - `paused`: Ingest paused
              */
             429: {
@@ -8572,6 +11236,7 @@ export interface operations {
              * @description - `redis_unavailable`: Redis unavailable
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
+             *     - `no_secrets_key`: Key of secrets missing
              *     - `connections_full`: Too many connections
              *     - `memory_high`: Redis memory high
              *     - `not_confirmed`: Not confirmed

@@ -1,5 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { components } from "./api.js";
+import { consume, type ConsumeOptions } from "./consumer/consumer.js";
+import type { ConsumedMessage } from "./consumer/message.js";
 import { ReseqError } from "./errors.js";
 import { Batcher, type Accepted } from "./producer/batcher.js";
 import { lineOf, type SendOptions, type Target } from "./producer/lines.js";
@@ -11,8 +13,8 @@ type Schemas = components["schemas"];
 export type StoredCopy = Schemas["StoredCopy"];
 export type Destination = Schemas["Destination"];
 type DefinitionFields = Schemas["DestinationDefinition"];
-/** Only `url` is required. The other fields have defaults, also those of `transform` and `delivery`. */
-export type DestinationDefinition = { url: string } & {
+/** `url` is required, unless `delivery.kind` is `pull` or `none`. The other fields have defaults, also those of `transform` and `delivery`. */
+export type DestinationDefinition = {
   [Name in keyof DefinitionFields]?: Name extends "transform" | "delivery" ? Partial<DefinitionFields[Name]> : DefinitionFields[Name];
 };
 export type DestinationStats = Schemas["Stats"];
@@ -138,6 +140,16 @@ export class Reseq {
       deliveries,
       delivered: (options) => Promise.all(deliveries.map((copy) => copy.delivered(options))),
     };
+  }
+
+  /**
+   * Takes the messages of a destination whose delivery is `pull`, each lane in order:
+   * `for await (const message of reseq.consume("invoices")) …`. Going on to the next message accepts the one before.
+   * `break`, or an error that leaves the loop, gives back the message and all that has not begun. Ends when `signal`
+   * is aborted.
+   */
+  consume<Body = any>(destination: string, options: ConsumeOptions = {}): AsyncGenerator<ConsumedMessage<Body>, void, void> {
+    return consume(this, destination, options);
   }
 
   /** Creates a destination, or replaces its definition. */

@@ -7,6 +7,7 @@ export const CODES = [
   "unsupported_media_type", "backlog_full", "unreadable", "damaged", "paused", "memory_high", "redis_unavailable",
   "no_rights", "newer_schema", "not_confirmed", "cannot_confirm", "aborted", "key_unavailable", "no_room",
   "connections_full", "draining",
+  "no_signature", "invalid_signature", "timestamp_outside_tolerance", "uri_too_long", "rate_limited", "too_many_requests", "no_secrets_key",
 ] as const;
 
 /**

@@ -1,5 +1,7 @@
 export * from "./client.js";
 export { CODES, Permanent, Retry, ReseqError, type ErrorCode, type InvalidPart } from "./errors.js";
+export type { ConsumeOptions } from "./consumer/consumer.js";
+export type { ConsumedMessage } from "./consumer/message.js";
 export type { SendOptions } from "./producer/lines.js";
 export type { Outcome } from "./producer/outcomes.js";
 export type { TransportOptions } from "./transport.js";

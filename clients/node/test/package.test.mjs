@@ -1,10 +1,13 @@
 // The package as users get it: packed, installed into an empty project, and the examples of the README as pasted.
 import assert from "node:assert/strict";
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { text } from "node:stream/consumers";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { CODES } from "reseq";
@@ -41,15 +44,28 @@ after(async () => {
   rmSync(project, { recursive: true, force: true });
 });
 
-/** Runs code of the README in the project, with this Reseq and a free port. Returns what it printed. */
-async function run(name, code) {
-  const changed = code.replaceAll("http://127.0.0.1:8080", deployment.urls[0]).replaceAll("9001", String(await freePort()));
-  writeFileSync(join(project, name), changed);
-  return name;
+/** Puts code of the README into the project, with this Reseq and a free port for the receiver, which it returns. */
+async function write(name, code) {
+  const port = await freePort();
+  writeFileSync(join(project, name), code.replaceAll("http://127.0.0.1:8080", deployment.urls[0]).replaceAll("9001", String(port)));
+  return port;
 }
 
-function printedBy(name) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [name], { cwd: project, encoding: "utf8", timeout: 120_000 });
+/**
+ * What a program of the project printed. Its receiver has a connection that is never used, as a client may open one
+ * and then send its request on another: the program ends nevertheless.
+ */
+async function printedBy(name, port) {
+  const child = spawn(process.execPath, [name], { cwd: project, timeout: 120_000 });
+  const ended = once(child, "close");
+  let unused;
+  const connect = () => {
+    if (child.exitCode !== null) return;
+    unused = createConnection(port, "127.0.0.1").on("error", () => setTimeout(connect, 5));
+  };
+  connect();
+  const [stdout, stderr, [status]] = await Promise.all([text(child.stdout), text(child.stderr), ended]);
+  unused.destroy();
   assert.equal(status, 0, `${name}: ${stdout}\n${stderr}`);
   return stdout.trim().split("\n");
 }
@@ -63,18 +79,27 @@ function areInOrder(lines) {
   }
 }
 
-test("the example runs as an ES module", async () => areInOrder(printedBy(await run("example.mjs", examples["example.mjs"]))));
+test("the example runs as an ES module", async () => {
+  const port = await write("example.mjs", examples["example.mjs"]);
+  areInOrder(await printedBy("example.mjs", port));
+});
+
+test("the example of a consumer runs", async () => {
+  const port = await write("consume.mjs", examples["consume.mjs"]);
+  assert.deepEqual(await printedBy("consume.mjs", port), ["ann 1", "ann 2", "ann 3"]);
+});
 
 test("the example runs as CommonJS", async () => {
   await fetch(`${deployment.urls[0]}/v1/destinations/invoices?force=true`, { method: "DELETE" });
-  areInOrder(printedBy(await run("example.cjs", examples["example.cjs"])));
+  const port = await write("example.cjs", examples["example.cjs"]);
+  areInOrder(await printedBy("example.cjs", port));
 });
 
 test("the example compiles as TypeScript with --strict and runs", async () => {
   await fetch(`${deployment.urls[0]}/v1/destinations/invoices?force=true`, { method: "DELETE" });
-  await run("example.mts", examples["example.mjs"]);
+  const port = await write("example.mts", examples["example.mjs"]);
   compile("example.mts");
-  areInOrder(printedBy("example.mjs"));
+  areInOrder(await printedBy("example.mjs", port));
 });
 
 /** Compiles files as a user does, also the declarations of the package. */

@@ -17,7 +17,7 @@ pub struct BenchArgs {
     /// How many messages; 100000 if neither this, --seconds nor --rate is given.
     #[arg(long, conflicts_with = "seconds", value_parser = value_parser!(u64).range(1..=1_000_000_000))]
     pub messages: Option<u64>,
-    /// Send for so long, 10 if only --rate is given; measure for so long with --idle, 20 unless given.
+    /// For how many seconds to send, 10 if only --rate is given; with --idle, to measure, 20 unless given.
     #[arg(long, value_parser = value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
     /// Messages a second, evenly paced. Without it, as fast as they are taken; with --failover 64 in
@@ -31,15 +31,24 @@ pub struct BenchArgs {
     #[arg(long, requires = "idle", conflicts_with_all = ["ingest", "processors", "senders"])]
     #[arg(value_parser = value_parser!(u64).range(1..=64))]
     pub pods: Option<u64>,
-    /// So many times: kill a sender, start another, end one, start another; and measure how long
-    /// its lanes stand still.
+    /// Kill a sender, start another, end one, start another, and measure how long its lanes stand still;
+    /// this many times.
     #[arg(long, value_name = "TIMES", value_parser = value_parser!(u64).range(1..=1_000))]
     #[arg(conflicts_with_all = ["messages", "seconds", "warm_up", "preload", "ramp", "idle"])]
     pub failover: Option<u64>,
+    /// Measure the latency of HTTP requests without and with thousands of idle and slow connections of
+    /// strangers; this many times, 10 unless given.
+    #[arg(long, value_name = "PAIRS", num_args = 0..=1, default_missing_value = "10")]
+    #[arg(value_parser = value_parser!(u64).range(1..=1_000))]
+    #[arg(conflicts_with_all = ["messages", "warm_up", "preload", "ramp", "idle", "failover", "case", "tokens", "tls"])]
+    pub hostile: Option<u64>,
+    /// Connections of strangers, with --hostile: five of six say nothing, the others a byte a second.
+    #[arg(long, requires = "hostile", default_value_t = 6_000, value_parser = value_parser!(u64).range(6..=60_000))]
+    pub strangers: u64,
     /// Messages that are sent and not answered yet, at most, over all connections (TCP).
     #[arg(long, default_value_t = 4096, value_parser = value_parser!(u64).range(1..=1_000_000))]
     pub window: u64,
-    /// Messages that are sent and not delivered yet, at most: so many wait, whatever the speed.
+    /// Messages that are sent and not delivered yet, at most: this many wait, whatever the speed.
     #[arg(long, conflicts_with = "preload", value_parser = value_parser!(u64).range(1..=100_000_000))]
     pub pending: Option<u64>,
     /// Messages that a sender sends before the first of them is answered, in each lane (TCP).
@@ -106,6 +115,18 @@ pub struct BenchArgs {
     )]
     #[arg(value_parser = value_parser!(u64).range(1..=64))]
     pub senders: u64,
+    /// Ask producers for a token, which they send with each request, or once on each TCP connection.
+    #[arg(long)]
+    pub tokens: bool,
+    /// TLS from producers, to Redis (over TCP) and to the receiver.
+    #[arg(long)]
+    pub tls: bool,
+    /// Reach Redis over TCP, not over its Unix socket, as with --tls.
+    #[arg(long)]
+    pub redis_tcp: bool,
+    /// Send traces of this share of the messages, 0 to 1, to a receiver that discards them.
+    #[arg(long, value_name = "RATIO")]
+    pub traces: Option<f64>,
     /// Settled messages that the log of each destination holds.
     #[arg(long, default_value_t = 0)]
     pub log_max: u64,
@@ -121,7 +142,7 @@ pub struct BenchArgs {
     /// Then measure the latency at these percentages of the throughput.
     #[arg(long, value_delimiter = ',', conflicts_with = "preload", value_parser = value_parser!(u64).range(1..=200))]
     pub ramp: Vec<u64>,
-    /// Each step of the ramp takes so long.
+    /// The length of each step of the ramp.
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u64).range(1..=3600))]
     pub ramp_seconds: u64,
     /// The same seed draws the same work.
@@ -224,6 +245,8 @@ impl BenchArgs {
             self.failover.is_none() || self.senders >= 2,
             "--failover needs a sender that takes over; leave out --senders, or use 2 or more"
         );
+        let ratio = self.traces.unwrap_or(0.0);
+        ensure!((0.0..=1.0).contains(&ratio), "--traces {ratio} is outside 0 to 1");
         let rate = self.rate.unwrap_or(1.0);
         ensure!(
             rate.is_finite() && (0.01..=1e7).contains(&rate),

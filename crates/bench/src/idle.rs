@@ -17,6 +17,7 @@ use super::{
     receive::{Receivers, Tally},
     report::rounded,
     setup,
+    surroundings::Surroundings,
     usage::{ROLES, Usage},
 };
 
@@ -76,6 +77,7 @@ pub struct Command {
 pub async fn measure(
     args: &BenchArgs,
     harness: &mut Harness,
+    surroundings: &Surroundings,
     progress: &mut Progress,
 ) -> anyhow::Result<Idle> {
     let pods = args.pods.unwrap_or(PODS);
@@ -85,9 +87,10 @@ pub async fn measure(
     progress.note("starting the processes");
     // Nothing is delivered to it, but each destination needs a receiver.
     let tally = Tally::new(Plan::of(&args));
-    let receivers = Receivers::start(args.way_out, args.framing.into(), tally.into()).await?;
-    let config = setup::config(&args, harness.redis_url(), &receivers)?;
-    setup::start_ingest(harness, &args, &config).await?;
+    let receivers =
+        Receivers::start(args.way_out, args.framing.into(), tally.into(), surroundings).await?;
+    let config = setup::config(&args, surroundings, &receivers)?;
+    setup::start_ingest(harness, &args, &config, surroundings).await?;
     setup::start_rest(harness, &args, &config).await?;
     let all_owned = setup::wait_until_shared(harness, &config).await;
     sleep(SETTLE).await;

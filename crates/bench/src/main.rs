@@ -9,17 +9,22 @@
 //! has the work linked in. Order, times and loss are seen here, at both ends; CPU is the operating
 //! system's word, calls and memory are Redis's.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 mod args;
 mod chart;
+mod collector;
 mod counters;
 mod failover;
+mod hostile;
 mod idle;
 mod load;
 mod outcome;
+mod pairs;
 mod plan;
 mod processor;
 mod program;
@@ -28,7 +33,9 @@ mod receive;
 mod report;
 mod run;
 mod setup;
+mod surroundings;
 mod table;
+mod tls;
 mod usage;
 mod verify;
 
@@ -51,6 +58,8 @@ enum Command {
     /// A processor of the bench, which starts this itself.
     #[command(hide = true)]
     Processor(processor::ProcessorArgs),
+    /// Compare the CPU time a message of the same run without and with some arguments, in alternating pairs
+    Pairs(pairs::PairsArgs),
 }
 
 #[tokio::main]
@@ -58,6 +67,7 @@ async fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Some(Command::Processor(args)) => processor::run(args).await.map(|()| true),
+        Some(Command::Pairs(args)) => pairs::run(args).await.map(|()| true),
         None => run::run(cli.args).await,
     };
     match result {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{
     failover::Failovers,
+    hostile::Hostile,
     idle::Idle,
     report::{Report, Step},
 };
@@ -20,6 +21,8 @@ pub enum Outcome {
     Idle(Idle),
     /// How long lanes stand still when their sender goes or another comes.
     Failovers(Failovers),
+    /// What connections of strangers do to the latency of others.
+    Hostile(Hostile),
 }
 
 impl Outcome {
@@ -29,6 +32,7 @@ impl Outcome {
             Outcome::Load(report) => report.is_well(),
             Outcome::Idle(idle) => idle.all_owned && idle.problems.is_empty(),
             Outcome::Failovers(report) => report.is_well(),
+            Outcome::Hostile(report) => report.is_well(),
         }
     }
 
@@ -38,6 +42,7 @@ impl Outcome {
             Outcome::Load(report) => &mut report.problems,
             Outcome::Idle(idle) => &mut idle.problems,
             Outcome::Failovers(report) => &mut report.problems,
+            Outcome::Hostile(report) => &mut report.problems,
         }
     }
 
@@ -45,7 +50,7 @@ impl Outcome {
     pub fn ramp(&self) -> &[Step] {
         match self {
             Outcome::Load(report) => &report.ramp,
-            Outcome::Idle(_) | Outcome::Failovers(_) => &[],
+            Outcome::Idle(_) | Outcome::Failovers(_) | Outcome::Hostile(_) => &[],
         }
     }
 }
@@ -56,6 +61,7 @@ impl fmt::Display for Outcome {
             Outcome::Load(report) => report.fmt(f),
             Outcome::Idle(idle) => idle.fmt(f),
             Outcome::Failovers(report) => report.fmt(f),
+            Outcome::Hostile(report) => report.fmt(f),
         }
     }
 }

@@ -144,14 +144,14 @@ fn mixed(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A part of the run: numbers from `base` on, until there are so many or so much time has passed.
+/// A part of the run: numbers from `base` on, until the count is reached or the time has passed.
 #[derive(Debug, Clone, Copy)]
 pub struct Phase {
     /// The first number; a multiple of the streams.
     pub base: u64,
-    /// At most so many messages.
+    /// The most messages.
     pub messages: u64,
-    /// Nothing is sent after so long.
+    /// Nothing is sent after this time.
     pub time: Option<Duration>,
     /// Messages a second; none: as fast as they are taken.
     pub rate: Option<f64>,

@@ -53,6 +53,10 @@ pub struct Settings {
     pub senders: u64,
     pub log_max: u64,
     pub idempotency_keys: bool,
+    pub tokens: bool,
+    pub tls: bool,
+    pub redis_tcp: bool,
+    pub traces: Option<f64>,
     pub warm_up: u64,
     pub seed: u64,
     pub set: Vec<String>,
@@ -190,6 +194,10 @@ impl Settings {
             senders: args.senders,
             log_max: args.log_max,
             idempotency_keys: args.idempotency_keys,
+            tokens: args.tokens,
+            tls: args.tls,
+            redis_tcp: args.redis_tcp,
+            traces: args.traces,
             warm_up: args.warm_up,
             seed: args.seed,
             set: args.set.clone(),
@@ -266,7 +274,19 @@ fn limit(cores: &BTreeMap<&'static str, f64>) -> String {
     }
 }
 
-/// Rounded to so many decimals: more are noise.
+/// The middle of these values; infinite if there is none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::INFINITY,
+        count if count % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}
+
+/// Rounded to this many decimals: more are noise.
 pub fn rounded(value: f64, decimals: i32) -> f64 {
     let by = 10f64.powi(decimals);
     (value * by).round() / by
@@ -275,6 +295,13 @@ pub fn rounded(value: f64, decimals: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median([]), f64::INFINITY);
+    }
 
     #[test]
     fn quantiles_are_by_nearest_rank() {

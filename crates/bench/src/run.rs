@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use super::{
     args::BenchArgs,
-    chart, idle,
+    chart, hostile, idle,
     load::{Load, Sent},
     outcome::Outcome,
     plan::{Phase, Plan},
@@ -25,11 +25,12 @@ use super::{
     receive::{Arrived, Receivers, Tally},
     report::{Figures, Preload, Report, Settings, Step, rounded},
     setup,
+    surroundings::Surroundings,
     usage::{self, Usage},
     verify::{Verified, judge},
 };
 
-/// Beyond the longest work, nothing arriving for so long means that nothing will.
+/// If nothing arrives for this long beyond the longest work, nothing will.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// How often it is looked whether everything has arrived.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -46,16 +47,18 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
     let mut progress = Progress::new();
     progress.note("starting Redis");
     let mut harness = Harness::open("bench", reseq).await?;
+    let mut surroundings = None;
     let played = tokio::select! {
-        played = play(&args, &mut harness, &mut progress) => played.map(Some),
+        played = play(&args, &mut harness, &mut surroundings, &mut progress) => played.map(Some),
         () = interrupt.wait() => Ok(None),
     };
     progress.note("stopping everything");
     let ended = harness.ended();
     let (problems, logs) = harness.close().await;
+    let missing = surroundings.as_ref().and_then(Surroundings::problem);
     progress.finish();
     let is_well = match &played {
-        Ok(Some(outcome)) => outcome.is_well() && ended.is_empty(),
+        Ok(Some(outcome)) => outcome.is_well() && ended.is_empty() && missing.is_none(),
         Ok(None) => true,
         Err(_) => false,
     };
@@ -63,6 +66,9 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
         eprintln!("The logs of all processes are kept in {}", logs.keep().display());
     }
     let Some(mut outcome) = played? else { bail!("interrupted: everything was stopped") };
+    if let Some(problem) = missing {
+        bail!(problem);
+    }
     outcome.problems().extend(ended.into_iter().chain(problems));
     if let Some(file) = &args.svg {
         keep(file, &chart::draw(outcome.ramp())?)?;
@@ -101,17 +107,24 @@ pub struct Bench<'a> {
 async fn play(
     args: &BenchArgs,
     harness: &mut Harness,
+    surroundings: &mut Option<Surroundings>,
     progress: &mut Progress,
 ) -> anyhow::Result<Outcome> {
+    let surroundings = &*surroundings.insert(Surroundings::prepare(args, harness).await?);
     if args.idle {
-        return Ok(Outcome::Idle(idle::measure(args, harness, progress).await?));
+        return Ok(Outcome::Idle(idle::measure(args, harness, surroundings, progress).await?));
+    }
+    if args.hostile.is_some() {
+        let hostile = hostile::measure(args, harness, surroundings, progress).await?;
+        return Ok(Outcome::Hostile(hostile));
     }
     let plan = Plan::of(args);
     let tally = Arc::new(Tally::new(plan.clone()));
-    let receivers = Receivers::start(args.way_out, args.framing.into(), tally.clone()).await?;
-    let config = setup::config(args, harness.redis_url(), &receivers)?;
+    let (way, framing) = (args.way_out, args.framing.into());
+    let receivers = Receivers::start(way, framing, tally.clone(), surroundings).await?;
+    let config = setup::config(args, surroundings, &receivers)?;
     progress.note("starting the processes");
-    let listeners = setup::start_ingest(harness, args, &config).await?;
+    let listeners = setup::start_ingest(harness, args, &config, surroundings).await?;
     let load = Arc::new(Load::new(args, plan.clone(), tally.clone(), listeners));
     let (base, _receivers) = (0, receivers);
     let mut bench = Bench { args, config, plan, tally, load, harness, progress, base, _receivers };

@@ -15,11 +15,12 @@ use super::{
     load::Listeners,
     processor, program,
     receive::Receivers,
+    surroundings::Surroundings,
 };
 
 /// A backlog that no run reaches.
 const MAX_BACKLOG: u64 = 1 << 40;
-/// Beyond its longest work, an attempt may take so long.
+/// How long an attempt may take beyond its longest work.
 const WORK_SLACK: Duration = Duration::from_secs(30);
 
 /// The name of a destination.
@@ -30,11 +31,11 @@ pub fn destination_name(number: u64) -> String {
 /// The configuration that all processes share.
 pub fn config(
     args: &BenchArgs,
-    redis_url: String,
+    surroundings: &Surroundings,
     receivers: &Receivers,
 ) -> anyhow::Result<Config> {
     let mut config = Config::default();
-    config.redis.url = redis_url;
+    surroundings.apply(&mut config);
     // The receivers are on this machine.
     config.outgoing.allow = vec!["127.0.0.0/8".parse().map_err(anyhow::Error::msg)?];
     let connections_max = &mut config.ingest.connections_max;
@@ -111,12 +112,14 @@ pub async fn start_ingest(
     harness: &mut Harness,
     args: &BenchArgs,
     config: &Config,
+    surroundings: &Surroundings,
 ) -> anyhow::Result<Listeners> {
     let streams = args.streams();
     let mut cast = Vec::new();
     let mut tcp: Vec<Option<SocketAddr>> = vec![None; streams as usize];
     for process in 0..args.ingest {
         let mut config = config.clone();
+        config.http.tls = surroundings.of_listener();
         // The streams of a destination are spread over the processes; a listener each.
         let here: Vec<u64> = match args.way_in {
             Transport::Tcp => {
@@ -128,9 +131,9 @@ pub async fn start_ingest(
             let destination = destination_name(stream % args.destinations).parse()?;
             let framing = args.framing.into();
             let envelope = args.envelope();
-            let (auth, tls) = (config::TcpAuth::default(), config::ListenerTls::default());
+            let (auth, tls) = (config::TcpAuth::default(), surroundings.of_listener());
             config.tcp.push(config::TcpListener {
-                listen,
+                listen: listen.into(),
                 destination,
                 framing,
                 envelope,
@@ -140,11 +143,13 @@ pub async fn start_ingest(
             tcp[*stream as usize] = Some(listen);
         }
         let path = harness.write(&format!("ingest-{}", process + 1), &config)?;
-        cast.push(PodArgs::serving("ingest", process as usize + 1, &path));
+        let pod = PodArgs::serving("ingest", process as usize + 1, &path);
+        cast.push(PodArgs { is_tls: surroundings.is_tls(), ..pod });
     }
     harness.start(cast).await?;
     let http = harness.of_role("ingest").map(|process| process.url.clone()).collect();
-    Ok(Listeners { http, tcp: tcp.into_iter().flatten().collect() })
+    let tcp = tcp.into_iter().flatten().collect();
+    surroundings.reached(harness, Listeners { http, tcp, token: None }).await
 }
 
 /// Starts the processors and the senders, and waits until they share the partitions.
@@ -167,6 +172,7 @@ pub async fn start_rest(
         number: number as usize,
         program: Some(this.clone()),
         arguments: words.clone(),
+        is_tls: false,
     };
     let sender = |number| PodArgs::serving("sender", number as usize, &path);
     let cast = (1..=args.processors()).map(processor).chain((1..=args.senders).map(sender));

@@ -10,7 +10,7 @@ pub const ROLES: [&str; 4] = ["ingest", "processor", "sender", "bench"];
 /// Linux shows CPU times in these ticks, whatever its timer does: USER_HZ is 100 on all machines that
 /// Reseq runs on.
 const TICKS_PER_S: f64 = 100.0;
-/// So many commands of Redis are named.
+/// How many commands of Redis are named.
 const COMMANDS: usize = 12;
 
 /// One look.

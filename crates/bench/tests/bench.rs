@@ -126,12 +126,65 @@ async fn senders_that_go_and_come_leave_order_as_it_is() {
 }
 
 #[tokio::test]
+async fn with_tokens_tls_and_traces_everything_arrives_and_so_do_the_traces() {
+    // The bench itself fails if ingest takes other tokens, or if no traces arrive.
+    let around = ["--tokens", "--tls", "--traces", "1", "--messages", "200"];
+    let http: &[&str] = &["--in", "http", "--out", "http", "--ingest", "2"];
+    for ways in [http, &["--in", "tcp", "--out", "tcp"]] {
+        let report = bench(&[&around[..], ways].concat()).await;
+        is_well(&report, 200);
+        let settings = &report["settings"];
+        assert_eq!((&settings["tokens"], &settings["tls"]), (&true.into(), &true.into()));
+        assert_eq!(settings["traces"], 1.0, "{report}");
+    }
+}
+
+#[tokio::test]
+async fn a_pair_says_what_arguments_cost() {
+    let with = ["pairs", "--count", "1", "--with", "--redis-tcp", "--json", "--"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reseq-bench"));
+    command.args(with).args(["--messages", "2000", "--in", "http"]).kill_on_drop(true);
+    let output = command.output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let comparison = &report["comparisons"][0];
+    assert_eq!((&comparison["with"], &report["count"]), (&"--redis-tcp".into(), &1.into()));
+    let costs = comparison["costs"].as_array().unwrap();
+    let of = |part: &str| costs.iter().find(|cost| cost["part"] == part).unwrap();
+    for part in ["ingest", "all pods", "redis", "pods and redis"] {
+        assert!(of(part)["without"].as_f64() > Some(0.0), "{part}: {report}");
+        assert!(of(part)["ratio"].as_f64() > Some(0.0), "{part}: {report}");
+    }
+}
+
+#[tokio::test]
+async fn producers_are_measured_among_strangers() {
+    let arguments = ["--hostile", "2", "--strangers", "60", "--seconds", "1", "--rate", "100"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reseq-bench"));
+    command.args(["--json"]).args(arguments).kill_on_drop(true);
+    // Its status says how latencies compare, which depends on what else this machine does.
+    let output = command.output().await.unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["idle"], &report["slow"]), (&50.into(), &10.into()), "{report}");
+    let pairs = report["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 2, "{report}");
+    for pair in pairs {
+        assert_eq!(pair["open"], 60, "{report}");
+        assert!(pair["quiet_p99"].as_f64() > Some(0.0), "{report}");
+        assert!(pair["hostile_p99"].as_f64() > Some(0.0), "{report}");
+    }
+    assert_eq!(report["problems"].as_array().map(Vec::len), Some(0), "{report}");
+}
+
+#[tokio::test]
 async fn what_contradicts_itself_is_refused_with_a_way_out() {
     for (arguments, way_out) in [
         (&["--transform", "none", "--work-max-us", "5"][..], "--transform native"),
         (&["--set", "sender.release_batch_max"], "FIELD=VALUE"),
         (&["--failover", "1", "--senders", "1"], "2 or more"),
         (&["--idle", "--rate", "5"], "cannot be used with"),
+        (&["--hostile", "1", "--tls"], "cannot be used with"),
+        (&["--traces", "2"], "0 to 1"),
         (&["--pending", "5", "--preload"], "cannot be used with"),
         (&["--reseq", "/nowhere/reseq"], "/nowhere/reseq; run `cargo build --release`"),
     ] {

@@ -76,9 +76,8 @@ pub async fn many_partitions() -> Result<(), String> {
     let completions = claimed.into_iter().zip(&cases).map(|(claimed, case)| {
         let complete = |(token, output)| Completion { token, output, is_unchanged: true };
         let all: Vec<_> = claimed.messages.into_iter().map(complete).collect();
-        let call_sequence = store.new_call_sequence("complete");
         let store = &store;
-        async move { store.complete(&call_sequence, &case.known, &all).await }
+        async move { store.complete(&case.known, &all).await }
     });
     for (number, answer) in join_all(completions).await.into_iter().enumerate() {
         match answer {

@@ -1,9 +1,12 @@
 //! What the test programs share: real servers, pods and receivers ([`support`]), calls of single scripts
-//! ([`scripts`]), the reference model ([`model`]), the small worlds ([`small`]), and calls
+//! ([`scripts`]), the reference models ([`model`], [`offers`]), the small worlds ([`small`]), and calls
 //! that run many blocks ([`blocks`]).
+
+#![forbid(unsafe_code)]
 
 pub mod blocks;
 pub mod model;
+pub mod offers;
 pub mod scripts;
 pub mod small;
 pub mod support;

@@ -1,10 +1,20 @@
 //! The sentences about what blocks a lane, and the commands that help.
 
-use super::{Action, Cause};
+use super::Action;
 use crate::{
-    domain::{AttemptError, Stage, excerpt::excerpt, shell::quoted},
-    store::{CatalogEntry, LaneHead},
+    domain::{AttemptError, DeliveryKind, Stage, excerpt::excerpt, shell::quoted},
+    store::{CatalogEntry, Cause, LaneHead, StoreError},
 };
+
+/// The sentence for a lane without messages.
+pub(super) const NOTHING: &str = "No message is pending.";
+
+/// The cause and the sentence when Redis does not answer.
+pub(super) fn no_answer(error: &StoreError) -> (Cause, String) {
+    let sentence =
+        format!("Nothing can leave, because Redis does not answer this process: {error}.");
+    (Cause::Redis, sentence)
+}
 
 /// The cause in one sentence.
 pub(super) fn explanation(cause: Cause, entry: &CatalogEntry, lane: &LaneHead) -> String {
@@ -12,7 +22,8 @@ pub(super) fn explanation(cause: Cause, entry: &CatalogEntry, lane: &LaneHead) -
     let attempts = &lane.head.message.attempts;
     let error = attempts.errors.first().map(|(_, error)| error);
     match cause {
-        Cause::Nothing => "No message is pending.".to_owned(),
+        Cause::Nothing => NOTHING.to_owned(),
+        Cause::Redis => "Redis does not answer.".to_owned(),
         Cause::Damaged => {
             let why = lane.head.message.damaged.as_deref().unwrap_or("its data is unreadable");
             format!("Redis holds data of message {sequence} that cannot be read: {why}.")
@@ -27,7 +38,7 @@ pub(super) fn explanation(cause: Cause, entry: &CatalogEntry, lane: &LaneHead) -
             )
         }
         Cause::Withdrawing => format!(
-            "Message {sequence} is to leave without delivery, as soon as the attempt in progress has ended."
+            "Message {sequence} leaves without delivery as soon as the attempt in progress has ended."
         ),
         Cause::Delayed => format!("The producer of message {sequence} delayed it."),
         Cause::Backoff => {
@@ -42,18 +53,16 @@ pub(super) fn explanation(cause: Cause, entry: &CatalogEntry, lane: &LaneHead) -
             format!("Message {sequence} waits for processing, and no pod has the role processor.")
         }
         Cause::AwaitingProcessor => {
-            format!("Message {sequence} waits for a processor; all that run are busy.")
+            format!("Message {sequence} waits for a processor; all running processors are busy.")
         }
         Cause::AwaitingWorker => format!(
             "Message {sequence} waits for a worker. Workers claim from {} with POST /v1/leases.",
             entry.destination.name
         ),
-        Cause::Processing => match lane.head.lease.as_ref().and_then(|held| held.holder.clone()) {
-            Some(holder) => {
-                format!("Message {sequence} is being processed by {}.", String::from(holder))
-            }
-            None => format!("Message {sequence} is being processed by a worker without a name."),
-        },
+        Cause::Processing => {
+            let holder = holder_of(lane).unwrap_or_else(|| "a worker without a name".to_owned());
+            format!("Message {sequence} is being processed by {holder}.")
+        }
         Cause::Paused => "Delivery is paused.".to_owned(),
         Cause::NoOwner => format!(
             "Message {sequence} is processed, and no pod with the role sender owns partition {}.",
@@ -61,7 +70,25 @@ pub(super) fn explanation(cause: Cause, entry: &CatalogEntry, lane: &LaneHead) -
         ),
         Cause::TakeoverWait => format!(
             "Message {sequence} is processed. After a failover of Redis its sender waits until any \
-             earlier one must have stopped."
+             earlier sender must have stopped."
+        ),
+        Cause::AwaitingConsumer => format!(
+            "Message {sequence} waits for a consumer{}. Consumers take from {name} with POST /v1/destinations/{name}/consume.",
+            last(error),
+            name = entry.destination.name
+        ),
+        Cause::Consuming => {
+            let holder = holder_of(lane).unwrap_or_else(|| "a consumer without a name".to_owned());
+            format!("Message {sequence} is held by {holder}{}.", last(error))
+        }
+        Cause::Delivering if entry.destination.delivery.kind == DeliveryKind::Pull => format!(
+            "Message {sequence} is about to be offered to consumers; at most {} lanes are at a time \
+             (delivery.lanes_max).",
+            entry.destination.delivery.lanes_max
+        ),
+        Cause::RateLimit => format!(
+            "Message {sequence} is processed, and waits for its turn: delivery.rate_per_second_max allows {} a second.",
+            entry.destination.delivery.rate_per_second_max
         ),
         Cause::Delivering => format!("Message {sequence} is being delivered{}.", last(error)),
     }
@@ -87,7 +114,7 @@ pub(super) fn actions(
     let cancel =
         action("if it must not be delivered", format!("reseq messages cancel {name} {sequence}"));
     match cause {
-        Cause::Nothing | Cause::Withdrawing | Cause::TakeoverWait => Vec::new(),
+        Cause::Nothing | Cause::Withdrawing | Cause::TakeoverWait | Cause::Redis => Vec::new(),
         Cause::Damaged => vec![
             action("to see what is damaged", format!("reseq repair {name} --dry-run")),
             action("to repair it", format!("reseq repair {name}")),
@@ -114,8 +141,22 @@ pub(super) fn actions(
         Cause::Paused => {
             vec![action("to deliver again", format!("reseq resume {name} delivery"))]
         }
-        Cause::AwaitingWorker | Cause::Processing | Cause::Delivering => vec![show, cancel],
+        Cause::RateLimit => vec![action(
+            "to allow more",
+            "reseq destinations apply FILE  # with a higher delivery.rate_per_second_max"
+                .to_owned(),
+        )],
+        Cause::AwaitingWorker
+        | Cause::Processing
+        | Cause::AwaitingConsumer
+        | Cause::Consuming
+        | Cause::Delivering => vec![show, cancel],
     }
+}
+
+/// The name of the worker, consumer or pod that holds the head.
+fn holder_of(lane: &LaneHead) -> Option<String> {
+    lane.head.lease.as_ref()?.holder.clone().map(String::from)
 }
 
 fn stage_of(error: Option<&AttemptError>) -> &'static str {

@@ -11,12 +11,14 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    CALL_BYTES_MAX, ITEMS_MAX, Items, Results, bytes_left, group, messages_of, unless_damaged,
+    CALL_BYTES_MAX, ITEMS_MAX, Items, Results, bytes_left, count_results, group, messages_of,
+    note_span, unless_damaged,
 };
 use crate::{
     api::{Api, read_json},
     domain::{Body, LeaseToken, Processed, Stamped, message::check_text},
     store::{CatalogEntry, Completion, Status, chunks_by_size, server_clock_ms},
+    telemetry,
     wire::{caller::Caller, document, json::even_null, problem::Problem},
 };
 
@@ -80,12 +82,12 @@ pub(in crate::api) async fn complete(
             bytes_left(&one.output) + one.output.message.body.bytes.len() + input
         };
         for some in chunks_by_size(&completions, ITEMS_MAX, CALL_BYTES_MAX, size) {
-            let name = &entry.destination.name;
-            let call_sequence = api.workers.take(&api, name);
-            let answer = api.store.complete(&call_sequence, &entry, some).await;
-            api.workers.put_back(name, call_sequence);
-            match unless_damaged(answer)? {
-                Some(statuses) => results.fill(&at, &statuses),
+            match unless_damaged(api.store.complete(&entry, some).await)? {
+                Some(statuses) => {
+                    telemetry::completing(some.len());
+                    count_results(&entry.destination.name, "completed", &statuses);
+                    results.fill(&at, &statuses);
+                }
                 None => results.damaged(&at[..some.len()]),
             }
             at.drain(..some.len());
@@ -100,6 +102,8 @@ fn completion(
     message: Stamped,
     output: Option<Body>,
 ) -> Completion {
+    let outcome = if output.is_some() { "deliver" } else { "drop" };
+    note_span(&token, &message, outcome, None);
     let processed = Processed {
         waited_ms: token.claimed_ms.saturating_sub(message.message.received_ms),
         took_ms: server_clock_ms().saturating_sub(token.claimed_ms),

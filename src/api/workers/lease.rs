@@ -26,10 +26,12 @@ use super::{
 };
 use crate::{
     api::{Api, draining, read_json, views::rfc3339},
-    domain::{AttemptError, DestinationName, LeaseToken, Message, Stamped, WorkerName},
+    domain::{
+        AttemptError, DestinationName, LeaseToken, Message, Stamped, WorkerName, trace::TRACEPARENT,
+    },
     faults::planted,
-    store::{CatalogEntry, Claimed, Claimers, StoreError, Wake},
-    telemetry,
+    store::{CatalogEntry, Claimed, Claimers, StoreError, Wake, WakeKind, woken},
+    telemetry::{self, SpanOf},
     wire::{
         caller::Caller,
         client_connection::{ClientConnection, Tracked},
@@ -115,10 +117,17 @@ struct Lease {
 }
 
 #[derive(Serialize, ToSchema)]
-struct LastError {
+pub(in crate::api) struct LastError {
     #[serde(flatten)]
     error: AttemptError,
     occurred_at: String,
+}
+
+impl LastError {
+    /// The error of an attempt that ended at this time.
+    pub(in crate::api) fn of((at_ms, error): (u64, AttemptError)) -> LastError {
+        LastError { error, occurred_at: rfc3339(at_ms) }
+    }
 }
 
 /// `POST /v1/leases`
@@ -142,7 +151,7 @@ pub(in crate::api) async fn lease(
     let request = Arc::new(request);
     let client = client.map(|Extension(client)| client);
     // Listen first and poll then, so that nothing is missed in between.
-    let mut wakes = api.wakes.listen();
+    let mut wakes = api.wakes.listen(WakeKind::Waiting);
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
     loop {
         // In its own task: if this request ends meanwhile, its messages are requeued.
@@ -214,14 +223,7 @@ impl LeaseRequest {
 
 /// Resolves when one of these may have waiting messages.
 async fn work_for(names: &[DestinationName], wakes: &mut broadcast::Receiver<Wake>) {
-    loop {
-        match wakes.recv().await {
-            Ok(Wake::Waiting(name)) if names.contains(&name) => return,
-            Ok(Wake::Everything) | Err(broadcast::error::RecvError::Lagged(_)) => return,
-            Ok(_) => {}
-            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
-        }
-    }
+    woken(wakes, |wake| matches!(wake, Wake::Waiting(name) if names.contains(name))).await;
 }
 
 /// Resolves when this request becomes first in one of its queues.
@@ -328,7 +330,21 @@ async fn claim_from(
     }
 }
 
-fn shown(token: LeaseToken, message: Stamped, deadline: &str, json_depth_max: usize) -> Lease {
+/// The worker continues the trace of the message, as a transform would.
+fn trace(token: &LeaseToken, message: &mut Stamped) {
+    let attempt = message.attempts.number();
+    let Some(span) = telemetry::span_of(&message.message, SpanOf::Transform, attempt) else {
+        return;
+    };
+    if attempt == 1 {
+        telemetry::note_wait(message, token.claimed_ms);
+    }
+    let headers = message.message.headers.iter_mut();
+    headers.filter(|(name, _)| name == TRACEPARENT).for_each(|(_, value)| *value = span.header());
+}
+
+fn shown(token: LeaseToken, mut message: Stamped, deadline: &str, json_depth_max: usize) -> Lease {
+    trace(&token, &mut message);
     let Message { id, key, headers, body, .. } = message.message;
     let attempt = message.attempts.number();
     let last_error = message.attempts.errors.into_iter().next();
@@ -347,8 +363,7 @@ fn shown(token: LeaseToken, message: Stamped, deadline: &str, json_depth_max: us
         attempt,
         checkpoint,
         checkpoint_base64: unread.map(|json| STANDARD.encode(json)),
-        last_error: last_error
-            .map(|(at_ms, error)| LastError { error, occurred_at: rfc3339(at_ms) }),
+        last_error: last_error.map(LastError::of),
         expires_at: deadline.to_owned(),
         body_base64: json.is_none().then(|| STANDARD.encode(&body.bytes)),
         content_type: body.content_type,

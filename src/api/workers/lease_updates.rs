@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    ATTEMPTS_BYTES_MAX, Group, ITEMS_MAX, Items, LEASE_MS, RETRY_MS_MAX, Results, bytes_left,
-    check_range, group, half_a_minute, messages_of, unless_damaged,
+    ATTEMPTS_BYTES_MAX, Group, ITEMS_MAX, Items, LEASE_MS, Results, bytes_left, check_range,
+    check_retries, count_results, group, half_a_minute, messages_of, note_span, unless_damaged,
 };
 use crate::{
     api::{Api, read_json, views::rfc3339},
@@ -77,10 +77,7 @@ pub(in crate::api) async fn fail(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<FailItem>>(body, api.batch_bytes_max)?;
-    for (at, item) in items.iter().enumerate() {
-        let what = format!("items[{at}].retry_ms");
-        check_range(&what, item.retry_ms.unwrap_or_default(), 0..=RETRY_MS_MAX)?;
-    }
+    check_retries(items.iter().map(|item| item.retry_ms))?;
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
     let (mut results, groups) = group(&api, &caller, tokens).await?;
     for of_one in groups {
@@ -110,6 +107,7 @@ pub(in crate::api) async fn fail(
             };
             api.due.note_failed(entry.partition, failed, &statuses);
             api.store.apply_policy_to_failed(&entry, failed, &statuses).await;
+            count_results(name, "failed", &statuses);
             results.fill(at, &statuses);
             results.exhausted(at, entry.destination.on_exhausted);
         }
@@ -123,6 +121,10 @@ fn failed(
     token: LeaseToken,
     message: Option<Stamped>,
 ) -> Failed {
+    if let Some(message) = &message {
+        note_span(&token, message, "fail", Some(&excerpt(item.error.as_bytes())));
+    }
+    let ids = message.as_ref().map(|message| message.message.ids()).unwrap_or_default();
     let attempts = message.map(|message| message.attempts).unwrap_or_default();
     let backoff = entry.destination.transform.backoff();
     let wait = match item.retry_ms {
@@ -130,13 +132,14 @@ fn failed(
         None => backoff.wait(attempts.failed.saturating_add(1), rand::random()),
     };
     tracing::warn!(
-        destination = %token.destination, sequence = token.sequence, attempt = attempts.number(),
+        destination = %token.destination, sequence = token.sequence, id = ids.id, trace = ids.trace,
+        attempt = attempts.number(),
         error = excerpt(item.error.as_bytes()), is_final = item.is_final,
         wait_ms = wait.as_millis() as u64,
         "a worker failed a message",
     );
     let error = AttemptError::new(Stage::Transform, ErrorKind::Failed, &item.error);
-    Failed { token, wait, is_final: item.is_final, error }
+    Failed { token, wait, is_final: item.is_final, error, ids }
 }
 
 /// `POST /v1/leases/extend`
@@ -225,7 +228,10 @@ pub(in crate::api) async fn requeue(
         let answer = api.store.requeue(&call_sequence, &entry, &tokens).await;
         api.workers.put_back(name, call_sequence);
         match unless_damaged(answer)? {
-            Some(statuses) => results.fill(&at, &statuses),
+            Some(statuses) => {
+                count_results(name, "requeued", &statuses);
+                results.fill(&at, &statuses);
+            }
             None => results.damaged(&at),
         }
     }

@@ -19,18 +19,19 @@ use waiter_queue::{Served, WaiterQueues};
 use super::Api;
 use crate::{
     domain::{DestinationName, LeaseToken, OnExhausted, Stamped},
-    store::{CallSequence, CatalogEntry, Status, StoreError},
+    store::{CallSequence, CatalogEntry, Status, StoreError, server_clock},
+    telemetry::{self, Noted, SpanOf},
     wire::{caller::Caller, problem::Problem},
 };
 
 /// The most messages of one lease call, and items of the others.
-const ITEMS_MAX: usize = 1000;
+pub(super) const ITEMS_MAX: usize = 1000;
 /// The most bytes of attempts (errors, checkpoints) that one call to Redis reads and writes.
 const ATTEMPTS_BYTES_MAX: usize = 1 << 20;
 /// The most bytes of outputs and attempts that one call to Redis writes.
 const CALL_BYTES_MAX: usize = 4 << 20;
 /// The longest a lease call may wait, in milliseconds.
-const WAIT_MS_MAX: u64 = 60_000;
+pub(super) const WAIT_MS_MAX: u64 = 60_000;
 /// Bounds of a lease, in milliseconds.
 const LEASE_MS: std::ops::RangeInclusive<u64> = 100..=24 * 3_600_000;
 /// The longest wait that a worker may ask for before the next attempt, in milliseconds.
@@ -49,13 +50,13 @@ pub struct WorkerRequests {
 }
 
 impl WorkerRequests {
-    fn take(&self, api: &Api, name: &DestinationName) -> CallSequence {
+    pub(super) fn take(&self, api: &Api, name: &DestinationName) -> CallSequence {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle.get_mut(name).and_then(Vec::pop);
         kept.unwrap_or_else(|| api.store.new_call_sequence(&format!("worker:{name}")))
     }
 
-    fn put_back(&self, name: &DestinationName, call_sequence: CallSequence) {
+    pub(super) fn put_back(&self, name: &DestinationName, call_sequence: CallSequence) {
         // If the last call had no answer, it is not repeated: the next one gets a new number.
         call_sequence.give_up();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,6 +69,30 @@ impl WorkerRequests {
     }
 }
 
+/// Notes the attempt of a worker, if the trace of its message is recorded.
+fn note_span(token: &LeaseToken, message: &Stamped, outcome: &'static str, error: Option<&str>) {
+    telemetry::note_span(
+        message,
+        &Noted {
+            stage: SpanOf::Transform,
+            attempt: message.attempts.number(),
+            begun: telemetry::time_of(token.claimed_ms),
+            ended: server_clock(),
+            outcome,
+            error,
+            links: &[],
+        },
+    );
+}
+
+/// Counts what workers returned for a destination.
+fn count_results(name: &DestinationName, outcome: &'static str, statuses: &[Status]) {
+    let is_stale = |status: &&Status| matches!(status, Status::StaleLease | Status::Settled);
+    let stale = statuses.iter().filter(is_stale).count();
+    telemetry::worker_results(name.as_str(), outcome, statuses.len() - stale);
+    telemetry::worker_results(name.as_str(), "stale", stale);
+}
+
 fn half_a_minute() -> u64 {
     30_000
 }
@@ -76,9 +101,9 @@ fn half_a_minute() -> u64 {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LeaseItems)]
-struct Items<T> {
+pub(super) struct Items<T> {
     #[schema(min_items = 1, max_items = 1000)]
-    items: Vec<T>,
+    pub(super) items: Vec<T>,
 }
 
 /// One result for each item, in order.
@@ -106,12 +131,17 @@ impl Results {
         self.results[index].status = status;
     }
 
-    fn fill(&mut self, at: &[usize], statuses: &[Status]) {
+    pub(super) fn fill(&mut self, at: &[usize], statuses: &[Status]) {
         at.iter().zip(statuses).for_each(|(&index, &status)| self.set(index, status));
     }
 
+    /// When the extended lease of this item expires.
+    pub(super) fn expires_at(&mut self, index: usize, at: String) {
+        self.results[index].expires_at = Some(at);
+    }
+
     /// Marks these items as damaged.
-    fn damaged(&mut self, at: &[usize]) {
+    pub(super) fn damaged(&mut self, at: &[usize]) {
         at.iter().for_each(|&index| self.set(index, Status::Damaged));
     }
 
@@ -133,15 +163,15 @@ impl Results {
 }
 
 /// The items of one destination: index in the request, and lease.
-struct Group {
-    entry: Arc<CatalogEntry>,
-    at: Vec<usize>,
-    tokens: Vec<LeaseToken>,
+pub(super) struct Group {
+    pub(super) entry: Arc<CatalogEntry>,
+    pub(super) at: Vec<usize>,
+    pub(super) tokens: Vec<LeaseToken>,
 }
 
 /// Groups items by destination, with a preliminary result for each. An item whose token is invalid,
 /// or whose destination is gone, has a stale lease.
-async fn group(
+pub(super) async fn group(
     api: &Api,
     caller: &Caller,
     tokens: Vec<&str>,
@@ -179,7 +209,7 @@ fn bytes_left(message: &Stamped) -> usize {
 }
 
 /// The answer, or `None` if that destination's data is damaged: only its own items then fail.
-fn unless_damaged<T>(answer: Result<T, StoreError>) -> Result<Option<T>, Problem> {
+pub(super) fn unless_damaged<T>(answer: Result<T, StoreError>) -> Result<Option<T>, Problem> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(error) if error.is_damage() => Ok(None),
@@ -197,7 +227,7 @@ async fn messages_of(api: &Api, group: &Group) -> Result<Option<Vec<Option<Stamp
     })
 }
 
-fn check_range(
+pub(super) fn check_range(
     what: &str,
     value: u64,
     range: std::ops::RangeInclusive<u64>,
@@ -209,11 +239,20 @@ fn check_range(
     Err(Problem::invalid_field(format!("{what}: {value} is outside {min} to {max}")))
 }
 
+/// Checks the waits that the items of a request ask for before the next attempt.
+pub(super) fn check_retries(retries: impl Iterator<Item = Option<u64>>) -> Result<(), Problem> {
+    for (at, retry_ms) in retries.enumerate() {
+        let what = format!("items[{at}].retry_ms");
+        check_range(&what, retry_ms.unwrap_or_default(), 0..=RETRY_MS_MAX)?;
+    }
+    Ok(())
+}
+
 async fn existing(api: &Api, name: &DestinationName) -> Result<Option<Arc<CatalogEntry>>, Problem> {
     Ok(api.catalog.find(name).await?)
 }
 
-async fn find(api: &Api, name: &DestinationName) -> Result<Arc<CatalogEntry>, Problem> {
+pub(super) async fn find(api: &Api, name: &DestinationName) -> Result<Arc<CatalogEntry>, Problem> {
     let entry = existing(api, name).await?;
     entry.ok_or_else(|| Problem::unknown_destination(name.as_str()))
 }

@@ -174,7 +174,7 @@ async fn play(
     let half = schedule.due(args.messages / 2 + 1);
     let url =
         harness.of_role("ingest").map(|process| process.url.clone()).next().unwrap_or_default();
-    let accident = async {
+    let kills = async {
         match args.kills {
             0 => Ok(Vec::new()),
             _ => faults::after_partial_success(harness, half, ledger, progress).await,
@@ -183,7 +183,7 @@ async fn play(
     let (http, tcp, killed) = tokio::join!(
         producers::over_http(&url, ledger, schedule),
         producers::over_tcp(tcp, ledger, schedule),
-        accident,
+        kills,
     );
     let mut played = Played::default();
     let mut all_sent = true;

@@ -46,7 +46,7 @@ fn config(
     }
     let tcp = Stream::Tcp.destination().parse()?;
     let listener = config::TcpListener {
-        listen: tcp_listen,
+        listen: tcp_listen.into(),
         destination: tcp,
         framing: Framing::Lines,
         envelope: Envelope::None,

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use reqwest::{Response, header};
+use reqwest::{Response, StatusCode, header};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -64,6 +64,10 @@ pub struct SendArgs {
     /// Priority, 0 to 9; 9 is processed first. Only with ordering "none"
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=9))]
     pub priority: Option<u8>,
+    /// Content type of all messages. Without it, a message that is valid JSON is sent as application/json,
+    /// any other as text/plain
+    #[arg(long, value_name = "TYPE", conflicts_with = "ndjson")]
+    pub content_type: Option<String>,
     /// Idempotency key of the message; with several messages, each gets "<key>/<line>"
     #[arg(long)]
     pub idempotency_key: Option<String>,
@@ -226,9 +230,19 @@ impl Sending {
 
     /// Why the service refused the whole batch.
     async fn failure(&self, answer: Response) -> anyhow::Result<Failure> {
+        let status = answer.status();
         let error = self.service.refusal(answer).await;
         match error.downcast::<Refused>() {
-            Ok(refused) => Ok(Failure::Refused(refused)),
+            Ok(mut refused) => {
+                if status == StatusCode::NOT_FOUND && refused.problem.code == "not_found" {
+                    refused.problem.detail = format!(
+                        "{} accepts no messages: the pod has no role ingest. Give --url the URL of a \
+                         pod with this role, or start this one with --roles ingest",
+                        self.service.url()
+                    );
+                }
+                Ok(Failure::Refused(refused))
+            }
             Err(error) => Ok(Failure::Unanswered(error.downcast::<Unreachable>()?)),
         }
     }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use anyhow::Context;
 use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::de::IgnoredAny;
 use serde_json::{
     json,
     value::{RawValue, to_raw_value},
@@ -17,7 +18,9 @@ use uuid::Uuid;
 
 use super::{BATCH_MAX, SendArgs};
 
-/// The content type of lines that are not JSON.
+/// The content type of bodies that are JSON.
+const JSON: &str = "application/json";
+/// The content type of other bodies.
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// One message, ready to be sent.
@@ -53,6 +56,8 @@ struct Form {
     delay_ms: Option<u64>,
     due_at: Option<String>,
     priority: Option<u8>,
+    /// `None`: it depends on the body.
+    content_type: Option<String>,
     /// The key of the only message, or the prefix of the keys of several.
     idempotency_key: Option<String>,
     is_one: bool,
@@ -71,6 +76,7 @@ impl Source {
             delay_ms: args.delay.map(|delay| delay.as_millis() as u64),
             due_at: args.due_at.clone(),
             priority: args.priority,
+            content_type: args.content_type.clone(),
             idempotency_key: args.idempotency_key.clone(),
             is_one: matches!(args.messages.as_slice(), [one] if one != "-"),
             ndjson: args.ndjson,
@@ -205,11 +211,20 @@ impl Form {
         topic.or_else(|| self.destination.as_ref().map(|name| ("destinations", json!([name]))))
     }
 
+    /// The content type that was asked for, or that of the body.
+    fn content_type_of(&self, text: &[u8]) -> &str {
+        match &self.content_type {
+            Some(content_type) => content_type,
+            None if serde_json::from_slice::<IgnoredAny>(text).is_ok() => JSON,
+            None => TEXT,
+        }
+    }
+
     /// Wraps a body into an object.
     fn wrapped(&self, text: &[u8], idempotency_key: &str) -> serde_json::Value {
         let mut object = json!({
             "body_base64": STANDARD.encode(text),
-            "content_type": TEXT,
+            "content_type": self.content_type_of(text),
             "idempotency_key": idempotency_key,
         });
         for (name, value) in self.options().chain(self.target()) {
@@ -286,6 +301,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn json_is_recognised_unless_a_content_type_is_given() {
+        let bodies = ["{\"a\": 1.50}", "[]", "7", "\"a\"", "{\"a\"", "a b", "", "7 8"];
+        let types = async |more: &[&str]| {
+            let (batches, _) = batches(&[&["-d", "erp"], more, &bodies].concat(), 100).await;
+            let types = batches.concat().into_iter();
+            types.map(|one| one["content_type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(types(&[]).await, [[JSON; 4], [TEXT; 4]].concat());
+        assert_eq!(types(&["--content-type", "application/xml"]).await, ["application/xml"; 8]);
+    }
+
+    #[tokio::test]
     async fn a_topic_and_a_time_go_with_each() {
         let time = "2026-11-21T10:00:00Z";
         let (batches, _) = batches(&["--topic", "orders", "--due-at", time, "a"], 2).await;
@@ -324,6 +351,7 @@ mod tests {
             delay_ms: Some(900_000),
             due_at: None,
             priority: None,
+            content_type: None,
             idempotency_key: Some("mine".into()),
             is_one: false,
             ndjson: true,

@@ -56,6 +56,11 @@ async fn take(State(fake): State<Arc<Mutex<Fake>>>, body: String) -> impl IntoRe
 async fn send(fake: Fake, lines: &[String]) -> (Arc<Mutex<Fake>>, Sending, anyhow::Result<()>) {
     let fake = Arc::new(Mutex::new(fake));
     let routes = Router::new().route("/v1/messages", post(take)).with_state(fake.clone());
+    let (sending, outcome) = send_to(routes, lines).await;
+    (fake, sending, outcome)
+}
+
+async fn send_to(routes: Router, lines: &[String]) -> (Sending, anyhow::Result<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(axum::serve(listener, routes).into_future());
@@ -63,7 +68,8 @@ async fn send(fake: Fake, lines: &[String]) -> (Arc<Mutex<Fake>>, Sending, anyho
     std::fs::write(file.path(), lines.join("\n")).unwrap();
     let args = SendArgs {
         client: ClientArgs {
-            url,
+            url: Some(url),
+            context: None,
             headers: Vec::new(),
             token_file: None,
             ca_file: None,
@@ -77,6 +83,7 @@ async fn send(fake: Fake, lines: &[String]) -> (Arc<Mutex<Fake>>, Sending, anyho
         delay: None,
         due_at: None,
         priority: None,
+        content_type: None,
         idempotency_key: None,
         ndjson: true,
         file: Some(file.path().into()),
@@ -91,7 +98,7 @@ async fn send(fake: Fake, lines: &[String]) -> (Arc<Mutex<Fake>>, Sending, anyho
         tallies: BTreeMap::new(),
     };
     let outcome = sending.send_all(&mut source).await;
-    (fake, sending, outcome)
+    (sending, outcome)
 }
 
 fn lines(count: usize) -> Vec<String> {
@@ -122,6 +129,18 @@ async fn a_message_that_is_bad_for_good_stops_with_its_line() {
     let summary: Value = serde_json::from_str(&sending.summary(Output::Json)).unwrap();
     let erp = json!({"destination": "erp", "messages": 2, "first_sequence": 1, "last_sequence": 2});
     assert_eq!(summary, json!({"items": [erp]}));
+}
+
+#[tokio::test]
+async fn a_pod_that_has_no_ingest_is_named_with_what_it_lacks() {
+    let detail = "there is nothing at this path";
+    let problem = json!({"status": 404, "code": "not_found", "detail": detail}).to_string();
+    let elsewhere = Router::new().fallback(async move || (StatusCode::NOT_FOUND, problem));
+    let (sending, outcome) = send_to(elsewhere, &lines(1)).await;
+    let error = outcome.unwrap_err();
+    let shown = format!("{error:#}");
+    assert!(shown.contains("the pod has no role ingest") && shown.contains("--url"), "{shown}");
+    assert_eq!((Exit::of(&error), sending.tallies.len()), (Exit::Refused, 0));
 }
 
 #[tokio::test]

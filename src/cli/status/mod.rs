@@ -76,12 +76,15 @@ async fn watch(service: &Service, output: Output) -> anyhow::Result<()> {
             text = now => text,
             signal = tokio::signal::ctrl_c() => return Ok(signal?),
         };
-        // Move home and clear to the end, which does not flicker.
-        let home = if clear { "\x1b[H\x1b[J" } else { "" };
+        if clear {
+            // Move home and clear to the end, which does not flicker. Not a colour, so `write_out` would remove
+            // it where colours are not wanted.
+            print!("\x1b[H\x1b[J");
+        }
         match (text, output) {
-            (Ok(text), _) => write_out(&format!("{home}{text}"))?,
+            (Ok(text), _) => write_out(&text)?,
             // Show a service that does not answer, and continue.
-            (Err(error), Output::Table) => write_out(&format!("{home}{error:#}"))?,
+            (Err(error), Output::Table) => write_out(&format!("{error:#}"))?,
             (Err(error), Output::Json) => eprintln!("{error:#}"),
         }
     }

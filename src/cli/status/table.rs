@@ -1,7 +1,10 @@
 //! The table of `reseq status`.
 
 use super::{Seen, Stats};
-use crate::cli::output::{human_age, table};
+use crate::cli::{
+    output::{human_age, table},
+    style,
+};
 
 /// The names of the columns.
 const COLUMNS: [&str; 14] = [
@@ -33,7 +36,8 @@ pub(super) fn shown(all: &[Seen], all_blocks: &[Vec<String>]) -> String {
     let mut text: String = lines.next().map(|head| format!("{head}\n")).unwrap_or_default();
     for (line, blocks) in lines.zip(all_blocks) {
         text += &format!("{line}\n");
-        text.extend(blocks.iter().map(|block| format!("  ! {block}\n")));
+        let mark = style::paint(style::BAD, "!");
+        text.extend(blocks.iter().map(|block| format!("  {mark} {block}\n")));
     }
     text
 }
@@ -84,6 +88,7 @@ mod tests {
                      "blocked_by": "transform"}});
         let all = [seen("erp", erp), seen("quite-a-long-name", json!({}))];
         let text = shown(&all, &[vec!["why".to_owned()], Vec::new()]);
+        let text = anstream::adapter::strip_str(&text).to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].ends_with("33 (processing)  1 min 1 s  transform"), "{text}");
         let end_of = |line: &str, word: &str| line.find(word).map(|at| at + word.len());

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::ReadError;
 use crate::{
     console::{Sources, measure, numbers::Counts},
-    domain::{DestinationName, Ordering, Sequence, State, TransformKind, WorkerName},
+    domain::{DeliveryKind, DestinationName, Ordering, Sequence, State, TransformKind, WorkerName},
     store::{Head, Listed, Paused, StoreError, Which, server_clock_ms},
 };
 
@@ -22,6 +22,7 @@ pub(super) struct Lane {
     key: Option<String>,
     ordering: Ordering,
     transform: TransformKind,
+    delivery: DeliveryKind,
     paused: Paused,
     counts: Backlog,
     /// The oldest heads of the destination, if it has many lanes.
@@ -53,7 +54,7 @@ struct Cell {
     due_ms: Option<u64>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     withdrawing: bool,
-    /// Who processes it: the name that a worker gave, or a pod; and until when.
+    /// Who processes or consumes it: the name that a worker or a consumer gave, or a pod; and until when.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerName>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,7 +89,13 @@ pub(super) async fn read(
     );
     let (stats, page, now_ms) = (stats?, page?, server_clock_ms());
     let mut cells: Vec<Cell> = page.items.iter().map(|one| cell(one, now_ms)).collect();
-    mark_delivering(&mut cells, stats.delivering, ordering);
+    let delivery = entry.destination.delivery.kind;
+    match delivery {
+        DeliveryKind::Pull => mark_consuming(&mut cells),
+        DeliveryKind::Push | DeliveryKind::None => {
+            mark_delivering(&mut cells, stats.delivering, ordering);
+        }
+    }
     let is_of_lane =
         |of: &Option<String>| key.is_none_or(|key| key == of.as_deref().unwrap_or_default());
     let left = entries.unwrap_or_default().into_iter().filter(|(_, one)| is_of_lane(&one.key));
@@ -109,6 +116,7 @@ pub(super) async fn read(
         key: key.map(str::to_owned),
         ordering,
         transform: entry.destination.transform.kind,
+        delivery,
         paused: entry.paused,
         counts: Backlog {
             counts: Counts::of(&stats),
@@ -134,6 +142,12 @@ fn cell(listed: &Listed, now_ms: u64) -> Cell {
         worker: listed.lease.as_ref().and_then(|lease| lease.holder.clone()),
         lease_expires_ms: listed.lease.as_ref().map(|lease| lease.expires_ms),
     }
+}
+
+/// Redis knows which messages consumers hold.
+fn mark_consuming(cells: &mut [Cell]) {
+    let is_held = |cell: &&mut Cell| cell.state == State::Ready && cell.lease_expires_ms.is_some();
+    cells.iter_mut().filter(is_held).for_each(|cell| cell.state = State::Delivering);
 }
 
 /// Redis does not know which ready messages are being delivered, only how many: those at the front.

@@ -9,7 +9,10 @@ use crate::domain::Backoff;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Delivery {
-    /// Time limit of one attempt, in milliseconds.
+    /// Who gets the messages.
+    pub kind: DeliveryKind,
+    /// Time limit of one attempt, in milliseconds. With `pull`: how long the lease of a consumer lasts,
+    /// unless it is extended.
     pub timeout_ms: u64,
     /// Lanes in flight at once.
     pub lanes_max: u32,
@@ -39,6 +42,19 @@ pub struct Delivery {
     pub envelope: Envelope,
     /// TCP: whether the receiver answers each frame.
     pub ack: Ack,
+}
+
+/// Who gets the messages of a destination.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeliveryKind {
+    /// A receiver: Reseq sends the messages to its `url`.
+    #[default]
+    Push,
+    /// Consumers, who take the messages from Reseq.
+    Pull,
+    /// No one: a message ends when it has been processed.
+    None,
 }
 
 /// The format of a batch.
@@ -88,6 +104,7 @@ pub enum Ack {
 impl Default for Delivery {
     fn default() -> Self {
         Delivery {
+            kind: DeliveryKind::Push,
             timeout_ms: 15_000,
             lanes_max: 64,
             rate_per_second_max: 0,
@@ -111,5 +128,40 @@ impl Delivery {
     /// The wait between attempts.
     pub fn backoff(&self) -> Backoff {
         Backoff { base_ms: self.backoff_ms, max_ms: self.backoff_max_ms }
+    }
+
+    /// The first field that differs from its default, and means nothing with this kind of delivery.
+    pub(super) fn unused(&self) -> Option<&'static str> {
+        let Delivery { timeout_ms, lanes_max, rate_per_second_max, attempts_max, .. } = *self;
+        let Delivery { backoff_ms, backoff_max_ms, retry_after_max_ms, .. } = *self;
+        let Delivery { batch_max, batch_bytes_max, batch_linger_ms, batch_format, .. } = *self;
+        let Delivery { window_max, framing, envelope, ack, .. } = *self;
+        let usual = Delivery::default();
+        // Consumers have leases, attempts and backoffs.
+        let of_consumers = ["timeout_ms", "lanes_max", "attempts_max", "backoff_ms"];
+        let of_consumers = [&of_consumers[..], &["backoff_max_ms", "retry_after_max_ms"]].concat();
+        let is_used = |field: &str| {
+            let name = field.trim_start_matches("delivery.");
+            self.kind == DeliveryKind::Pull && of_consumers.contains(&name)
+        };
+        let differ = [
+            ("delivery.timeout_ms", timeout_ms != usual.timeout_ms),
+            ("delivery.lanes_max", lanes_max != usual.lanes_max),
+            ("delivery.rate_per_second_max", rate_per_second_max != usual.rate_per_second_max),
+            ("delivery.attempts_max", attempts_max != usual.attempts_max),
+            ("delivery.backoff_ms", backoff_ms != usual.backoff_ms),
+            ("delivery.backoff_max_ms", backoff_max_ms != usual.backoff_max_ms),
+            ("delivery.retry_after_max_ms", retry_after_max_ms != usual.retry_after_max_ms),
+            ("delivery.batch_max", batch_max != usual.batch_max),
+            ("delivery.batch_bytes_max", batch_bytes_max != usual.batch_bytes_max),
+            ("delivery.batch_linger_ms", batch_linger_ms != usual.batch_linger_ms),
+            ("delivery.batch_format", batch_format != usual.batch_format),
+            ("delivery.window_max", window_max != usual.window_max),
+            ("delivery.framing", framing != usual.framing),
+            ("delivery.envelope", envelope != usual.envelope),
+            ("delivery.ack", ack != usual.ack),
+        ];
+        let unused = differ.into_iter().find(|(field, differs)| *differs && !is_used(field));
+        unused.map(|(field, _)| field)
     }
 }

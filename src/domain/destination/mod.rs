@@ -6,18 +6,20 @@ mod forward_headers;
 mod key_source;
 mod signatures;
 mod validate;
+mod verify;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-pub use delivery::{Ack, BatchFormat, Delivery, Envelope, Framing};
+pub use delivery::{Ack, BatchFormat, Delivery, DeliveryKind, Envelope, Framing};
 pub use forward_headers::{ForwardHeaders, REQUEST_ID, is_reserved};
 pub use key_source::KeySource;
 pub use signatures::{Secrets, Sign, StandardSecret};
+pub use verify::{HmacAlgorithm, SignatureEncoding, SignedPart, Verify, VerifyKind};
 
-use super::{Backoff, DestinationName, Sequence};
+use super::{Backoff, DestinationName, Sequence, secret};
 
 /// Replaces a secret in output.
 pub const MASK: &str = "***";
@@ -26,19 +28,24 @@ pub const MASK: &str = "***";
 pub const SIGNATURE_PREFIX: &str = "webhook-";
 
 /// The definition of a destination, as in `[[destination]]` and in `PUT /v1/destinations/{d}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Destination {
     /// Its name: `[a-z0-9._-]{1,64}`.
     pub name: DestinationName,
-    /// The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`.
-    pub url: String,
+    /// The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. Required, unless
+    /// `delivery.kind` is another than `push`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// Static headers sent with each delivery (HTTP only), such as `authorization`.
-    #[serde(default, skip_serializing_if = "Headers::is_empty")]
+    #[serde(default, skip_serializing_if = "Headers::is_empty", deserialize_with = "secret::map")]
     pub headers: Headers,
     /// Signs each delivery, as Standard Webhooks say (HTTP only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sign: Option<Sign>,
+    /// Verifies the signatures of arriving requests. Whatever has none is accepted only with a token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verify>,
     /// Which headers travel with a message: names in lower case, or their beginning and a `*`.
     #[serde(default)]
     #[schema(value_type = Vec<String>, max_items = 50)]
@@ -76,6 +83,9 @@ pub struct Destination {
     /// Ingest refuses messages beyond this number of pending bytes of bodies; 0: no limit.
     #[serde(default)]
     pub backlog_bytes_max: u64,
+    /// The most messages in one second that each ingest process takes for it; 0: no limit.
+    #[serde(default)]
+    pub ingest_rate_per_second_max: u32,
     /// How long an idempotency key is remembered, in milliseconds; 0: while the message that used
     /// it is pending.
     #[serde(default = "default_idempotency_window_ms")]
@@ -167,7 +177,7 @@ impl std::fmt::Display for Durability {
 }
 
 /// How messages are processed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Transform {
     /// Who processes.
@@ -182,7 +192,7 @@ pub struct Transform {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expression: Option<String>,
     /// `http`: static headers of each request.
-    #[serde(skip_serializing_if = "Headers::is_empty")]
+    #[serde(skip_serializing_if = "Headers::is_empty", deserialize_with = "secret::map")]
     pub headers: Headers,
     /// Time limit of one attempt, in milliseconds.
     pub timeout_ms: u64,
@@ -284,14 +294,29 @@ pub struct InvalidField {
     pub problem: String,
 }
 
+/// Without its secrets.
+impl fmt::Debug for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(&self.masked()).map_err(|_| fmt::Error)?)
+    }
+}
+
+/// Without its secrets.
+impl fmt::Debug for Transform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transform").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
 impl Destination {
     /// A destination with all defaults.
     pub fn new(name: DestinationName, url: impl Into<String>) -> Self {
         Destination {
             name,
-            url: url.into(),
+            url: Some(url.into()),
             headers: Headers::new(),
             sign: None,
+            verify: None,
             forward_headers: ForwardHeaders::default(),
             key_from: None,
             idempotency_key_from: None,
@@ -304,6 +329,7 @@ impl Destination {
             weight: default_weight(),
             backlog_max: default_backlog_max(),
             backlog_bytes_max: 0,
+            ingest_rate_per_second_max: 0,
             idempotency_window_ms: default_idempotency_window_ms(),
             log_max: default_log_max(),
             log_bodies: false,
@@ -317,7 +343,7 @@ impl Destination {
     /// The URLs that Reseq connects to, each with the name of its field.
     pub fn urls(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let transform = self.transform.url.as_deref().map(|url| ("transform.url", url));
-        [("url", self.url.as_str())].into_iter().chain(transform)
+        self.url.as_deref().map(|url| ("url", url)).into_iter().chain(transform)
     }
 
     /// True if messages may hold keys that ingest must find.
@@ -333,7 +359,8 @@ impl Destination {
 
     /// True if the receiver uses TCP frames.
     pub fn is_tcp(&self) -> bool {
-        self.url.starts_with("tcp://") || self.url.starts_with("tls://")
+        let url = self.url.as_deref().unwrap_or_default();
+        url.starts_with("tcp://") || url.starts_with("tls://")
     }
 
     /// The key in the names of the sets that hold a message with this ordering key; `None`: the
@@ -380,11 +407,34 @@ impl Destination {
     /// The definition with header values and other secrets masked, because they are often secrets.
     pub fn masked(&self) -> Destination {
         let mut shown = self.clone();
-        let both = shown.headers.values_mut().chain(shown.transform.headers.values_mut());
-        both.for_each(|value| *value = MASK.to_owned());
-        if let Some(sign) = &mut shown.sign {
-            sign.secrets.mask();
-        }
+        shown.secrets_mut().into_iter().for_each(|(_, secret)| *secret = MASK.to_owned());
         shown
+    }
+
+    /// Its secrets, each with the path of its field, such as `headers.authorization` or `sign.secrets.0`. All
+    /// header values count as secrets.
+    pub fn secrets_mut(&mut self) -> Vec<(String, &mut String)> {
+        let headers =
+            [("headers", &mut self.headers), ("transform.headers", &mut self.transform.headers)];
+        let headers = headers.into_iter().flat_map(|(field, headers)| {
+            headers.iter_mut().map(move |(name, value)| (format!("{field}.{name}"), value))
+        });
+        let lists = [
+            ("sign.secrets", self.sign.as_mut().map(|sign| &mut sign.secrets)),
+            ("verify.secrets", self.verify.as_mut().map(|verify| &mut verify.secrets)),
+        ];
+        let lists = lists.into_iter().filter_map(|(field, list)| Some((field, list?)));
+        let lists = lists.flat_map(|(field, list)| {
+            list.iter_mut().enumerate().map(move |(at, secret)| (format!("{field}.{at}"), secret))
+        });
+        headers.chain(lists).collect()
+    }
+
+    /// Each of its secrets.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let headers = self.headers.values().chain(self.transform.headers.values());
+        let sign = self.sign.iter().flat_map(|sign| sign.secrets.iter());
+        let verify = self.verify.iter().flat_map(|verify| verify.secrets.iter());
+        headers.map(String::as_str).chain(sign).chain(verify)
     }
 }

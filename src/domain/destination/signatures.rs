@@ -1,13 +1,14 @@
-//! Signatures: how deliveries are signed.
+//! Signatures: their secrets, and how deliveries are signed.
 
 use std::fmt;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use ring::signature::{Ed25519KeyPair, KeyPair};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::{InvalidField, MASK};
+use crate::domain::secret;
 
 /// The most secrets at once: the current one, and those before or after it.
 const SECRETS_MAX: usize = 10;
@@ -17,9 +18,15 @@ const SYMMETRIC_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 const ED25519_BYTES: usize = 32;
 
 /// Secrets of signatures. Never shown: see [`Secrets::mask`].
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(transparent)]
 pub struct Secrets(Vec<String>);
+
+impl<'de> Deserialize<'de> for Secrets {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        secret::list(deserializer).map(Secrets)
+    }
+}
 
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,14 +45,8 @@ impl Secrets {
         self.0.iter().map(String::as_str)
     }
 
-    /// Replaces each by the mask.
-    pub fn mask(&mut self) {
-        self.0.iter_mut().for_each(|secret| *secret = MASK.to_owned());
-    }
-
-    /// True if one of them is the mask.
-    pub fn has_masks(&self) -> bool {
-        self.iter().any(|secret| secret == MASK)
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        self.0.iter_mut()
     }
 
     /// Replaces the n-th mask by the n-th secret of `before`. False if there are more masks than secrets.
@@ -57,7 +58,7 @@ impl Secrets {
             .all(|mask| before.next().map(|secret| secret.clone_into(mask)).is_some())
     }
 
-    fn validate(
+    pub(super) fn validate(
         &self,
         field: &'static str,
         check: impl Fn(&str) -> Result<(), String>,
@@ -81,14 +82,16 @@ impl Secrets {
 pub enum StandardSecret {
     /// `whsec_…`: for HMAC-SHA256 (`v1`).
     Symmetric(Vec<u8>),
-    /// `whsk_…`: the seed of a private Ed25519 key (`v1a`).
+    /// `whsk_…`: the seed of a private Ed25519 key, which signs (`v1a`).
     Private([u8; ED25519_BYTES]),
+    /// `whpk_…`: the public Ed25519 key, which verifies (`v1a`).
+    Public([u8; ED25519_BYTES]),
 }
 
 impl StandardSecret {
     /// Parses a secret. An error never contains it.
     pub fn parse(text: &str) -> Result<StandardSecret, String> {
-        const SHAPES: &str = "must begin with whsec_ or whsk_, followed by base64";
+        const SHAPES: &str = "must begin with whsec_, whsk_ or whpk_, followed by base64";
         let (kind, encoded) = text.split_once('_').ok_or(SHAPES)?;
         let bytes = BASE64_STANDARD.decode(encoded).map_err(|_| SHAPES)?;
         match kind {
@@ -101,7 +104,11 @@ impl StandardSecret {
                 bytes.len()
             )),
             "whsk" => seed_of(&bytes).map(StandardSecret::Private),
-            "whpk" => Err("whpk_ is a public key, which cannot sign".into()),
+            "whpk" => {
+                let key =
+                    bytes.try_into().map_err(|_| "whpk_ needs 32 bytes: an Ed25519 public key")?;
+                Ok(StandardSecret::Public(key))
+            }
             _ => Err(SHAPES.into()),
         }
     }
@@ -131,7 +138,10 @@ pub struct Sign {
 
 impl Sign {
     pub(super) fn validate(&self) -> Result<(), InvalidField> {
-        let check = |secret: &str| StandardSecret::parse(secret).map(drop);
+        let check = |secret: &str| match StandardSecret::parse(secret)? {
+            StandardSecret::Public(_) => Err("whpk_ is a public key, which cannot sign".into()),
+            _ => Ok(()),
+        };
         self.secrets.validate("sign.secrets", check)
     }
 }

@@ -1,8 +1,8 @@
 //! Validates a definition when it is created, so that it cannot fail later.
 
 use super::{
-    Destination, Envelope, Headers, InvalidField, MASK, Ordering, Processing, SIGNATURE_PREFIX,
-    TransformKind, expression::Expression,
+    DeliveryKind, Destination, Envelope, Headers, InvalidField, MASK, Ordering, Processing,
+    SIGNATURE_PREFIX, TransformKind, expression::Expression,
 };
 use crate::domain::{Backoff, message::is_token};
 
@@ -11,13 +11,14 @@ const DAY_MS: u64 = 24 * 3_600_000;
 impl Destination {
     /// Checks ranges and contradictions. Returns the first problem.
     pub fn validate(&self) -> Result<(), InvalidField> {
-        check_url("url", &self.url, &["http", "https", "tcp", "tls"])?;
+        self.validate_receiver()?;
         check_headers("headers", &self.headers)?;
         check_headers("transform.headers", &self.transform.headers)?;
         if self.is_tcp() && !self.headers.is_empty() {
             return Err(bad("headers", "a TCP receiver gets no headers; leave them out"));
         }
         self.validate_sign()?;
+        self.validate_verify()?;
         self.validate_what_arrives()?;
         self.validate_transform()?;
         let delivery = &self.delivery;
@@ -42,6 +43,8 @@ impl Destination {
         check_range("weight", self.weight.into(), 1, 100)?;
         check_range("backlog_max", self.backlog_max, 1, 1 << 40)?;
         check_range("backlog_bytes_max", self.backlog_bytes_max, 0, 1 << 50)?;
+        let rate = self.ingest_rate_per_second_max;
+        check_range("ingest_rate_per_second_max", rate.into(), 0, 1_000_000)?;
         if self.idempotency_window_ms > 0 {
             let window_ms = self.idempotency_window_ms;
             check_range("idempotency_window_ms", window_ms, 1_000, 31 * DAY_MS)?;
@@ -60,6 +63,33 @@ impl Destination {
         check_range("ids_max", self.ids_max, 0, 10_000_000)
     }
 
+    fn validate_receiver(&self) -> Result<(), InvalidField> {
+        if self.delivery.kind == DeliveryKind::Push {
+            let problem = "give the URL of the receiver; without a receiver, set delivery.kind to \"pull\" \
+                           or \"none\"";
+            let url = self.url.as_deref().ok_or_else(|| bad("url", problem))?;
+            return check_url("url", url, &["http", "https", "tcp", "tls"]);
+        }
+        let problem = "means nothing with this delivery.kind, because nothing is sent to a receiver; \
+                       leave it out";
+        let unused = [
+            ("url", self.url.is_some()),
+            ("headers", !self.headers.is_empty()),
+            ("sign", self.sign.is_some()),
+        ];
+        let unused = unused.into_iter().find(|(_, is_set)| *is_set).map(|(field, _)| field);
+        if let Some(field) = unused.or_else(|| self.delivery.unused()) {
+            return Err(bad(field, problem));
+        }
+        let is_lost = self.delivery.kind == DeliveryKind::None;
+        if is_lost && self.transform.kind == TransformKind::None {
+            let problem = "with \"none\", and without a transform, each message would be lost at \
+                           once; set transform.kind, or url for a receiver";
+            return Err(bad("delivery.kind", problem));
+        }
+        Ok(())
+    }
+
     fn validate_sign(&self) -> Result<(), InvalidField> {
         let Some(sign) = &self.sign else { return Ok(()) };
         sign.validate()?;
@@ -69,6 +99,22 @@ impl Destination {
         let is_set = |name: &String| name.to_ascii_lowercase().starts_with(SIGNATURE_PREFIX);
         if self.headers.keys().any(is_set) {
             return Err(bad("headers", "sign sets the webhook-… headers; leave them out"));
+        }
+        Ok(())
+    }
+
+    fn validate_verify(&self) -> Result<(), InvalidField> {
+        let Some(verify) = &self.verify else { return Ok(()) };
+        verify.validate()?;
+        let tolerance_ms = verify.tolerance_ms();
+        if verify.has_time() && self.idempotency_window_ms < 2 * tolerance_ms {
+            let problem = format!(
+                "{} is less than twice verify.tolerance_ms ({}): a repeat with a valid signature could \
+                 arrive after its idempotency key is forgotten",
+                self.idempotency_window_ms,
+                2 * tolerance_ms
+            );
+            return Err(bad("idempotency_window_ms", problem));
         }
         Ok(())
     }
@@ -233,11 +279,12 @@ mod tests {
     #[test]
     fn defaults_are_valid_and_every_bad_field_is_named() {
         assert_eq!(erp().validate(), Ok(()));
-        assert_eq!(refused(|d| d.url = "ftp://h/".into()), "url");
+        assert_eq!(refused(|d| d.url = Some("ftp://h/".into())), "url");
+        assert_eq!(refused(|d| d.url = None), "url");
         for url in ["tcp://h", "tls://h", "TCP://h:1", " tcp://h:1", "HTTP://h/"] {
-            assert_eq!(refused(|d| d.url = url.into()), "url");
+            assert_eq!(refused(|d| d.url = Some(url.into())), "url");
         }
-        assert_eq!(refused(|d| d.url = "http://u:p@h/".into()), "url");
+        assert_eq!(refused(|d| d.url = Some("http://u:p@h/".into())), "url");
         assert_eq!(refused(|d| d.transform.kind = TransformKind::Http), "transform.url");
         assert_eq!(refused(|d| d.transform.kind = TransformKind::Native), "transform.name");
         assert_eq!(refused(|d| d.transform.concurrency = 0), "transform.concurrency");
@@ -252,13 +299,13 @@ mod tests {
         assert_eq!(refused(|d| d.transform.kind = TransformKind::Jq), "transform.expression");
         assert_eq!(refused(|d| d.delivery.batch_max = 0), "delivery.batch_max");
         let batches_over_tcp = |d: &mut Destination| {
-            d.url = "tcp://h:1".into();
+            d.url = Some("tcp://h:1".into());
             d.delivery.batch_max = 2;
         };
         assert_eq!(refused(batches_over_tcp), "delivery.batch_max");
         assert_eq!(refused(|d| d.delivery.window_max = 2), "delivery.window_max");
         let paced_window = |d: &mut Destination| {
-            d.url = "tcp://h:1".into();
+            d.url = Some("tcp://h:1".into());
             (d.delivery.window_max, d.delivery.rate_per_second_max) = (2, 10);
         };
         assert_eq!(refused(paced_window), "delivery.window_max");
@@ -278,6 +325,33 @@ mod tests {
         assert_eq!(header("a b", "1"), "headers");
         assert_eq!(header("x-a", "1\r\nx-b: 2"), "headers");
         assert_eq!(header("authorization", MASK), "headers");
+    }
+
+    #[test]
+    fn without_a_receiver_nothing_of_one_is_given() {
+        let queue = |change: fn(&mut Destination)| {
+            let mut queue = Destination { url: None, ..erp() };
+            (queue.delivery.kind, queue.transform.kind) =
+                (DeliveryKind::None, TransformKind::Worker);
+            change(&mut queue);
+            queue.validate().map_err(|refused| refused.field)
+        };
+        assert_eq!(queue(|_| {}), Ok(()));
+        let pull = |d: &mut Destination| {
+            (d.delivery.kind, d.transform.kind) = (DeliveryKind::Pull, TransformKind::None);
+            (d.delivery.attempts_max, d.delivery.timeout_ms) = (3, 1_000);
+        };
+        assert_eq!(queue(pull), Ok(()));
+        let batch = |d: &mut Destination| {
+            (d.delivery.kind, d.delivery.batch_max) = (DeliveryKind::Pull, 2);
+        };
+        assert_eq!(queue(batch), Err("delivery.batch_max"));
+        assert_eq!(queue(|d| d.url = Some("http://h/".into())), Err("url"));
+        let secret = |d: &mut Destination| d.headers = [("a".into(), "b".into())].into();
+        assert_eq!(queue(secret), Err("headers"));
+        assert_eq!(queue(|d| d.delivery.attempts_max = 3), Err("delivery.attempts_max"));
+        assert_eq!(queue(|d| d.delivery.ack = crate::domain::Ack::None), Err("delivery.ack"));
+        assert_eq!(queue(|d| d.transform.kind = TransformKind::None), Err("delivery.kind"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
     ingest::{Outcome, Receipt, Refusal, Watermark},
     store::{
         Batches, CallSequence, Catalog, CatalogEntry, DueTimer, Ingested, Store, StoreError,
-        chunks_by_size, retry_until,
+        chunks_by_size, retry_until, server_clock,
     },
     telemetry,
 };
@@ -108,6 +108,9 @@ impl CommitTask {
                 }
                 outcome => outcome,
             };
+            if item.arrival.traced.is_some() {
+                self.note_span(item.arrival, &outcome);
+            }
             match &outcome {
                 Ok(_) => {
                     if let Some(due) = item.arrival.due
@@ -125,6 +128,19 @@ impl CommitTask {
             }
             outcomes[item.job].push(outcome);
         }
+    }
+
+    fn note_span(&self, arrival: &Arrival, outcome: &Outcome) {
+        let (sequence, outcome) = match outcome {
+            Ok(receipt) if receipt.duplicate_of.is_some() => {
+                (Some(receipt.position.sequence), "duplicate")
+            }
+            Ok(receipt) => (Some(receipt.position.sequence), "stored"),
+            // It may be submitted again, as the same arrival.
+            Err(refusal) if refusal.is_temporary() => return,
+            Err(refusal) => (None, refusal.code().as_str()),
+        };
+        telemetry::note_ingest(&self.name, arrival, sequence, outcome, server_clock());
     }
 
     async fn ingest_valid(&mut self, items: &[&Item<'_>]) -> Vec<Outcome> {
@@ -232,6 +248,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         StoreError::CannotConfirm(problem) => Refusal::CannotConfirm(problem.clone()),
         StoreError::OutOfMemory => Refusal::MemoryHigh,
         StoreError::NewerSchema(_) => Refusal::NewerSchema(error.to_string()),
+        StoreError::NoSecretsKey(_) => Refusal::NoSecretsKey(error.to_string()),
         _ => Refusal::RedisUnavailable,
     }
 }

@@ -23,6 +23,8 @@ use crate::{
 
 /// The most items of one batch.
 const BATCH_ITEMS_MAX: usize = 10_000;
+/// The most copies of one batch, over all its lines and their destinations.
+const COPIES_MAX: usize = 100_000;
 /// How many copies of a batch for many destinations are in flight to Redis at once (at least those
 /// of one item).
 const COPIES_AT_ONCE_MAX: usize = 10_000;
@@ -41,6 +43,17 @@ struct Stamped {
     ids: HashMap<usize, String>,
 }
 
+/// The messages of a batch: its lines, without empty ones.
+pub(in crate::ingest) fn lines_of(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
+    let lines = body.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let lines: Vec<&[u8]> = lines.collect();
+    if lines.is_empty() || lines.len() > BATCH_ITEMS_MAX {
+        let problem = format!("the batch must hold 1 to {BATCH_ITEMS_MAX} messages, one a line");
+        return Err(Problem::new(Code::InvalidJson, problem));
+    }
+    Ok(lines)
+}
+
 impl Ingest {
     /// One message per line; one answer per line, in order.
     pub(super) async fn take_batch(
@@ -49,18 +62,21 @@ impl Ingest {
         body: &[u8],
         room: MemoryPermit,
     ) -> Result<Response, Problem> {
-        let lines = body.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-        let lines: Vec<&[u8]> = lines.collect();
-        if lines.is_empty() || lines.len() > BATCH_ITEMS_MAX {
-            let problem =
-                format!("the batch must hold 1 to {BATCH_ITEMS_MAX} messages, one a line");
-            return Err(Problem::new(Code::InvalidJson, problem));
-        }
+        let lines = lines_of(body)?;
+        self.owe(caller, lines.len() - 1);
         let items = self.read_items(caller, &lines).await;
         let mut sessions = Sessions::new();
         let mut answers = String::new();
         let (mut accepted, mut first_refused) = (false, None);
         let copies = |item: &BatchLine| item.as_ref().map_or(0, |item| item.destinations.len());
+        let all: usize = items.iter().map(copies).sum();
+        if all > COPIES_MAX {
+            let problem = format!(
+                "the lines of the batch name {all} destinations in all, and at most {COPIES_MAX} are \
+                 allowed; split it. Nothing was stored"
+            );
+            return Err(Problem::new(Code::InvalidJson, problem));
+        }
         for some in chunks_by_size(&items, BATCH_ITEMS_MAX, COPIES_AT_ONCE_MAX, copies) {
             let Stamped { outcomes, ids } = self.stamp_all(some, &mut sessions, &room).await;
             for (at, (item, outcomes)) in some.iter().zip(outcomes).enumerate() {

@@ -22,19 +22,25 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use super::{Committer, Refusal, Session, commit::Pending, draft::Prepared, json::Limits};
+use super::{
+    Committer, Refusal, Session, commit::Pending, draft::Prepared, json::Limits, rates::Rates,
+};
 use crate::{
     access::Guard,
     config,
     domain::{Arrival, DestinationName, Envelope, Framing},
     telemetry,
-    tls::{Acceptor, HANDSHAKE_MAX},
+    tls::{self, Acceptor, HANDSHAKE_MAX, Subject},
     wire::{
-        FrameCodec, FrameError, code::Code, pace::Pace, problem::Problem, socket::Socket,
+        FrameCodec, FrameError,
+        code::Code,
+        counts::{Counts, peer_of},
+        pace::Pace,
+        problem::Problem,
+        socket::Socket,
         tcp_answer::ToProducer,
     },
 };
-use auth::Shown;
 
 /// After this idle time, TCP keepalive probes whether the producer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -57,8 +63,12 @@ pub struct Shared {
     pub pace: Pace,
     /// The limit of connections, over all listeners.
     pub connections: Arc<Semaphore>,
+    /// The most connections of one address at each listener; 0: no limit.
+    pub connections_per_address_max: usize,
     /// Who may send.
     pub guard: Guard,
+    /// The rates of tokens.
+    pub rates: Rates,
 }
 
 /// Accepts connections until `stop`. They run on `tracker`, and end soon after `stop`.
@@ -70,13 +80,14 @@ pub async fn run(
     stop: CancellationToken,
     tracker: TaskTracker,
 ) {
+    let by_address = Counts::new(shared.connections_per_address_max);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // For example, no file descriptor is free: wait until other connections end.
                 telemetry::accept_failed("tcp");
@@ -84,6 +95,10 @@ pub async fn run(
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
+        };
+        let Some(of_address) = by_address.take(peer_of(address.ip())) else {
+            telemetry::connection_closed("address");
+            continue;
         };
         // At the limit, one producer waits here and the others in the listener's queue. An idle
         // listener holds no permit.
@@ -103,7 +118,7 @@ pub async fn run(
         };
         let tls = tls.clone();
         tracker.spawn(async move {
-            let _place = place;
+            let _held = (place, of_address);
             let _open = telemetry::ConnectionOpen::begin("tcp");
             connection.serve(stream, tls).await;
         });
@@ -164,7 +179,7 @@ impl Connection {
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let socket = Socket::new(stream);
-        let Some((read, write)) = self.opened(&socket, tls).await else { return };
+        let Some((read, write, certificate)) = self.opened(&socket, tls).await else { return };
         // Bounded by the permits of the frames in it.
         let (reads, queue) = mpsc::unbounded_channel();
         let ended = CancellationToken::new();
@@ -177,7 +192,7 @@ impl Connection {
                 // Once the connection has ended, a waiting frame must not be submitted.
                 biased;
                 () = ended.cancelled() => {}
-                () = self.read_frames(FramedRead::new(read, self.codec()), &reads) => {}
+                () = self.read_frames(FramedRead::new(read, self.codec()), certificate, &reads) => {}
             }
             // Closes the queue: the writer ends once everything is answered.
             drop(reads);
@@ -185,10 +200,14 @@ impl Connection {
         tokio::join!(reader, writer);
     }
 
-    /// Both directions of the connection, over TLS if the listener has certificates.
-    async fn opened(&self, socket: &Socket, tls: Option<Acceptor>) -> Option<(Reader, Writer)> {
+    /// Both directions of the connection, over TLS if the listener has certificates; and the producer's certificate.
+    async fn opened(
+        &self,
+        socket: &Socket,
+        tls: Option<Acceptor>,
+    ) -> Option<(Reader, Writer, Option<Subject>)> {
         let Some(acceptor) = tls else {
-            return Some((Box::new(socket.clone()), Box::new(socket.clone())));
+            return Some((Box::new(socket.clone()), Box::new(socket.clone()), None));
         };
         let shaken = tokio::select! {
             () = self.stop.cancelled() => return None,
@@ -196,8 +215,9 @@ impl Connection {
         };
         match shaken {
             Ok(Ok(stream)) => {
+                let certificate = tls::subject_of(&stream);
                 let (read, write) = tokio::io::split(stream);
-                return Some((Box::new(read), Box::new(write)));
+                return Some((Box::new(read), Box::new(write), certificate));
             }
             Ok(Err(error)) => {
                 tracing::debug!(%error, "a producer and this process found no way to speak TLS");
@@ -208,11 +228,16 @@ impl Connection {
         None
     }
 
-    async fn read_frames(&self, mut stream: Frames, queue: &mpsc::UnboundedSender<Read>) {
+    async fn read_frames(
+        &self,
+        mut stream: Frames,
+        certificate: Option<Subject>,
+        queue: &mpsc::UnboundedSender<Read>,
+    ) {
         let places_max = self.shared.frames_in_flight_max;
         let places = Arc::new(Semaphore::new(places_max));
         let permit = Arc::new(Semaphore::new(ROOM_KIB));
-        let (mut shown, mut is_first) = (Shown::default(), true);
+        let (mut shown, mut is_first) = (self.certified(certificate), true);
         loop {
             let first = tokio::select! {
                 () = self.stop.cancelled() => return,
@@ -224,7 +249,7 @@ impl Connection {
                 is_first = false;
                 let answer = match authenticated {
                     Some(answer) => answer.map(Some),
-                    None => self.check(&shown).map(|()| None),
+                    None => self.check(&mut shown).map(|()| None),
                 };
                 match answer {
                     Ok(None) => {}
@@ -239,6 +264,9 @@ impl Connection {
                 }
             }
             let (frames, end) = chunk(first, &mut stream, places_max.min(CHUNK_MAX));
+            if !frames.is_empty() && !self.waits_for_rate(&shown, frames.len()).await {
+                return;
+            }
             if !frames.is_empty() {
                 let kib: usize = frames.iter().map(|frame| frame.len() / 1024 + 1).sum();
                 let places = places.clone().acquire_many_owned(frames.len() as u32).await;
@@ -246,7 +274,7 @@ impl Connection {
                 // The semaphores are never closed.
                 let (Ok(places), Ok(permit)) = (places, permit) else { return };
                 let share = Arc::new(FramePermits { _places: places, _permit: permit });
-                if !self.take(frames, &share, queue).await {
+                if !self.take(frames, self.has_proof(&shown), &share, queue).await {
                     return;
                 }
             }
@@ -289,11 +317,12 @@ impl Connection {
     async fn take(
         &self,
         frames: Vec<Bytes>,
+        has_proof: bool,
         share: &Arc<FramePermits>,
         queue: &mpsc::UnboundedSender<Read>,
     ) -> bool {
         let mut arrivals = Vec::with_capacity(frames.len());
-        let mut copies = self.copies(frames).await.into_iter();
+        let mut copies = self.copies(frames, has_proof).await.into_iter();
         while let Some(copy) = copies.next() {
             let refusal = match copy {
                 Ok(arrival) => {
@@ -317,8 +346,13 @@ impl Connection {
     }
 
     /// The messages in these frames, as the destination takes them.
-    async fn copies(&self, frames: Vec<Bytes>) -> Vec<Result<Arrival, Refusal>> {
-        let entry = self.shared.committer.find(&self.destination).await;
+    async fn copies(&self, frames: Vec<Bytes>, has_proof: bool) -> Vec<Result<Arrival, Refusal>> {
+        let entry = match self.shared.committer.find(&self.destination).await {
+            Ok(entry) if entry.destination.verify.is_some() && !has_proof => {
+                Err(Refusal::NoSignature)
+            }
+            found => found,
+        };
         let copy = |frame| {
             let draft = frame::read(frame, self.envelope, self.shared.limits);
             let entry = entry.as_ref().map_err(Refusal::clone)?;

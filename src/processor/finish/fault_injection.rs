@@ -26,6 +26,6 @@ impl FinishTask {
         let processed = Processed { waited_ms: 0, took_ms: 0, attempts: 1 };
         let output = old.finished(None, processed, false);
         let completions = [Completion { token: failed.token, output, is_unchanged: false }];
-        let _ = self.store.complete(&self.call_sequence, entry, &completions).await;
+        let _ = self.store.complete(entry, &completions).await;
     }
 }

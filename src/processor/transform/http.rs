@@ -7,6 +7,7 @@ use super::{Failure, Output, Transform};
 use crate::{
     domain::{self, Body, ErrorKind, Stamped},
     store::server_clock,
+    telemetry::{self, SpanOf},
     wire::{
         clients::Clients,
         http::{
@@ -74,7 +75,8 @@ fn unanswered(none: NoAnswer) -> Failure {
 impl Transform for Http {
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
         let attempt = message.attempts.number();
-        let answer = self.endpoint.send(message, attempt).await.map_err(unanswered)?;
+        let span = telemetry::span_of(&message.message, SpanOf::Transform, attempt);
+        let answer = self.endpoint.send(message, attempt, span).await.map_err(unanswered)?;
         let status = answer.status();
         if status.is_success() && status != StatusCode::NO_CONTENT {
             return self.output(answer, &message.message.body).await;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{Failure, Output, Transform};
 use crate::{
     domain::{self, Body, ErrorKind, Stamped},
-    jq::{Evaluated, EvaluationError, Evaluator, Input, Limits, Program, at_once},
+    jq::{Evaluated, EvaluationError, Evaluators, Input, Limits, Program, at_once},
 };
 
 /// The content type of every output.
@@ -22,7 +22,9 @@ const JSON: &str = "application/json";
 /// timed out, its process died        retry
 /// ```
 pub struct Jq {
-    evaluator: Evaluator,
+    /// Destinations with the same expression share its processes: many quiet ones would start one each.
+    evaluators: Evaluators,
+    expression: String,
     limits: Limits,
 }
 
@@ -30,24 +32,27 @@ impl Jq {
     /// The expression of this definition. An output longer than `output_bytes_max` is a permanent
     /// failure.
     pub fn new(transform: &domain::Transform, output_bytes_max: usize, program: Program) -> Jq {
+        Jq::sharing(transform, Evaluators::new(output_bytes_max, program))
+    }
+
+    /// The same, with evaluators that other destinations use too.
+    pub(super) fn sharing(transform: &domain::Transform, evaluators: Evaluators) -> Jq {
         let expression = transform.expression.clone().unwrap_or_default();
         let timeout = Duration::from_millis(transform.timeout_ms);
-        Jq {
-            evaluator: Evaluator::new(expression, output_bytes_max, program),
-            limits: Limits { whole: timeout, step: timeout },
-        }
+        Jq { evaluators, expression, limits: Limits { whole: timeout, step: timeout } }
     }
 
     /// The process ids of the idle runners.
     pub fn idle(&self) -> Vec<u32> {
-        self.evaluator.idle()
+        self.evaluators.of(&self.expression).idle()
     }
 }
 
 #[async_trait]
 impl Transform for Jq {
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
-        match self.evaluator.evaluate(&input(message), self.limits).await? {
+        let evaluator = self.evaluators.of(&self.expression);
+        match evaluator.evaluate(&input(message), self.limits).await? {
             Evaluated::One(bytes) => Ok(Output::Deliver(Body { content_type: JSON.into(), bytes })),
             Evaluated::None => Ok(Output::Drop),
             Evaluated::Several => Err(Failure::permanent(

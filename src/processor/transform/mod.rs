@@ -12,7 +12,7 @@ use async_trait::async_trait;
 
 use crate::{
     domain::{self, Body, DestinationName, ErrorKind, Stamped, TransformKind},
-    jq::Program,
+    jq::{Evaluators, Program},
     store::CatalogEntry,
     wire::clients::Clients,
 };
@@ -113,6 +113,8 @@ pub struct Transforms {
     clients: Clients,
     output_bytes_max: usize,
     native: HashMap<String, Arc<dyn Transform>>,
+    /// Those of `jq`, for all destinations.
+    evaluators: Evaluators,
     built: Mutex<HashMap<DestinationName, Built>>,
 }
 
@@ -124,7 +126,8 @@ impl Transforms {
         output_bytes_max: usize,
         native: HashMap<String, Arc<dyn Transform>>,
     ) -> Self {
-        Transforms { clients, output_bytes_max, native, built: Mutex::default() }
+        let evaluators = Evaluators::new(output_bytes_max, Program::of_environment());
+        Transforms { clients, output_bytes_max, native, evaluators, built: Mutex::default() }
     }
 
     /// The destination's transform; `None` if this pod does not have it.
@@ -164,9 +167,7 @@ impl Transforms {
     fn build(&self, definition: &domain::Transform) -> Arc<dyn Transform> {
         let output_bytes_max = self.output_bytes_max;
         match definition.kind {
-            TransformKind::Jq => {
-                Arc::new(Jq::new(definition, output_bytes_max, Program::of_environment()))
-            }
+            TransformKind::Jq => Arc::new(Jq::sharing(definition, self.evaluators.clone())),
             _ => Arc::new(Http::new(definition, self.clients.clone(), output_bytes_max)),
         }
     }

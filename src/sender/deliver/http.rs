@@ -17,6 +17,7 @@ use crate::{
     domain::{AttemptError, BatchFormat, Destination, ErrorKind, Ordering, Stage, Stamped},
     faults::planted,
     store::{server_clock, server_clock_ms},
+    telemetry::{self, SpanOf},
     wire::{
         batch_answer::{Accepted, accepted},
         clients::Clients,
@@ -48,8 +49,8 @@ impl Http {
     /// The receiver of this destination.
     pub fn new(destination: &Destination, clients: Clients, json_depth_max: usize) -> Http {
         let delivery = &destination.delivery;
-        let endpoint =
-            Endpoint::new(clients, &destination.url, &destination.headers, delivery.timeout_ms);
+        let url = destination.url.as_deref().unwrap_or_default();
+        let endpoint = Endpoint::new(clients, url, &destination.headers, delivery.timeout_ms);
         let sign = destination.sign.as_ref();
         let endpoint = endpoint.signed_by(sign.map(|sign| Signer::new(sign, server_clock_ms)));
         let batches = Batches {
@@ -63,11 +64,17 @@ impl Http {
     async fn send(&self, messages: &[Arc<Stamped>], attempt: u32) -> Result<Response, NoAnswer> {
         let Some(batches) = &self.batches else {
             let Some(message) = messages.first() else { return Err(NoAnswer::nothing_to_send()) };
-            return self.endpoint.send(message, attempt).await;
+            let span = telemetry::span_of(&message.message, SpanOf::Deliver, attempt);
+            return self.endpoint.send(message, attempt, span).await;
         };
         let (content_type, body) =
             envelope::batch(messages, batches.format, batches.json_depth_max);
-        self.endpoint.send_batch(messages, batches.by_key, attempt, content_type, body).await
+        let span = |message: &Arc<Stamped>| {
+            let attempt = message.attempts.failed + 1;
+            telemetry::span_of(&message.message, SpanOf::Deliver, attempt)
+        };
+        let span = messages.iter().find_map(span);
+        self.endpoint.send_batch(messages, batches.by_key, attempt, span, content_type, body).await
     }
 
     /// How many of the `count` messages of a batch a 2xx is for. It is no yes to what it does not clearly

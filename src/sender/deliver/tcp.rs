@@ -166,7 +166,7 @@ impl Tcp {
     pub fn new(destination: &Destination, clients: Clients, json_depth_max: usize) -> Tcp {
         let delivery = &destination.delivery;
         Tcp {
-            url: destination.url.clone(),
+            url: destination.url.clone().unwrap_or_default(),
             clients,
             framing: delivery.framing,
             envelope: delivery.envelope,

@@ -18,6 +18,7 @@ use crate::{
     },
     sender::lane::{Next, Rules},
     store::{CatalogEntry, LaneRequest, PendingWithdrawal, Released, StoreError},
+    telemetry,
 };
 
 /// The most lanes of one call.
@@ -170,6 +171,10 @@ impl DestinationSender {
         else {
             return;
         };
+        let count: usize = released.runs.iter().map(|run| run.messages.len()).sum();
+        if count > 0 {
+            telemetry::released(count);
+        }
         for (request, run) in requests.iter().zip(released.runs) {
             let now = now();
             if let Some(error) = &run.error {
@@ -185,6 +190,11 @@ impl DestinationSender {
                 && let Some(lane) = self.lanes.get_mut(&request.key)
             {
                 lane.released(request, run.messages, &rules, now);
+                if rules.is_pulled
+                    && let Some(definition) = &self.definition
+                {
+                    definition.transport.grown(request.key.as_deref(), lane.next_count(&rules));
+                }
                 self.schedule(&request.key);
             }
         }

@@ -48,14 +48,16 @@ impl DestinationSender {
             has_other_lanes = lanes_of(&old.entry) != lanes_of(&entry);
             let is_same = !has_other_lanes && old.entry.destination == entry.destination;
             transport = is_same.then(|| old.transport.clone());
+            if !is_same {
+                old.transport.let_go();
+            }
         }
         if has_other_lanes && !planted::is("generation_ignored") {
             self.forget_lanes();
         }
         let destination = &entry.destination;
-        let transport = transport.unwrap_or_else(|| {
-            deliver::connect(destination, &self.deps.clients, self.deps.json_depth_max)
-        });
+        let transport =
+            transport.unwrap_or_else(|| deliver::transport_of(&entry, self.deps.connecting()));
         self.scheduler.set_rate(destination.delivery.rate_per_second_max, Instant::now());
         let rules = Arc::new(rules_of(destination, self.deps.release_batch_max));
         self.definition = Some(Definition { entry, transport, rules });
@@ -109,9 +111,14 @@ fn rules_of(destination: &domain::Destination, release_batch_max: usize) -> Rule
     let delivery = &destination.delivery;
     let is_single = destination.ordering == domain::Ordering::None;
     let is_tcp = destination.is_tcp();
-    let batch_max = if is_tcp { delivery.window_max } else { delivery.batch_max } as usize;
+    let has_receiver = delivery.kind == domain::DeliveryKind::Push;
+    let batch_max = match is_tcp {
+        _ if !has_receiver => release_batch_max,
+        true => delivery.window_max as usize,
+        false => delivery.batch_max as usize,
+    };
     let batch_max = if planted::is("two_in_flight") { 2 } else { batch_max };
-    let lingers = batch_max > 1 && !is_tcp;
+    let lingers = batch_max > 1 && !is_tcp && has_receiver;
     Rules {
         release_batch_max: if is_single {
             1
@@ -120,9 +127,10 @@ fn rules_of(destination: &domain::Destination, release_batch_max: usize) -> Rule
         },
         batch_max,
         refused_max: destination.refused_max(),
-        batch_bytes_max: delivery.batch_bytes_max,
+        batch_bytes_max: if has_receiver { delivery.batch_bytes_max } else { u64::MAX },
         linger: Duration::from_millis(if lingers { delivery.batch_linger_ms } else { 0 }),
         is_single,
+        is_pulled: delivery.kind == domain::DeliveryKind::Pull,
         log: (destination.log_max > 0).then_some(destination.log_bodies),
     }
 }

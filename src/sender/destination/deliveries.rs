@@ -5,13 +5,16 @@ use std::{sync::Arc, time::Duration};
 use futures::FutureExt;
 use tokio::time::Instant;
 
-use super::{Definition, DestinationSender, LaneKey, now, refused::disposition, scheduler::Due};
+use super::{
+    Definition, DestinationSender, LaneKey, now, refused::disposition, scheduler::Due, spans,
+};
 use crate::{
-    domain::{AttemptError, Stamped},
+    domain::{AttemptError, DeliveryKind, MessageIds, Stamped, TransformKind},
     faults::pause::{Point, point},
     sender::{
         deliver::{Finality, Verdict},
         lane::{Disposition, Next, Outcome, Refusal, Turn},
+        tail::Ended,
     },
     telemetry,
     wire::tcp_answer::excerpt,
@@ -78,6 +81,9 @@ impl DestinationSender {
             return false;
         }
         let messages = lane.delivery_begun(&definition.rules);
+        if definition.rules.is_pulled {
+            self.scheduler.ask_supply(Instant::now());
+        }
         self.deliver(key.clone(), messages, definition);
         true
     }
@@ -106,15 +112,25 @@ impl DestinationSender {
     pub(super) fn delivery_ended(&mut self, delivered: Delivered) {
         let Delivered { key, messages, verdict, took } = delivered;
         self.in_flight.messages -= messages.len();
-        let Some(rules) = self.definition.as_ref().map(|definition| definition.rules.clone())
-        else {
-            return;
-        };
+        let Some(definition) = self.definition.as_ref() else { return };
+        let rules = definition.rules.clone();
+        let has_transform = definition.entry.destination.transform.kind != TransformKind::None;
         let now = now();
+        if messages.iter().any(|message| telemetry::is_traced(&message.message)) {
+            let (accepted, error) = match &verdict {
+                Verdict::Accepted(accepted) => (*accepted, None),
+                Verdict::Refused { accepted, error, .. } => (*accepted, Some(&*error.detail)),
+            };
+            spans::note(&messages, accepted, error, has_transform, took);
+        }
+        if self.deps.tail.is_wanted(&self.deps.name, now.instant) {
+            self.show(&messages, &verdict, took, now.ms);
+        }
         let (accepted, refusal) = match verdict {
             Verdict::Accepted(accepted) => (accepted, None),
             Verdict::Refused { accepted, error, retry_after, finality } => {
-                telemetry::delivered(self.deps.name.as_str(), "refused", took);
+                let (name, count) = (self.deps.name.as_str(), messages.len());
+                telemetry::delivered(name, "refused", took, count);
                 let refused = &messages[accepted..];
                 (accepted, self.refusal(&key, refused, error, retry_after, finality))
             }
@@ -127,14 +143,31 @@ impl DestinationSender {
             if others_wait {
                 lane.others_wait(RUNS_MAX * self.deps.release_batch_max);
             }
-            telemetry::delivered(self.deps.name.as_str(), "accepted", took);
-            let ages = messages.iter().take(accepted).map(|message| {
-                Duration::from_millis(now.ms.saturating_sub(message.message.received_ms))
-            });
-            telemetry::end_to_end(self.deps.name.as_str(), ages);
+            let name = self.deps.name.as_str();
+            telemetry::delivered(name, "accepted", took, accepted);
+            let took_ms = took.as_millis() as u64;
+            let times = lane.times(&messages[..accepted], has_transform, took_ms, now);
+            telemetry::accepted(name, times.into_iter());
         }
         self.reapply_withdrawals(&key);
         self.schedule(&key);
+    }
+
+    /// Shows how a delivery ended to those who watch. Of the messages of a refused request, the first
+    /// that was not accepted stands for all.
+    fn show(&self, messages: &[Arc<Stamped>], verdict: &Verdict, took: Duration, now_ms: u64) {
+        let (destination, pod) = (&self.deps.name, self.deps.store.pod());
+        let ended = Ended { destination, pod, messages, took, now_ms };
+        let (accepted, error) = match verdict {
+            Verdict::Accepted(accepted) => (*accepted, None),
+            Verdict::Refused { accepted, error, .. } => (*accepted, Some(error)),
+        };
+        for message in messages.iter().take(accepted) {
+            self.deps.tail.note(ended.of(message, None));
+        }
+        if let (Some(message), Some(error)) = (messages.get(accepted), error) {
+            self.deps.tail.note(ended.of(message, Some(error)));
+        }
     }
 
     /// How to handle the refusal of the first of these messages. `None` if there are no messages.
@@ -156,19 +189,21 @@ impl DestinationSender {
         };
         let (name, key) = (&self.deps.name, key.as_deref());
         let (reason, count) = (excerpt(error.detail.as_bytes()), messages.len());
-        // A receiver over TCP answers each frame, so there the first message is the cause.
-        let may_be_another = count > 1 && !destination.is_tcp() && finality != Finality::Halts;
+        let MessageIds { id, trace } = head.message.ids();
+        // Over TCP each frame is answered, and a consumer names the message, so there the first is the cause.
+        let is_batch = count > 1 && destination.delivery.kind == DeliveryKind::Push;
+        let may_be_another = is_batch && !destination.is_tcp() && finality != Finality::Halts;
         match &disposition {
             Disposition::Postpone(wait) => {
                 let wait_ms = wait.as_millis() as u64;
                 tracing::warn!(
-                    destination = %name, sequence, key, attempt = failed, reason, wait_ms,
+                    destination = %name, sequence, id, trace, key, attempt = failed, reason, wait_ms,
                     "a delivery was not accepted, and is tried again",
                 );
             }
             _ if may_be_another && withdrawal.is_none() => {
                 tracing::warn!(
-                    destination = %name, sequence, key, count, reason,
+                    destination = %name, sequence, id, trace, key, count, reason,
                     "a batch was not accepted, and its messages are sent one by one",
                 );
                 return Some(Refusal::Batch { count });

@@ -10,6 +10,7 @@ mod deliveries;
 mod poke;
 mod refused;
 mod scheduler;
+mod spans;
 mod withdrawals;
 
 use std::{
@@ -17,7 +18,7 @@ use std::{
     ops::ControlFlow,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -32,8 +33,10 @@ use scheduler::Scheduler;
 use withdrawals::Withdrawals;
 
 use super::{
+    deliver::Connecting,
     lane::{Lane, Next, Now},
     partition_lease::PartitionLease,
+    tail::Tail,
 };
 use crate::{
     domain::{self, DestinationName},
@@ -45,17 +48,33 @@ use crate::{
 /// lane, and its sequence is the key.
 type LaneKey = Option<String>;
 
-/// Number of messages in flight, for the stats.
+/// How many messages are being delivered, and whether the next delivery waits for the rate limit; for display.
 #[derive(Default)]
-pub(super) struct Gauge(AtomicUsize);
+pub(super) struct Gauge {
+    in_flight: AtomicUsize,
+    /// Those in flight that no consumer has taken yet.
+    unheld: AtomicUsize,
+    is_rate_limited: AtomicBool,
+}
 
 impl Gauge {
     pub(super) fn get(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        let unheld = self.unheld.load(Ordering::Relaxed);
+        self.in_flight.load(Ordering::Relaxed).saturating_sub(unheld)
     }
 
-    fn set(&self, count: usize) {
-        self.0.store(count, Ordering::Relaxed);
+    pub(super) fn is_rate_limited(&self) -> bool {
+        self.is_rate_limited.load(Ordering::Relaxed)
+    }
+
+    /// This many messages wait for a consumer.
+    pub(super) fn set_unheld(&self, count: usize) {
+        self.unheld.store(count, Ordering::Relaxed);
+    }
+
+    fn set(&self, in_flight: usize, is_rate_limited: bool) {
+        self.in_flight.store(in_flight, Ordering::Relaxed);
+        self.is_rate_limited.store(is_rate_limited, Ordering::Relaxed);
     }
 }
 
@@ -71,6 +90,20 @@ pub(super) struct Dependencies {
     pub(super) release_batch_max: usize,
     pub(super) name: DestinationName,
     pub(super) lease: Arc<PartitionLease>,
+    /// Shows deliveries to those who watch.
+    pub(super) tail: Arc<Tail>,
+    /// Shows how much is being delivered.
+    pub(super) gauge: Arc<Gauge>,
+}
+
+impl Dependencies {
+    fn connecting(&self) -> Connecting {
+        let (store, catalog, lease) =
+            (self.store.clone(), self.catalog.clone(), self.lease.clone());
+        let (clients, json_depth_max) = (self.clients.clone(), self.json_depth_max);
+        let gauge = self.gauge.clone();
+        Connecting { store, catalog, lease, clients, json_depth_max, gauge }
+    }
 }
 
 pub(super) struct DestinationSender {
@@ -145,8 +178,9 @@ impl DestinationSender {
         }
     }
 
-    /// Runs until the lease has ended, or there was nothing to do for a minute.
-    pub(super) async fn run(mut self, poke: Arc<Poke>, gauge: Arc<Gauge>) {
+    /// Runs until the lease has ended, the lanes are drained, the destination is gone, or there was
+    /// nothing to do for a minute.
+    pub(super) async fn run(mut self, poke: Arc<Poke>) {
         let lease = self.deps.lease.clone();
         let mut signals = Signals::new(&self.deps, poke);
         tokio::select! {
@@ -159,7 +193,7 @@ impl DestinationSender {
             self.load_lanes();
             self.begin_deliveries();
             self.begin_call();
-            gauge.set(self.in_flight.messages);
+            self.deps.gauge.set(self.in_flight.messages, self.scheduler.is_rate_limited());
             if self.is_drained() {
                 return;
             }
@@ -210,6 +244,9 @@ impl DestinationSender {
 
     fn draining(&mut self) {
         self.scheduler.drain();
+        if let Some(definition) = &self.definition {
+            definition.transport.let_go();
+        }
         for (key, lane) in &mut self.lanes {
             lane.draining();
             self.scheduler.wants_request(key);
@@ -224,11 +261,29 @@ impl DestinationSender {
     fn poked(&mut self) {
         self.scheduler.wants_scan();
         self.withdrawals.suspect();
+        if let Some(definition) = &self.definition {
+            definition.transport.poked();
+        }
     }
 
     fn time_came(&mut self) {
-        if self.scheduler.advance(Instant::now()) {
+        let to_ask = self.scheduler.advance(Instant::now());
+        if to_ask.withdrawals {
             self.withdrawals.ask();
+        }
+        if to_ask.supply {
+            self.ask_supply();
+        }
+    }
+
+    /// Asks for more messages of the lanes that wait for consumers.
+    fn ask_supply(&mut self) {
+        let Some(definition) = &self.definition else { return };
+        for (key, lane) in &mut self.lanes {
+            if lane.asks_while_delivering(&definition.rules) {
+                self.scheduler.wants_request(key);
+                self.scheduler.ask_supply(Instant::now());
+            }
         }
     }
 }

@@ -11,14 +11,14 @@ use tokio::time::Instant;
 
 use super::{Answer, DestinationSender, LaneKey, calls::CALL_LANES_MAX, scheduler::Due};
 use crate::{
-    domain::{Destination, ErrorKind, OnExhausted, Tombstone},
+    domain::{Destination, ErrorKind, MessageIds, OnExhausted, Tombstone},
     faults::{
         pause::{Point, point},
         planted,
     },
     sender::{
         deliver::Finality,
-        lane::{Disposition, Refused},
+        lane::{Disposition, Lane, Refused},
     },
     store::{CatalogEntry, Owner, RefusedHead, Store, StoreError, Who, Withdrawal, Withdrawn},
     telemetry,
@@ -104,8 +104,9 @@ impl DestinationSender {
         for (key, head, done) in answers {
             match done {
                 Ok(()) => {
+                    let ids = self.lanes.get(&key).and_then(Lane::head_ids).unwrap_or_default();
                     self.drop_lane(&key);
-                    self.report(&key, &head);
+                    self.report(&key, &head, &ids);
                 }
                 // It is not the head any more, or another call has handled it.
                 Err(StoreError::WrongHead) => {
@@ -126,7 +127,7 @@ impl DestinationSender {
     }
 
     /// Logs and counts what became of a head, and scans for its lane when it may be released.
-    fn report(&mut self, key: &LaneKey, head: &Refused) {
+    fn report(&mut self, key: &LaneKey, head: &Refused, ids: &MessageIds) {
         let (destination, sequence) = (self.deps.name.as_str(), head.sequence);
         let (key, attempts) = (key.as_deref(), head.failed);
         let error = excerpt(head.error.detail.as_bytes());
@@ -144,6 +145,8 @@ impl DestinationSender {
             tracing::warn!(
                 destination,
                 sequence,
+                id = ids.id,
+                trace = ids.trace,
                 key,
                 attempts,
                 error,
@@ -161,6 +164,8 @@ impl DestinationSender {
         tracing::error!(
             destination,
             sequence,
+            id = ids.id,
+            trace = ids.trace,
             key,
             attempts,
             error,

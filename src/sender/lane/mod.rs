@@ -41,13 +41,14 @@ mod phase;
 mod settling;
 #[cfg(test)]
 mod tests;
+mod times;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use crate::{
-    domain::{AttemptError, ErrorKind, Sequence, Stage, Stamped, Tombstone},
+    domain::{AttemptError, ErrorKind, MessageIds, Sequence, Stage, Stamped, Tombstone},
     store::LaneRequest,
 };
 use limits::Limits;
@@ -89,12 +90,14 @@ pub(super) struct Lane {
     limits: Limits,
     /// Number of messages delivered since the lane was loaded.
     delivered: usize,
+    /// When the last delivery would have ended with the least times, in ms since 1970.
+    ideal_end_ms: u64,
 }
 
 /// The events.
 impl Lane {
-    /// It is the lane's turn to send. Passes tombstones at the front. Returns whether the next delivery
-    /// may begin.
+    /// It is the lane's turn to send. Settles tombstones at the front without sending them. Returns
+    /// whether the next delivery may begin.
     pub(super) fn turn(&mut self, rules: &Rules, now: Now) -> Turn {
         self.pass_tombstones(rules, now);
         let Phase::Ready = self.phase else { return Turn::No };
@@ -110,7 +113,7 @@ impl Lane {
         if until <= now.instant || self.next_batch(rules).1 {
             return Turn::Yes;
         }
-        // No wake-up announces a message behind a head that is already here.
+        // No wake-up announces a message behind a head that is already here: ask again.
         let pause = (rules.linger / LINGER_ASKS).max(Duration::from_millis(1));
         if let Supply::Known(at) = self.supply
             && at + pause <= now.instant
@@ -202,6 +205,19 @@ impl Lane {
         true
     }
 
+    /// A delivery waits for its consumer. Asks Redis for what has become ready meanwhile, if the queue has room: no
+    /// wake-up announces it. False if there is nothing to ask.
+    pub(super) fn asks_while_delivering(&mut self, rules: &Rules) -> bool {
+        let asks = matches!(self.phase, Phase::Delivering { .. })
+            && !rules.is_single
+            && self.supply.is_open()
+            && self.queue.len() < self.limits.queue_max(rules);
+        if asks {
+            self.supply.ask_again();
+        }
+        asks
+    }
+
     /// Other lanes wait. If this lane has delivered at least `most` messages, it makes room for them.
     pub(super) fn others_wait(&mut self, most: usize) {
         if self.delivered >= most {
@@ -252,7 +268,7 @@ impl Lane {
         }
     }
 
-    /// True if it made room for other lanes, so that Redis may hold more of it.
+    /// True if it made room for other lanes, so that Redis may hold more of its messages.
     pub(super) fn is_yielding(&self) -> bool {
         matches!(self.supply, Supply::Yielding)
     }
@@ -263,6 +279,16 @@ impl Lane {
             Phase::Refused(refused) if self.settling.is_empty() => Some(refused),
             _ => None,
         }
+    }
+
+    /// What names the front of the queue in logs.
+    pub(super) fn head_ids(&self) -> Option<MessageIds> {
+        self.queue.front().map(|head| head.message.message.ids())
+    }
+
+    /// How many messages the next delivery would have if it began now.
+    pub(super) fn next_count(&self, rules: &Rules) -> usize {
+        self.next_batch(rules).0.len()
     }
 
     /// How many messages the next call settles.

@@ -16,6 +16,7 @@ fn rules(batch_max: usize) -> Rules {
         batch_bytes_max: 1 << 20,
         linger: Duration::ZERO,
         is_single: false,
+        is_pulled: false,
         log: Some(false),
     }
 }

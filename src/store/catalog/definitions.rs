@@ -3,7 +3,7 @@
 use redis::Pipeline;
 
 use crate::{
-    domain::{Destination, DestinationName, Epoch},
+    domain::{DestinationName, Epoch},
     store::{
         Store, StoreError,
         entry::{CatalogEntry, Paused},
@@ -20,7 +20,8 @@ impl Store {
         let mut parts = entry.splitn(3, ' ');
         let (version, mark, json) = (parts.next()?, parts.next()?, parts.next()?);
         let (paused, born) = Paused::of_mark(mark);
-        self.parse_definition(name, version, paused, born?, json)
+        let parsed = self.parse_definition(name, version, paused, born?, json);
+        parsed.unwrap_or_default()
     }
 
     /// Reads the definition from the partition, and corrects the index.
@@ -39,8 +40,13 @@ impl Store {
             return Ok(None);
         };
         let paused = Paused::of_text(paused.as_deref().unwrap_or_default());
-        let entry =
-            self.parse_definition(name.as_str(), &version, paused, born.unwrap_or_default(), &json);
+        let entry = self.parse_definition(
+            name.as_str(),
+            &version,
+            paused,
+            born.unwrap_or_default(),
+            &json,
+        )?;
         if let Some(entry) = &entry {
             self.index(name, entry.version, Some((paused, entry.born, &json))).await?;
         }
@@ -54,19 +60,22 @@ impl Store {
         paused: Paused,
         born: Epoch,
         json: &str,
-    ) -> Option<CatalogEntry> {
-        let definition = serde_json::from_str::<Destination>(json);
-        match (definition, version.parse()) {
+    ) -> Result<Option<CatalogEntry>, StoreError> {
+        match (self.inner.keyring.unseal(json), version.parse()) {
             (Ok(destination), Ok(version)) => {
                 let partition = destination.name.partition(self.keys().partitions());
                 self.inner.epochs.note_carried(partition, born);
-                Some(CatalogEntry { destination, version, partition, paused, born })
+                Ok(Some(CatalogEntry { destination, version, partition, paused, born }))
             }
             (Err(error), _) => {
                 tracing::error!(destination = name, %error, "a stored definition cannot be read");
-                None
+                // With its key it could be read: it is not as if it did not exist.
+                match error {
+                    StoreError::NoSecretsKey(_) => Err(error),
+                    _ => Ok(None),
+                }
             }
-            (_, Err(_)) => None,
+            (_, Err(_)) => Ok(None),
         }
     }
 }

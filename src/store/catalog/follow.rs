@@ -119,6 +119,9 @@ impl Copied for Tokens<'_> {
     }
 
     async fn look_up(&self, id: &str) -> Result<(), StoreError> {
+        if planted::is("revocation_not_followed") {
+            return Ok(());
+        }
         self.0.refresh_token(id).await.map(drop)
     }
 }

@@ -6,6 +6,7 @@ mod in_file;
 mod index;
 mod names;
 mod schema;
+mod sealing;
 mod tokens;
 mod topics;
 
@@ -19,6 +20,7 @@ use tokio::sync::{Mutex, watch};
 pub use in_file::InFile;
 pub use names::{Changed, ChangedNames, Counts, Round, Watch};
 pub use schema::OlderPod;
+pub use sealing::SecretsFound;
 pub use tokens::CatalogToken;
 pub use topics::CatalogTopic;
 

@@ -199,14 +199,16 @@ impl Changed {
             }
         }
     }
+}
 
+impl ChangedNames {
     /// Removes entries from a map whose names changed and fail the test.
     pub fn sweep<V>(
-        &mut self,
+        &self,
         map: &mut HashMap<DestinationName, V>,
         stays: impl Fn(&DestinationName) -> bool,
     ) {
-        match self.take() {
+        match self {
             ChangedNames::Any => map.retain(|name, _| stays(name)),
             ChangedNames::These(names) => {
                 for name in names.iter().filter(|name| !stays(name)) {
@@ -265,11 +267,11 @@ mod tests {
         listeners.notify(&names[1]);
         listeners.notify(&names[2]);
         let stays = |name: &DestinationName| *name == names[2];
-        changed.sweep(&mut kept, stays);
+        changed.take().sweep(&mut kept, stays);
         assert_eq!(kept.len(), names.len() - 1);
         assert!(!kept.contains_key(&names[1]));
         names.iter().for_each(|name| listeners.notify(name));
-        changed.sweep(&mut kept, stays);
+        changed.take().sweep(&mut kept, stays);
         assert_eq!(kept.into_keys().collect::<Vec<_>>(), [names[2].clone()]);
     }
 }

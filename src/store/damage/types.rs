@@ -31,12 +31,14 @@ pub(super) fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]
                 | "withdrawals"
                 | "dead-letter-messages"
                 | "idempotency-keys"
-                | "log",
+                | "log"
+                | "offers",
                 None,
             ) => Some(&["hash"]),
             ("log", Some("order")) => Some(&["list"]),
             (
-                "halted" | "dead-letters" | "dead-lettered-at" | "lanes" | "previous" | "ids",
+                "halted" | "dead-letters" | "dead-lettered-at" | "lanes" | "previous" | "ids"
+                | "offered",
                 None,
             ) => Some(&["zset"]),
             ("operation", Some(_)) => Some(&["hash"]),
@@ -48,6 +50,7 @@ pub(super) fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]
     match noun {
         "epoch" | "destinations" | "topics" | "tokens" | "tokens:used" => Some(&["hash"]),
         "owner" => Some(&["string"]),
+        "audit" => Some(&["stream"]),
         "active:builtin" | "active:worker" | "releasable" | "leases" | "delayed" | "operations" => {
             Some(&["zset"])
         }
@@ -94,6 +97,8 @@ mod tests {
             (erp.log_order(), "list"),
             (erp.dead_lettered_at(), "zset"),
             (erp.ids(), "zset"),
+            (erp.offers(), "hash"),
+            (erp.offered(), "zset"),
             (erp.in_progress(None), "zset"),
             (erp.in_progress(Some("a:order")), "zset"),
             (erp.ready(Some("")), "zset"),
@@ -102,6 +107,7 @@ mod tests {
             assert!(fits(&keys, &key, kind) && fits(&keys, &key, "none"), "{key}");
             assert!(!fits(&keys, &key, "stream"), "{key}");
         }
+        assert!(fits(&keys, &keys.audit(), "stream") && !fits(&keys, &keys.audit(), "list"));
         assert!(fits(&keys, "another", "stream"));
     }
 }

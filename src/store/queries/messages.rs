@@ -47,14 +47,16 @@ pub struct Listed {
     pub halted_ms: Option<u64>,
     /// True if it leaves as soon as the attempt in progress has ended.
     pub withdrawing: bool,
-    /// The lease on a message that is being processed.
+    /// The lease of a processor or worker on a message that is being processed, or of a consumer on one that is ready.
     pub lease: Option<Leased>,
+    /// True if it is offered to consumers, whether or not one holds it.
+    pub is_offered: bool,
 }
 
 /// A lease on a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leased {
-    /// The worker or the pod that holds it; `None`: a worker that gave no name.
+    /// The worker, consumer or pod that holds it; `None`: one that gave no name.
     pub holder: Option<WorkerName>,
     /// When it expires unless extended, in ms since 1970.
     pub expires_ms: u64,
@@ -215,8 +217,18 @@ impl Store {
             };
             let (due_ms, halted_ms) = (due.map(|ms| ms as u64), halted.map(|ms| ms as u64));
             let lease = lease.filter(|_| state == State::Processing);
-            listed.push(Listed { message, state, due_ms, halted_ms, withdrawing, lease });
+            let is_offered = false;
+            listed.push(Listed {
+                message,
+                state,
+                due_ms,
+                halted_ms,
+                withdrawing,
+                lease,
+                is_offered,
+            });
         }
+        self.note_consumers(entry, &mut listed).await?;
         Ok(listed)
     }
 }

@@ -1,15 +1,21 @@
 //! Queries, which change nothing: for display, and to find work.
 
+pub mod audit;
 pub mod backlogs;
+pub mod blocked_times;
+pub mod cause;
 pub mod dead_letters;
+pub mod lanes;
 pub mod log;
 pub mod lookups;
 pub mod memory;
 pub mod messages;
+mod offers;
 pub mod operations;
 pub mod partitions;
 pub mod pods;
 pub mod records;
+pub mod servers;
 pub mod stats;
 pub mod why;
 pub mod work;

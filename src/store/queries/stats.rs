@@ -135,7 +135,11 @@ impl Store {
         Ok(listed.into_iter().map(|one| head(one, entry, delivering, now_ms)).collect())
     }
 
-    async fn head_candidates(&self, entry: &CatalogEntry) -> Result<Vec<Sequence>, StoreError> {
+    /// The sequences of the lanes' heads, as [`Store::heads`] finds them.
+    pub(super) async fn head_candidates(
+        &self,
+        entry: &CatalogEntry,
+    ) -> Result<Vec<Sequence>, StoreError> {
         if entry.destination.ordering == Ordering::Key {
             return self.keyed_candidates(entry).await;
         }

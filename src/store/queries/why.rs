@@ -21,6 +21,8 @@ pub struct LaneHead {
     pub not_before_ms: Option<u64>,
     /// Since when it is the head, in ms since 1970; `None` if the log no longer has the message before it.
     pub head_since_ms: Option<u64>,
+    /// How many messages of the destination are being delivered, as their owner noted within the last seconds.
+    pub delivering: u64,
     /// Who owns the partition.
     pub ownership: Ownership,
 }
@@ -49,14 +51,10 @@ impl Store {
         let lane = entry.destination.lane_key(head.message.message.key.as_deref());
         let mut pipe = Pipeline::new();
         pipe.zcard(keys.in_progress(lane));
-        match (entry.destination.ordering, lane) {
-            (Ordering::Key, Some(key)) => pipe.zscore(keys.lanes(), key),
-            (Ordering::None, _) => pipe.zscore(keys.lanes(), sequence),
-            _ => pipe.zscore(keys.partition.releasable(), entry.destination.name.as_str()),
-        };
-        pipe.hget(keys.hash(), "bytes");
-        let (pending, not_before, bytes): (u64, Option<f64>, Option<u64>) =
-            self.query(&pipe).await?;
+        self.ask_not_before(&mut pipe, entry, &head);
+        pipe.hget(keys.hash(), "bytes").get(keys.delivering());
+        type Found = (u64, Option<f64>, Option<u64>, Option<u64>);
+        let (pending, not_before, bytes, delivering): Found = self.query(&pipe).await?;
         let is_whole = entry.destination.ordering == Ordering::Destination;
         Ok(Some(LaneHead {
             behind: match entry.destination.ordering {
@@ -67,10 +65,51 @@ impl Store {
                 .filter(|_| is_whole)
                 .map(|bytes| bytes.saturating_sub(head.message.accounted_bytes)),
             not_before_ms: not_before.map(|ms| ms as u64),
+            delivering: delivering.unwrap_or_default(),
             head_since_ms: self.head_since(entry, &head).await?,
             ownership: self.ownership(entry.partition).await?,
             head,
         }))
+    }
+
+    /// Asks when this head may be released: a score, in ms since 1970.
+    fn ask_not_before(&self, pipe: &mut Pipeline, entry: &CatalogEntry, head: &Listed) {
+        let keys = self.keys().destination(&entry.destination.name);
+        let lane = entry.destination.lane_key(head.message.message.key.as_deref());
+        match (entry.destination.ordering, lane) {
+            (Ordering::Key, Some(key)) => pipe.zscore(keys.lanes(), key),
+            (Ordering::None, _) => pipe.zscore(keys.lanes(), head.message.position.sequence),
+            _ => pipe.zscore(keys.partition.releasable(), entry.destination.name.as_str()),
+        };
+    }
+
+    /// The oldest heads of the lanes of a destination whose partition is owned like this; at most ten. What waits
+    /// behind them is not counted.
+    pub async fn lane_heads(
+        &self,
+        entry: &CatalogEntry,
+        ownership: &Ownership,
+    ) -> Result<Vec<LaneHead>, StoreError> {
+        let sequences = self.head_candidates(entry).await?;
+        let listed = self.listed(entry, &sequences).await?;
+        if listed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = Pipeline::new();
+        listed.iter().for_each(|head| self.ask_not_before(&mut pipe, entry, head));
+        let scores = self.query_lenient(&pipe).await?.into_iter();
+        let scores =
+            scores.map(|score| redis::from_redis_value::<Option<f64>>(score).ok().flatten());
+        let lane = |(head, not_before): (Listed, Option<f64>)| LaneHead {
+            head,
+            behind: 0,
+            bytes_behind: None,
+            not_before_ms: not_before.map(|ms| ms as u64),
+            head_since_ms: None,
+            delivering: 0,
+            ownership: ownership.clone(),
+        };
+        Ok(listed.into_iter().zip(scores).map(lane).collect())
     }
 
     /// When the message before it in its lane left, or when it arrived itself, if that was later.

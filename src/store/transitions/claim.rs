@@ -8,7 +8,10 @@ use sha2::{Digest, Sha256};
 
 use super::fail::Failed;
 use crate::{
-    domain::{AttemptError, Attempts, ErrorKind, LeaseToken, Sequence, Stage, Stamped, WorkerName},
+    domain::{
+        AttemptError, Attempts, ErrorKind, LeaseToken, MessageIds, Sequence, Stage, Stamped,
+        WorkerName,
+    },
     redis_client::server_clock_ms,
     store::{
         CallSequence, Store, StoreError, attempts, calls::unexpected, entry::CatalogEntry, record,
@@ -149,6 +152,8 @@ impl Store {
                 wait: Duration::ZERO,
                 is_final: true,
                 error: AttemptError::new(Stage::Transform, ErrorKind::Damaged, error.to_string()),
+                // Neither can be read.
+                ids: MessageIds::default(),
             }
         });
         let (call_sequence, failed) =
@@ -162,7 +167,7 @@ impl Store {
     }
 
     /// A text that no other process can guess. A retry of the same call gets the same text.
-    fn random_of(&self, call_sequence: &CallSequence) -> String {
+    pub(super) fn random_of(&self, call_sequence: &CallSequence) -> String {
         let mut hash = Sha256::new();
         hash.update(self.inner.seed.as_bytes());
         hash.update(call_sequence.name.as_bytes());

@@ -5,12 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use redis::{FromRedisValue, ParsingError, Value};
 
 use crate::{
-    domain::{LeaseToken, Stamped},
+    domain::{LeaseToken, Ordering, Processing, Stamped},
     faults::planted,
-    store::{
-        CallSequence, Store, StoreError, calls::unexpected, entry::CatalogEntry, keys::Claimers,
-        record,
-    },
+    redis_client::ScriptCall,
+    store::{Store, StoreError, calls::unexpected, entry::CatalogEntry, keys::Claimers, record},
 };
 
 /// The result of a script for one lease.
@@ -56,21 +54,70 @@ pub struct Completion {
 
 impl Store {
     /// Stores outputs of one destination's messages and makes them ready. One status each, in
-    /// order; at most 1,000 messages.
+    /// order; at most 1,000 messages. Repeated after a lost answer, it answers that they are settled.
     pub async fn complete(
         &self,
-        call_sequence: &CallSequence,
         entry: &CatalogEntry,
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
-        let call = |schema| self.complete_in(schema, call_sequence, entry, completions);
+        if let [one] = completions
+            && entry.destination.ordering == Ordering::Destination
+            && entry.destination.processing == Processing::Parallel
+        {
+            let call = |schema| self.complete_one(schema, entry, one);
+            match self.in_schema(entry.partition, call).await {
+                Err(StoreError::MoreKeys) => {}
+                answer => return answer,
+            }
+        }
+        let call = |schema| self.complete_in(schema, entry, completions);
         self.in_schema(entry.partition, call).await
+    }
+
+    /// Completes one message of a destination that is one lane.
+    async fn complete_one(
+        &self,
+        schema: u32,
+        entry: &CatalogEntry,
+        one: &Completion,
+    ) -> Result<Vec<Status>, StoreError> {
+        let record = match one.is_unchanged {
+            true => Vec::new(),
+            false => {
+                let ordering = entry.destination.ordering;
+                let written = record::of_stamped(&one.output, ordering, schema);
+                if !written.bodies.is_empty() {
+                    return Err(StoreError::MoreKeys);
+                }
+                written.record
+            }
+        };
+        let call = self.short_complete(schema, entry, &one.token, &record);
+        let exceptions = self.run(&call).await;
+        self.statuses(entry, std::slice::from_ref(one), &[0], exceptions)
+    }
+
+    fn short_complete(
+        &self,
+        schema: u32,
+        entry: &CatalogEntry,
+        token: &LeaseToken,
+        record: &[u8],
+    ) -> ScriptCall<'_> {
+        let keys = self.keys().destination(&entry.destination.name);
+        let mut call = self.call(|scripts| &scripts.complete);
+        call.key(keys.hash()).key(keys.messages()).key(keys.attempts());
+        call.key(keys.partition.leases()).key(keys.partition.releasable());
+        call.key(keys.partition.wake_releasable()).key(keys.partition.epoch());
+        call.key(keys.in_progress(None)).key(keys.ready(None));
+        call.arg(entry.destination.name.as_str()).arg(schema).arg(token.sequence);
+        call.arg(token.member()).arg(record);
+        call
     }
 
     async fn complete_in(
         &self,
         schema: u32,
-        call_sequence: &CallSequence,
         entry: &CatalogEntry,
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
@@ -92,7 +139,7 @@ impl Store {
             .collect();
 
         let mut call = self.call(|scripts| &scripts.complete);
-        call.key(keys.partition.call(&call_sequence.name)).key(keys.hash()).key(keys.messages());
+        call.key(keys.hash()).key(keys.messages());
         call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.releasable());
         call.key(keys.lanes()).key(keys.partition.wake_releasable());
         call.key(keys.waiting()).key(keys.partition.delayed());
@@ -102,7 +149,7 @@ impl Store {
         for lane in &lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
-        call.arg(call_sequence.number()).arg(entry.destination.name.as_str());
+        call.arg(entry.destination.name.as_str());
         call.arg(lanes.len()).arg(schema).arg(completions.len());
         for lane in &lanes {
             call.arg(lane.unwrap_or_default());
@@ -132,7 +179,19 @@ impl Store {
             call.arg(which).arg(part.suffix()).arg(body.as_deref().unwrap_or_default());
         }
         call.of_messages(completions.len());
-        let exceptions = self.run::<Vec<(usize, Status)>>(&call).await;
+        let exceptions = self.run(&call).await;
+        self.statuses(entry, completions, &order, exceptions)
+    }
+
+    /// The status of each completion. `order`: which completion each message of the call was.
+    fn statuses(
+        &self,
+        entry: &CatalogEntry,
+        completions: &[Completion],
+        order: &[usize],
+        exceptions: Result<Vec<(usize, Status)>, StoreError>,
+    ) -> Result<Vec<Status>, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
         let damaged = exceptions.iter().flatten().filter(|(_, status)| *status == Status::Damaged);
         let mut damaged_keys = BTreeSet::new();
         for (which, _) in damaged {
@@ -147,14 +206,11 @@ impl Store {
                 return Err(StoreError::Failed("one of the lanes is damaged".into()));
             }
         }
-        let statuses = exceptions.and_then(|exceptions| {
-            let mut statuses = vec![Status::Ok; completions.len()];
-            for (which, status) in exceptions {
-                let at = order.get(usize::wrapping_sub(which, 1));
-                statuses[*at.ok_or_else(|| unexpected("complete"))?] = status;
-            }
-            Ok(statuses)
-        });
-        call_sequence.answered(statuses)
+        let mut statuses = vec![Status::Ok; completions.len()];
+        for (which, status) in exceptions? {
+            let at = order.get(usize::wrapping_sub(which, 1));
+            statuses[*at.ok_or_else(|| unexpected("complete"))?] = status;
+        }
+        Ok(statuses)
     }
 }

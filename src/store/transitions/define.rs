@@ -6,9 +6,10 @@
 
 use crate::{
     domain::{Destination, Epoch},
+    faults::planted,
     store::{
         Store, StoreError,
-        entry::{Paused, claimers_of, ordering_text, processing_text},
+        entry::{Paused, claimers_of, delivery_text, ordering_text, processing_text},
         keys::Claimers,
     },
 };
@@ -86,8 +87,7 @@ impl Store {
     ) -> Result<Defined, StoreError> {
         let keys = self.keys().destination(&destination.name);
         self.check_durability(destination.durability, &keys.hash()).await?;
-        let definition = serde_json::to_string(destination)
-            .map_err(|error| StoreError::WrongState(error.to_string()))?;
+        let (definition, same) = self.definition_to_store(destination).await?;
         let claimers = claimers_of(destination.transform.kind);
         let mut call = self.call(|scripts| &scripts.define);
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
@@ -99,7 +99,8 @@ impl Store {
         let partition = destination.name.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(processing_text(destination.processing));
         call.arg(destination.transform.attempts_max).arg(destination.transform.stalls_max);
-        call.arg(replaces.text()).arg(destination.ids_max);
+        call.arg(replaces.text()).arg(destination.ids_max).arg(same);
+        call.arg(delivery_text(destination.delivery.kind));
         let answer = self.run(&call).await?;
         let (version, changed, created, paused, born): (u64, bool, bool, String, u64) = answer;
         self.inner.epochs.note_carried(partition, born);
@@ -107,5 +108,33 @@ impl Store {
         let noted = self.index(&destination.name, version, Some((paused, born, &definition)));
         noted.await.map_err(StoreError::after_partial_success)?;
         Ok(Defined { version, changed, created, born })
+    }
+
+    /// The text of a definition to store, and the text that is stored now if it means the same: its secrets are
+    /// encrypted with another key, or not at all.
+    async fn definition_to_store(
+        &self,
+        destination: &Destination,
+    ) -> Result<(String, String), StoreError> {
+        let keyring = &self.inner.keyring;
+        if destination.secrets().next().is_none() {
+            return Ok((keyring.seal(destination)?, String::new()));
+        }
+        let keys = self.keys().destination(&destination.name);
+        let mut pipe = redis::pipe();
+        pipe.hget(keys.hash(), "definition");
+        let (stored,): (Option<String>,) = self.query(&pipe).await?;
+        let Some(stored) = stored else { return Ok((keyring.seal(destination)?, String::new())) };
+        let is_same = match keyring.unseal(&stored) {
+            Ok(known) => known == *destination && !planted::is("secrets_compared_as_stored"),
+            // It would store in plain text what is encrypted.
+            Err(error @ StoreError::NoSecretsKey(_)) if keyring.is_empty() => return Err(error),
+            Err(_) => false,
+        };
+        match is_same {
+            true if keyring.is_current(&stored) => Ok((stored, String::new())),
+            true => Ok((keyring.seal(destination)?, stored)),
+            false => Ok((keyring.seal(destination)?, String::new())),
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::complete::Status;
 use crate::{
-    domain::{AttemptError, LeaseToken},
+    domain::{AttemptError, LeaseToken, MessageIds},
     store::{CallSequence, Store, StoreError, attempts, entry::CatalogEntry, keys::Claimers},
 };
 
@@ -19,6 +19,8 @@ pub struct Failed {
     pub is_final: bool,
     /// What went wrong.
     pub error: AttemptError,
+    /// What names the message in logs.
+    pub ids: MessageIds,
 }
 
 impl Store {

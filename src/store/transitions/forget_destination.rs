@@ -25,7 +25,7 @@ impl Store {
             .key(keys.log())
             .key(keys.log_order());
         call.key(keys.bodies()).key(keys.dead_lettered_at()).key(keys.withdrawn());
-        call.key(keys.previous()).key(keys.ids());
+        call.key(keys.previous()).key(keys.ids()).key(keys.offers()).key(keys.offered());
         let partition = destination.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(destination.as_str());
         let epoch: u64 = self.run(&call).await?;

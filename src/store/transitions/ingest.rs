@@ -7,8 +7,12 @@ use redis::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    domain::{Arrival, Due, Epoch, Position, Redrive, TransformKind, hex::hex},
+    domain::{
+        Arrival, Destination, Due, Epoch, Ordering, Position, Processing, Redrive, TransformKind,
+        hex::hex,
+    },
     faults::planted,
+    redis_client::ScriptCall,
     store::{
         CallSequence, Store, StoreError,
         calls::unexpected,
@@ -33,6 +37,12 @@ pub enum Ingested {
     /// The data of its lane, or of a key it needs, is damaged. Nothing was stored.
     Damaged,
 }
+
+/// The numbers of the keys that a short call has, as `lua/ingest.lua` counts them.
+const SHORT: [usize; 8] = [1, 2, 3, 4, 5, 6, 9, 19];
+
+/// The most arrivals of a short call. With more, what the others cost does not matter.
+const SHORT_MAX: usize = 32;
 
 /// The arguments for a batch.
 struct Batch<'a> {
@@ -98,6 +108,19 @@ impl<'a> Batch<'a> {
         }
         batch
     }
+
+    /// True if a short call suffices for this destination and these arrivals.
+    fn is_short(&self, destination: &Destination) -> bool {
+        destination.ordering == Ordering::Destination
+            && destination.processing == Processing::Parallel
+            && destination.transform.kind != TransformKind::None
+            && destination.backlog_bytes_max == 0
+            && destination.ids_max == 0
+            && self.arrivals.len() <= SHORT_MAX
+            && self.names.is_empty()
+            && self.more.is_empty()
+            && self.bodies.is_empty()
+    }
 }
 
 /// The options that few arrivals have, as the script parses them.
@@ -124,35 +147,44 @@ fn digest(body: &[u8]) -> String {
     hex(&Sha256::digest(body)[..16])
 }
 
-impl Store {
-    /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
-    /// result each, in order, with the destination's durability. Without confirmation the call is
-    /// unconfirmed, and a repeat waits again. `epoch` is the message epoch that the caller last
-    /// saw.
-    pub async fn ingest(
-        &self,
-        call_sequence: &CallSequence,
-        entry: &CatalogEntry,
-        epoch: Epoch,
-        arrivals: &[&Arrival],
-    ) -> Result<Vec<Ingested>, StoreError> {
-        let call = |schema| self.ingest_in(schema, call_sequence, entry, epoch, arrivals);
-        self.in_schema(entry.partition, call).await
-    }
+/// What a call is about, besides its arrivals.
+struct Of<'a> {
+    call_sequence: &'a CallSequence,
+    entry: &'a CatalogEntry,
+    epoch: Epoch,
+    schema: u32,
+}
 
-    async fn ingest_in(
-        &self,
-        schema: u32,
-        call_sequence: &CallSequence,
-        entry: &CatalogEntry,
-        epoch: Epoch,
-        arrivals: &[&Arrival],
-    ) -> Result<Vec<Ingested>, StoreError> {
+/// The calls.
+impl Store {
+    /// For few arrivals of one lane, without anything special.
+    fn short_ingest(&self, of: &Of<'_>, batch: &Batch<'_>) -> ScriptCall<'_> {
+        let Of { call_sequence, entry, epoch, schema } = *of;
         let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
-        let batch = Batch::of(entry, epoch, schema, arrivals);
-        let needs_processing = destination.transform.kind != TransformKind::None;
+        let mut call = self.call(|scripts| &scripts.ingest);
+        call.key(keys.partition.epoch()).key(keys.partition.call(&call_sequence.name));
+        call.key(keys.hash()).key(keys.waiting()).key(keys.messages());
+        call.key(keys.partition.active(entry.claimers()));
+        call.key(keys.partition.wake_waiting()).key(keys.in_progress(None));
+        call.arg(call_sequence.number()).arg(destination.name.as_str()).arg(entry.version);
+        call.arg(epoch).arg(self.known_of_epoch(entry.partition)).arg(destination.backlog_max);
+        call.arg(schema).arg(batch.accounted_bytes);
+        for (_, record) in &batch.arrivals {
+            call.arg(record);
+        }
+        call
+    }
 
+    fn whole_ingest(
+        &self,
+        of: &Of<'_>,
+        batch: &Batch<'_>,
+        arrivals: &[&Arrival],
+    ) -> ScriptCall<'_> {
+        let Of { call_sequence, entry, epoch, schema } = *of;
+        let destination = &entry.destination;
+        let keys = self.keys().destination(&destination.name);
         let mut call = self.call(|scripts| &scripts.ingest);
         call.key(keys.partition.epoch()).key(keys.partition.call(&call_sequence.name));
         call.key(keys.hash()).key(keys.waiting()).key(keys.messages());
@@ -160,11 +192,8 @@ impl Store {
         call.key(keys.lanes());
         call.key(keys.partition.wake_waiting()).key(keys.partition.wake_releasable());
         call.key(keys.partition.delayed()).key(keys.attempts()).key(keys.idempotency_keys());
-        call.key(keys.dead_letters())
-            .key(keys.dead_letter_messages())
-            .key(keys.bodies())
-            .key(keys.dead_lettered_at());
-        call.key(keys.previous());
+        call.key(keys.dead_letters()).key(keys.dead_letter_messages()).key(keys.bodies());
+        call.key(keys.dead_lettered_at()).key(keys.previous());
         for lane in &batch.lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
@@ -175,11 +204,9 @@ impl Store {
         for key in remembered.chain(has_ids.then(|| keys.ids())) {
             call.key(key);
         }
-        call.arg(call_sequence.number())
-            .arg(destination.name.as_str())
-            .arg(entry.version)
-            .arg(epoch);
-        call.arg(self.known_of_epoch(entry.partition));
+        let needs_processing = destination.transform.kind != TransformKind::None;
+        call.arg(call_sequence.number()).arg(destination.name.as_str()).arg(entry.version);
+        call.arg(epoch).arg(self.known_of_epoch(entry.partition));
         call.arg(if needs_processing { "waiting" } else { "ready" });
         call.arg(destination.backlog_max).arg(destination.backlog_bytes_max);
         call.arg(destination.idempotency_window_ms);
@@ -210,15 +237,55 @@ impl Store {
         for (which, seen, options) in &batch.more {
             call.arg(*which).arg(seen).arg(options);
         }
+        call
+    }
+}
+
+impl Store {
+    /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
+    /// result each, in order, with the destination's durability. Without confirmation the call is
+    /// unconfirmed, and a repeat waits again. `epoch` is the message epoch that the caller last
+    /// saw.
+    pub async fn ingest(
+        &self,
+        call_sequence: &CallSequence,
+        entry: &CatalogEntry,
+        epoch: Epoch,
+        arrivals: &[&Arrival],
+    ) -> Result<Vec<Ingested>, StoreError> {
+        let call = |schema| self.ingest_in(schema, call_sequence, entry, epoch, arrivals);
+        self.in_schema(entry.partition, call).await
+    }
+
+    async fn ingest_in(
+        &self,
+        schema: u32,
+        call_sequence: &CallSequence,
+        entry: &CatalogEntry,
+        epoch: Epoch,
+        arrivals: &[&Arrival],
+    ) -> Result<Vec<Ingested>, StoreError> {
+        let destination = &entry.destination;
+        let batch = Batch::of(entry, epoch, schema, arrivals);
+
+        let is_short = batch.is_short(destination);
+        let of = Of { call_sequence, entry, epoch, schema };
+        let mut call = match is_short {
+            true => self.short_ingest(&of, &batch),
+            false => self.whole_ingest(&of, &batch, arrivals),
+        };
         call.of_messages(batch.arrivals.len());
         // Boxed: the callers' futures would nest too deep for the compiler.
         let answer = Box::pin(self.run_durably(&call, destination.durability)).await;
         let answer = answer.and_then(|(answer, confirmed)| {
             let (ingested, damaged) = read_answer(answer, epoch, arrivals.len())?;
-            for at in damaged {
+            for number in damaged {
                 let (_, keys) = call.described();
-                let key =
-                    keys.get(usize::wrapping_sub(at, 1)).map(|key| String::from_utf8_lossy(key));
+                let at = match is_short {
+                    true => SHORT.iter().position(|short| *short == number),
+                    false => number.checked_sub(1),
+                };
+                let key = at.and_then(|at| keys.get(at)).map(|key| String::from_utf8_lossy(key));
                 self.note_damaged_keys(entry, "ingest", key.into_iter().map(Into::into).collect());
             }
             // Refused arrivals promise nothing, so they need no confirmation.

@@ -1,9 +1,12 @@
 //! What changes Redis: one file for each script in `lua/`, with the same name.
 
+pub mod acknowledge;
 pub mod acquire_partition;
+pub mod audit;
 pub mod cancel_operation;
 pub mod claim;
 pub mod complete;
+pub mod consume;
 pub mod define;
 pub mod delete_destination;
 pub mod delete_destination_batch;
@@ -19,6 +22,7 @@ pub mod ingest;
 pub mod init_epoch;
 pub mod migrate;
 pub mod note_operation;
+pub mod offer;
 pub mod pause;
 pub mod postpone;
 pub mod reap;

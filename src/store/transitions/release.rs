@@ -8,6 +8,7 @@ use redis::Value;
 use super::acquire_partition::OwnerToken;
 use crate::{
     domain::{Epoch, Ordering, Sequence, Stamped, Tombstone},
+    redis_client::ScriptCall,
     store::{
         Store, StoreError, attempts,
         calls::unexpected,
@@ -89,6 +90,11 @@ impl Settled {
         self.log.extend(entry.map(|entry| (sequence, entry)));
     }
 
+    /// True without what few messages have: log entries, bodies stored apart, idempotency keys.
+    fn has_no_extras(&self) -> bool {
+        self.log.is_empty() && self.bodies.is_empty() && self.idempotency_keys.is_empty()
+    }
+
     /// The accounted bytes; with the number of tombstones of each kind, if there were any.
     fn accounted_bytes(&self) -> String {
         let Settled { bytes, dropped, dead_lettered, cancelled, .. } = self;
@@ -132,6 +138,49 @@ impl Store {
         entry: &CatalogEntry,
         lanes: &[LaneRequest],
     ) -> Result<Released, StoreError> {
+        if let [lane] = lanes
+            && entry.destination.ordering == Ordering::Destination
+            && lane.settled.has_no_extras()
+        {
+            let call = self.short_release(owner, entry, lane);
+            match self.released(&call, entry, lanes).await {
+                Err(StoreError::MoreKeys) => {}
+                answer => return answer,
+            }
+        }
+        self.released(&self.whole_release(owner, entry, lanes), entry, lanes).await
+    }
+
+    /// The call for one lane that has none of what few messages have.
+    fn short_release(
+        &self,
+        owner: &Owner,
+        entry: &CatalogEntry,
+        lane: &LaneRequest,
+    ) -> ScriptCall<'_> {
+        let (destination, settled) = (&entry.destination, &lane.settled);
+        let keys = self.keys().destination(&destination.name);
+        let mut call = self.call(|scripts| &scripts.release);
+        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
+        call.key(keys.messages()).key(keys.attempts()).key(keys.partition.releasable());
+        call.key(keys.log_order()).key(keys.bodies());
+        call.key(keys.in_progress(None)).key(keys.ready(None));
+        call.arg(owner.token.as_str()).arg(owner.epoch).arg(entry.version);
+        call.arg(destination.name.as_str()).arg(self.known_of_epoch(entry.partition));
+        call.arg(BYTES_MAX).arg(destination.log_max);
+        call.arg(destination.refused_max()).arg(destination.delivery.batch_bytes_max);
+        call.arg(settled.upto).arg(settled.accounted_bytes());
+        call.arg(lane.held_upto).arg(lane.limit.min(1024));
+        call.of_messages(settled.count.max(1));
+        call
+    }
+
+    fn whole_release(
+        &self,
+        owner: &Owner,
+        entry: &CatalogEntry,
+        lanes: &[LaneRequest],
+    ) -> ScriptCall<'_> {
         let name = &entry.destination.name;
         let keys = self.keys().destination(name);
         let mut call = self.call(|scripts| &scripts.release);
@@ -169,8 +218,18 @@ impl Store {
         }
         let settled: usize = lanes.iter().map(|lane| lane.settled.count).sum();
         call.of_messages(settled.max(lanes.len()));
+        call
+    }
+
+    async fn released(
+        &self,
+        call: &ScriptCall<'_>,
+        entry: &CatalogEntry,
+        lanes: &[LaneRequest],
+    ) -> Result<Released, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
         let mut answer =
-            self.learned(entry.partition, self.run::<Vec<Value>>(&call).await)?.into_iter();
+            self.learned(entry.partition, self.run::<Vec<Value>>(call).await)?.into_iter();
         let withdrawals = answer.next().ok_or_else(|| unexpected("release"))?;
         let withdrawals =
             redis::from_redis_value(withdrawals).map_err(|_| unexpected("release"))?;

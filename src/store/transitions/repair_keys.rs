@@ -24,7 +24,7 @@ impl Repairing<'_> {
         call.key(keys.partition.releasable()).key(keys.lanes());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.withdrawn());
-        call.key(keys.previous()).key(keys.ids());
+        call.key(keys.previous()).key(keys.ids()).key(keys.offers()).key(keys.offered());
         if let Some(lane) = lane {
             call.key(keys.in_progress(lane.as_deref()));
         }

@@ -120,7 +120,7 @@ impl Store {
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.key(keys.partition.wake_releasable());
         call.key(keys.bodies()).key(keys.dead_lettered_at()).key(keys.withdrawn());
-        call.key(keys.partition.leases());
+        call.key(keys.partition.leases()).key(keys.offers()).key(keys.offered());
         for lane in &lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }

@@ -12,16 +12,34 @@ use hyper::body::{Frame, SizeHint};
 
 use super::{ClientConnection, Lost, Unconfirmed};
 
-/// Passes a body on. Dropping it marks the answer as complete.
-pub(super) struct Answering {
-    body: Body,
+/// A request in progress. Dropping it ends it.
+pub struct Begun {
     client: ClientConnection,
+    number: u64,
 }
 
-impl Answering {
-    pub(super) fn new(body: Body, client: ClientConnection) -> Answering {
-        Answering { body, client }
+impl Begun {
+    pub(super) fn new(client: ClientConnection, number: u64) -> Begun {
+        Begun { client, number }
     }
+
+    /// Wraps the answer's body, whose end marks the answer as complete.
+    pub fn answering(self, body: Body) -> Body {
+        self.client.note_unread(self.number, true);
+        Body::new(Answering { body, request: self })
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.client.end(self.number);
+    }
+}
+
+/// Passes a body on. Dropping it marks the answer as complete.
+struct Answering {
+    body: Body,
+    request: Begun,
 }
 
 impl HttpBody for Answering {
@@ -32,7 +50,11 @@ impl HttpBody for Answering {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        // It is asked for more when the client has room for it. Until then it waits for the client; a body that is
+        // not ready waits for Reseq.
+        self.request.client.note_unread(self.request.number, frame.is_ready());
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -41,12 +63,6 @@ impl HttpBody for Answering {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        self.client.end();
     }
 }
 
@@ -74,7 +90,10 @@ impl HttpBody for Tracked {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         // The connection now holds all of it, and knows whether it arrives.
-        if let (Some(client), Some(lost)) = (&self.client.take(), self.lost.take()) {
+        // Over HTTP/2 others may follow at once, and nobody knows which of them arrived: then the lease of what was
+        // lost expires by itself.
+        let client = self.client.take().filter(|client| !client.is_multiplexed());
+        if let (Some(client), Some(lost)) = (&client, self.lost.take()) {
             client.left().now_or_never();
             client.state().unconfirmed = Some(Unconfirmed { lost, is_written: false });
         }

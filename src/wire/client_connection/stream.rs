@@ -74,10 +74,14 @@ impl AsyncRead for ClientIo {
                 Err(error) => return self.note(Err(error)),
                 Ok(count) => {
                     buffer.advance(count);
+                    if !self.is_under_tls {
+                        let read = buffer.filled();
+                        self.client.follow(&read[read.len() - count..])?;
+                    }
                     let mut state = self.client.state();
                     match state.activity {
                         _ if count == 0 => state.has_ended = true,
-                        Activity::Idle => {
+                        Activity::Idle if !self.client.is_multiplexed() => {
                             (state.activity, state.since) = (Activity::Head, Instant::now());
                         }
                         _ => {}

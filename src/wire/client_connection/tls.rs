@@ -40,10 +40,11 @@ impl AsyncRead for TlsIo {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        self.client.follow(&buffer.filled()[before..])?;
         let mut state = self.client.state();
         if buffer.filled().len() == before {
             state.has_ended = true;
-        } else if state.activity == Activity::Idle {
+        } else if state.activity == Activity::Idle && !self.client.is_multiplexed() {
             // It may have arrived with the end of the handshake.
             (state.activity, state.since) = (Activity::Head, Instant::now());
         }

@@ -1,4 +1,4 @@
-//! Signs deliveries, as Standard Webhooks say. A second signature is of Reseq's own headers.
+//! Signs deliveries as Standard Webhooks specify. A second signature covers Reseq's own headers.
 //!
 //! ```text
 //! webhook-id          the id of the message
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `webhook-signature` does not cover the headers that say where a message belongs. `reseq-signature` does. It
-//! is of the line `reseq-signature`, then a line `<name>:<value>` for each header of the list that the
+//! signs the line `reseq-signature`, then a line `<name>:<value>` for each header of the list that the
 //! request has, in this order, then an empty line, then the body. Its first line has no full stop, so it is
 //! never the text of the other signature.
 
@@ -42,6 +42,8 @@ impl Key {
             StandardSecret::Private(seed) => {
                 Ed25519KeyPair::from_seed_unchecked(&seed).ok().map(Key::Ed25519)
             }
+            // Not valid in a definition.
+            StandardSecret::Public(_) => None,
         }
     }
 
@@ -83,8 +85,8 @@ impl Signer {
     }
 }
 
-/// What `reseq-signature` is of.
-fn covered_content(headers: &HeaderMap, body: &[u8]) -> Vec<u8> {
+/// The text that `reseq-signature` signs.
+pub(super) fn covered_content(headers: &HeaderMap, body: &[u8]) -> Vec<u8> {
     let mut content = format!("{RESEQ_SIGNATURE}\n").into_bytes();
     for name in covered() {
         let Some(value) = headers.get(name) else { continue };

@@ -20,7 +20,7 @@ use crate::support::{
     pods::{Pod, Settings},
     producer::{Item, Producer},
     proxy::Proxy,
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
     transformer::transformed,
     wait::eventually,
@@ -55,7 +55,7 @@ pub struct World {
     /// The proxy of all pods to the receiver.
     pub to_receiver: Proxy,
     pub ledger: Arc<Ledger>,
-    pub desk: Arc<Desk>,
+    pub inbox: Arc<Inbox>,
     producers: BTreeMap<&'static str, (Producer, usize)>,
     _receiver: Receiver,
     _transformer: AbortOnDropHandle<()>,
@@ -65,7 +65,7 @@ pub struct World {
 /// A stream of messages, which runs until it is stopped.
 pub struct Stream<'w> {
     ledger: &'w Ledger,
-    desk: &'w Desk,
+    inbox: &'w Inbox,
     enough: AtomicBool,
     started: usize,
     pub ended: AtomicUsize,
@@ -75,9 +75,9 @@ impl World {
     pub async fn start(seed: u64) -> World {
         let redis = TestRedis::start().await;
         let control = Control::start();
-        let desk = Arc::new(Desk::default());
-        desk.fail(seed, REFUSALS);
-        let receiver = Receiver::http(&desk).await;
+        let inbox = Arc::new(Inbox::default());
+        inbox.fail(seed, REFUSALS);
+        let receiver = Receiver::http(&inbox).await;
         let to_receiver = Proxy::http(receiver.address.port()).await;
         let (transforms, transformer) = transformer().await;
         let fields = |ordering: &str| {
@@ -95,7 +95,7 @@ impl World {
             pods: Vec::new(),
             to_receiver,
             ledger: Arc::default(),
-            desk,
+            inbox,
             producers: BTreeMap::new(),
             _receiver: receiver,
             _transformer: transformer,
@@ -147,11 +147,11 @@ impl World {
 
     /// Runs `act` while messages stream; then stops the stream.
     pub async fn streaming(&mut self, act: impl AsyncFnOnce(&mut World, &Stream<'_>)) {
-        let (ledger, desk) = (self.ledger.clone(), self.desk.clone());
+        let (ledger, inbox) = (self.ledger.clone(), self.inbox.clone());
         let mut producers = std::mem::take(&mut self.producers);
         let stream = Stream {
             ledger: &ledger,
-            desk: &desk,
+            inbox: &inbox,
             enough: AtomicBool::new(false),
             started: ledger.count(),
             ended: AtomicUsize::new(0),
@@ -181,7 +181,7 @@ impl World {
     /// Checks that all promised messages have arrived, in order, and that nothing is left.
     pub async fn settles(&self) {
         drained(&self.pods[0].pod, &self.ledger, &DESTINATIONS).await;
-        let found = check(&self.ledger, &self.desk.journal, &RULES);
+        let found = check(&self.ledger, &self.inbox.journal, &RULES);
         assert!(found.messages >= self.ledger.count());
         for one in self.pods.iter().filter(|one| one.role == "processor") {
             eventually(&format!("{} has nothing in its slots", one.pod.name), async || {
@@ -217,7 +217,7 @@ impl Stream<'_> {
     }
 
     fn arrived(&self) -> usize {
-        self.desk.journal.messages()
+        self.inbox.journal.messages()
     }
 
     /// Waits until everything promised so far has arrived: the other pods have taken over the work
@@ -225,7 +225,7 @@ impl Stream<'_> {
     pub async fn catches_up(&self) {
         let promised: Vec<_> = self.ledger.all().split_off(self.started);
         eventually("what was promised arrives", async || {
-            let all = self.desk.journal.all();
+            let all = self.inbox.journal.all();
             let has = |body: &str, name: &str| {
                 all.iter().any(|one| one.destination == name && one.body == transformed(body))
             };

@@ -14,6 +14,7 @@ use support::source::{code_of, files};
 
 mod scenario;
 mod scenarios;
+mod strangers;
 use crate::support;
 
 /// Scenarios that run at the same time.
@@ -32,9 +33,12 @@ macro_rules! scenario {
     ($name:ident, $layer:literal) => {
         Of { name: stringify!($name), layer: $layer, run: |bug| Box::pin(scenarios::$name(bug)) }
     };
+    ($name:ident of $file:ident, $layer:literal) => {
+        Of { name: stringify!($name), layer: $layer, run: |bug| Box::pin($file::$name(bug)) }
+    };
 }
 
-const SCENES: [Of; 19] = [
+const SCENES: [Of; 26] = [
     scenario!(failures, "journey"),
     scenario!(unclear_answers, "journey"),
     scenario!(sent_twice, "journey"),
@@ -54,11 +58,18 @@ const SCENES: [Of; 19] = [
     scenario!(closes_its_direction, "pause points"),
     scenario!(made_again, "pause points"),
     scenario!(comes_and_goes, "journey"),
+    scenario!(forged, "journey"),
+    scenario!(defined_again, "journey"),
+    scenario!(tokens of strangers, "requests"),
+    scenario!(callers_without_tokens of strangers, "requests"),
+    scenario!(forbidden_receiver of strangers, "journey"),
+    scenario!(rebound_receiver of strangers, "journey"),
+    scenario!(beyond_limits of strangers, "requests"),
 ];
 
 /// Each bug, its description, the scenario that must find it, and the anomalies that prove it. A
 /// request that is sent before the answer to the previous one may also overtake it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 25] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 40] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -138,7 +149,77 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 25] = [
         "made_again",
         &[Anomaly::Lost],
     ),
+    ("signature_unchecked", "any signature is right", "forged", &[Anomaly::Admitted]),
+    (
+        "signature_prefix_compared",
+        "only the beginning of a signature is compared",
+        "forged",
+        &[Anomaly::Admitted],
+    ),
+    ("signature_time_unchecked", "a signature never expires", "forged", &[Anomaly::Admitted]),
+    (
+        "secrets_compared_as_stored",
+        "secrets are compared encrypted",
+        "defined_again",
+        &[Anomaly::ChangedByNothing],
+    ),
     ("gone_series_kept", "series of what is gone go on", "comes_and_goes", &[Anomaly::Stuck]),
+    (
+        "destinations_of_token_ignored",
+        "a token that lists a destination is good for all",
+        "tokens",
+        &[Anomaly::Admitted],
+    ),
+    ("end_of_token_ignored", "an expired token is good", "tokens", &[Anomaly::Admitted]),
+    (
+        "revocation_not_followed",
+        "another pod accepts a token that was revoked",
+        "tokens",
+        &[Anomaly::Admitted],
+    ),
+    (
+        "host_unchecked",
+        "without tokens, web pages of other hosts are answered",
+        "callers_without_tokens",
+        &[Anomaly::Admitted],
+    ),
+    (
+        "client_certificate_not_required",
+        "a listener that wants certificates serves clients without one",
+        "callers_without_tokens",
+        &[Anomaly::Admitted],
+    ),
+    (
+        "connection_unchecked",
+        "the address of a receiver is checked when it is defined, and not when it is connected to",
+        "forbidden_receiver",
+        &[Anomaly::LetOut],
+    ),
+    (
+        "tcp_connection_unchecked",
+        "a name that got another address since the definition is connected to over TCP",
+        "rebound_receiver",
+        &[Anomaly::LetOut],
+    ),
+    (
+        "rates_not_kept",
+        "tokens and destinations take more messages than their rates allow",
+        "beyond_limits",
+        &[Anomaly::Admitted],
+    ),
+    (
+        "ambiguous_requests_read",
+        "a request whose length can be read in two ways is read",
+        "beyond_limits",
+        &[Anomaly::Admitted],
+    ),
+    ("slow_bodies_kept", "a body may take any time", "beyond_limits", &[Anomaly::Stuck]),
+    (
+        "counts_without_limit",
+        "an address has any number of connections",
+        "beyond_limits",
+        &[Anomaly::Admitted],
+    ),
 ];
 
 /// Where the code asks for a planted bug.

@@ -31,7 +31,7 @@ use crate::support::{
 };
 
 /// With a planted bug, something that has not happened by then counts as never.
-const SOON: Duration = Duration::from_secs(6);
+pub(super) const SOON: Duration = Duration::from_secs(6);
 /// How long a scenario watches for what must not happen.
 const A_WHILE: Duration = Duration::from_millis(700);
 
@@ -60,6 +60,12 @@ pub enum Anomaly {
     AttemptForgotten,
     /// Something is damaged, and nothing reports it.
     Unnamed,
+    /// A request is accepted that nobody had the right to send.
+    Admitted,
+    /// The same definition again is a new version of it.
+    ChangedByNothing,
+    /// A message went where it must not go.
+    LetOut,
 }
 
 impl fmt::Display for Anomaly {
@@ -76,6 +82,9 @@ impl fmt::Display for Anomaly {
             Anomaly::Unanswered => "unanswered",
             Anomaly::AttemptForgotten => "attempt forgotten",
             Anomaly::Unnamed => "unnamed",
+            Anomaly::Admitted => "admitted",
+            Anomaly::ChangedByNothing => "changed by nothing",
+            Anomaly::LetOut => "let out",
         };
         f.pad(name)
     }

@@ -1,5 +1,9 @@
 //! The scenarios. Each passes without a bug, and shows an anomaly with every bug that it is for.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use reseq::domain::hex::hex;
+use ring::hmac;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -87,6 +91,64 @@ pub async fn sent_twice(bug: Option<String>) -> Ended {
     }
     .await;
     (verdict, 2)
+}
+
+/// A destination verifies signatures. It gets one that is right, and three that are not: of another secret, right
+/// only at its beginning, and of a time long ago.
+pub async fn forged(bug: Option<String>) -> Ended {
+    const SECRET: &str = "a secret of the sender";
+    let with_hooks = |settings: &mut Settings| {
+        let fields = format!(
+            "url = \"http://127.0.0.1:9/\"\n[destination.verify]\nkind = \"stripe\"\nsecrets = [\"{SECRET}\"]"
+        );
+        *settings = settings.clone().destination("hooks", &fields);
+    };
+    let manners = Manners::default();
+    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, with_hooks).await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let signed = |time: u64| {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+        hex(hmac::sign(&key, format!("{time}.body").as_bytes()).as_ref())
+    };
+    let right = signed(now);
+    let begun = format!("{}{}", &right[..32], "0".repeat(32));
+    let mut verdict = Ok(());
+    for (time, signature, is_right) in [
+        (now, right, true),
+        (now, "0".repeat(64), false),
+        (now, begun, false),
+        (now - 3600, signed(now - 3600), false),
+    ] {
+        let request = client().post(scenario.pods[0].url("/v1/destinations/hooks/messages"));
+        let request = request.header("stripe-signature", format!("t={time},v1={signature}"));
+        let status = request.body("body").send().await.unwrap().status();
+        match (status.as_u16(), is_right) {
+            (202, true) | (401, false) => {}
+            (202, false) => verdict = Err(Anomaly::Admitted),
+            other => panic!("{other:?}"),
+        }
+    }
+    (verdict, 4)
+}
+
+/// A destination with a secret is defined twice, in the same way.
+pub async fn defined_again(bug: Option<String>) -> Ended {
+    let with_key = |settings: &mut Settings| {
+        let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+        settings.environment.push(("RESEQ_SECRETS_KEY".into(), key.into()));
+    };
+    let manners = Manners::default();
+    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, with_key).await;
+    let definition =
+        json!({"url": "http://127.0.0.1:9/", "headers": {"authorization": "a secret"}});
+    let mut versions = Vec::new();
+    for _ in 0..2 {
+        let request = client().put(scenario.pods[0].url("/v1/destinations/again"));
+        let said: Value = request.json(&definition).send().await.unwrap().json().await.unwrap();
+        versions.push(said["version"].as_u64().unwrap());
+    }
+    let is_same = versions[0] == versions[1];
+    (if is_same { Ok(()) } else { Err(Anomaly::ChangedByNothing) }, 0)
 }
 
 /// A worker leases a message that its JSON parser refuses, and a good one.

@@ -22,7 +22,7 @@ use support::{
     pods::{Addresses, Pod, Settings},
     power::{Cut, PoweredRedis},
     producer::{Item, Producer},
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     transformer::Transformer,
 };
 
@@ -38,7 +38,7 @@ fn cuts() -> usize {
 type Acknowledged = (String, Instant);
 
 struct Load {
-    desk: Arc<Desk>,
+    inbox: Arc<Inbox>,
     ledger: Arc<Ledger>,
     settings: Settings,
     _receiver: Receiver,
@@ -48,9 +48,9 @@ struct Load {
 impl Load {
     /// The receiver of `held` does not answer its requests while the gate is closed.
     async fn new(redis: &PoweredRedis, durability: &str) -> Load {
-        let desk = Arc::new(Desk::default());
+        let inbox = Arc::new(Inbox::default());
         let transformer = Transformer::start(SEED, SLOWEST_MS).await;
-        let receiver = Receiver::http(&desk).await;
+        let receiver = Receiver::http(&inbox).await;
         let transform = format!("{{ kind = \"http\", url = \"{}\" }}", transformer.url());
         let fields = |ordering: &str, transform: &str| {
             format!(
@@ -67,7 +67,7 @@ impl Load {
         settings.sender_lease_ms = 1500;
         settings.partitions = 4;
         let ledger = Arc::new(Ledger::default());
-        Load { desk, ledger, settings, _receiver: receiver, _transformer: transformer }
+        Load { inbox, ledger, settings, _receiver: receiver, _transformer: transformer }
     }
 
     /// Sends to `destinations` until it is stopped.
@@ -106,22 +106,22 @@ impl Load {
             self.produce(&format!("producer-{number}"), &pod.addresses, to, &stop).await
         };
         let (first, second, third, cuts) =
-            tokio::join!(produce(0), produce(1), produce(2), cut(redis, &self.desk, &stop));
+            tokio::join!(produce(0), produce(1), produce(2), cut(redis, &self.inbox, &stop));
         ([first, second, third].concat(), cuts)
     }
 }
 
 /// Cuts the power several times, each time after more deliveries, and waits until deliveries go on.
-async fn cut(redis: &mut PoweredRedis, desk: &Desk, stop: &AtomicBool) -> Vec<Cut> {
+async fn cut(redis: &mut PoweredRedis, inbox: &Inbox, stop: &AtomicBool) -> Vec<Cut> {
     let mut random = StdRng::seed_from_u64(SEED);
     let mut all = Vec::new();
     for _ in 0..cuts() {
         let more = random.random_range(40..200);
-        desk.journal.reaches(desk.journal.messages() + more).await;
+        inbox.journal.reaches(inbox.journal.messages() + more).await;
         all.push(redis.cut());
         redis.restart().await;
     }
-    desk.journal.reaches(desk.journal.messages() + 40).await;
+    inbox.journal.reaches(inbox.journal.messages() + 40).await;
     stop.store(true, Ordering::SeqCst);
     all
 }
@@ -140,7 +140,7 @@ async fn a_power_cut_takes_nothing_that_was_acknowledged_where_each_write_is_syn
     let pod = Pod::start("pod", "ingest,processor,sender", &load.settings).await;
     let (acknowledged, cuts) = load.storm(&mut redis, &pod).await;
     drained(&pod, &load.ledger, &DESTINATIONS).await;
-    let found = check(&load.ledger, &load.desk.journal, &RULES);
+    let found = check(&load.ledger, &load.inbox.journal, &RULES);
     assert_eq!(found.messages, load.ledger.count());
     println!(
         "durability fsynced, appendfsync always: {} power cuts, {} messages acknowledged, none lost, \
@@ -160,11 +160,11 @@ async fn lost_of_storm(
     let pod = Pod::start("pod", "ingest,processor,sender", &load.settings).await;
     // The definitions must survive the first cut.
     redis.synced().await;
-    load.desk.gate.hold_only(&["held"], Point::Arrived);
+    load.inbox.gate.hold_only(&["held"], Point::Arrived);
     let (acknowledged, cuts) = load.storm(redis, &pod).await;
-    load.desk.gate.let_go();
+    load.inbox.gate.let_go();
     loss::settled(&pod, &DESTINATIONS).await;
-    let lost = loss::check(&load.ledger.all(), &load.desk.journal.all(), &RULES, "held");
+    let lost = loss::check(&load.ledger.all(), &load.inbox.journal.all(), &RULES, "held");
     assert!(lost.epochs > cuts.len(), "{} epochs after {} cuts", lost.epochs, cuts.len());
     assert!(cuts.iter().map(|cut| cut.bytes).sum::<u64>() > 0, "nothing was cut: {cuts:?}");
     (lost, acknowledged, cuts)

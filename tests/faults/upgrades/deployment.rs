@@ -12,7 +12,7 @@ use super::{
         ledger::Ledger,
         pods::{Pod, Settings, refused_start, without_settings},
         producer::{Item, Producer},
-        receiver::{Desk, Receiver},
+        receiver::{Inbox, Receiver},
         redis::TestRedis,
         transformer::Transformer,
         wait::{eventually, within},
@@ -39,7 +39,7 @@ pub const NOW: Version = Version { is_next: false };
 pub const NEXT: Version = Version { is_next: true };
 
 pub struct Deployment {
-    pub desk: Arc<Desk>,
+    pub inbox: Arc<Inbox>,
     pub ledger: Arc<Ledger>,
     redis: TestRedis,
     settings: Settings,
@@ -50,9 +50,9 @@ pub struct Deployment {
 impl Deployment {
     pub async fn new() -> Deployment {
         let redis = TestRedis::start().await;
-        let desk = Arc::new(Desk::default());
+        let inbox = Arc::new(Inbox::default());
         let transformer = Transformer::start(SEED, SLOWEST_MS).await;
-        let receiver = Receiver::http(&desk).await;
+        let receiver = Receiver::http(&inbox).await;
         let fields = |ordering: &str| {
             format!(
                 "url = \"{}\"\nordering = \"{ordering}\"\n\
@@ -68,7 +68,7 @@ impl Deployment {
         settings.partitions = PARTITIONS;
         settings.sender_lease_ms = 1500;
         let ledger = Arc::new(Ledger::default());
-        Deployment { desk, ledger, redis, settings, transformer, _receiver: receiver }
+        Deployment { inbox, ledger, redis, settings, transformer, _receiver: receiver }
     }
 
     pub fn settings(&self, version: Version) -> Settings {
@@ -112,20 +112,20 @@ impl Deployment {
     }
 
     pub async fn arrives(&self, count: usize) {
-        self.desk.journal.reaches(count).await;
+        self.inbox.journal.reaches(count).await;
     }
 
     /// The formats in which messages are stored, on arrival and after their transform.
     pub async fn formats_of_some(&self, door: &Pod) -> Vec<String> {
-        self.desk.gate.hold(Point::Arrived);
+        self.inbox.gate.hold(Point::Arrived);
         self.transformer.work.gate.hold(Point::Arrived);
         let name = format!("formats-{}", self.ledger.count());
         self.send(&name, &[door], 2 * BATCH).await;
         let mut formats = self.formats().await;
         self.transformer.work.gate.let_go();
-        self.desk.gate.holds(2).await;
+        self.inbox.gate.holds(2).await;
         formats.extend(self.formats().await);
-        self.desk.gate.let_go();
+        self.inbox.gate.let_go();
         formats.sort();
         formats.dedup();
         formats

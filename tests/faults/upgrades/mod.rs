@@ -61,7 +61,7 @@ async fn two_versions_work_side_by_side_and_after_the_migration_the_older_one_is
     deployment.arrives(2 * 300).await;
     assert_eq!(deployment.formats_of_some(&newer[0]).await, ["3"]);
     drained(&newer[0], &deployment.ledger, &["orders", "accounts"]).await;
-    let found = check(&deployment.ledger, &deployment.desk.journal, &deployment::RULES);
+    let found = check(&deployment.ledger, &deployment.inbox.journal, &deployment::RULES);
     assert_eq!(found.messages, deployment.ledger.count());
 
     deployment.refuses_to_start_an_older_pod().await;
@@ -123,7 +123,7 @@ async fn a_migration_that_was_broken_off_is_taken_up_again_and_a_second_one_does
     deployment.send("after", &[&newer[0]], 40).await;
     deployment.arrives(2 * 120).await;
     drained(&newer[0], &deployment.ledger, &["orders", "accounts"]).await;
-    check(&deployment.ledger, &deployment.desk.journal, &deployment::RULES);
+    check(&deployment.ledger, &deployment.inbox.journal, &deployment::RULES);
     cancels_a_record_of_the_new_format(&deployment, &newer[0]).await;
 
     // The older version can neither migrate back nor do anything else.
@@ -133,13 +133,13 @@ async fn a_migration_that_was_broken_off_is_taken_up_again_and_a_second_one_does
 
 /// A script makes a tombstone of a record, and must know its format.
 async fn cancels_a_record_of_the_new_format(deployment: &Deployment, pod: &Pod) {
-    deployment.desk.gate.hold(Point::Arrived);
+    deployment.inbox.gate.hold(Point::Arrived);
     deployment.send("cancelled", &[pod], 20).await;
     let last = stats(pod, "orders").await.unwrap()["last_sequence"].clone();
     let url = pod.url(&format!("/v1/destinations/orders/messages/{last}"));
     let answer = client().delete(url).send().await.unwrap();
     assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
-    deployment.desk.gate.let_go();
+    deployment.inbox.gate.let_go();
     eventually("the message has left as it should", async || {
         let numbers = stats(pod, "orders").await?;
         let is_gone = numbers["pending"] == 0 && numbers["cancelled_total"] == 1;
@@ -152,15 +152,15 @@ async fn cancels_a_record_of_the_new_format(deployment: &Deployment, pod: &Pod) 
 async fn a_pod_of_the_next_version_that_starts_alone_writes_what_the_one_before_reads() {
     let deployment = Deployment::new().await;
     let mut newer = deployment.pods(NEXT).await;
-    deployment.desk.gate.hold(Point::Arrived);
+    deployment.inbox.gate.hold(Point::Arrived);
     deployment.send("newer", &[&newer[0]], 50).await;
     for pod in &mut newer {
         pod.kill();
     }
-    deployment.desk.gate.let_go();
+    deployment.inbox.gate.let_go();
     // After a rollback this version takes over what the next one has left.
     let older = deployment.pods(Version { is_next: false }).await;
     deployment.send("older", &[&older[0]], 50).await;
     drained(&older[0], &deployment.ledger, &["orders", "accounts"]).await;
-    check(&deployment.ledger, &deployment.desk.journal, &deployment::RULES);
+    check(&deployment.ledger, &deployment.inbox.journal, &deployment::RULES);
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::scripts::{Arrival, Call, Calls, RECORD};
 use crate::support::{
     pods::{Pod, Settings, client, refused_start},
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
     wait::eventually,
 };
@@ -206,8 +206,8 @@ async fn what_the_deployment_cannot_give_is_refused_with_what_to_change() {
 #[tokio::test]
 async fn messages_of_each_level_are_delivered() {
     let (redis, _replicas) = primary_with(1).await;
-    let desk = Arc::new(Desk::default());
-    let receiver = Receiver::http(&desk).await;
+    let inbox = Arc::new(Inbox::default());
+    let receiver = Receiver::http(&inbox).await;
     let pod = pod(&redis, 1, &["replicated"]).await;
     let body = json!({"url": receiver.url(), "durability": "replicated"});
     let request = client().put(pod.url("/v1/destinations/erp"));
@@ -216,5 +216,5 @@ async fn messages_of_each_level_are_delivered() {
     for key in ["one", "two", "three"] {
         assert_eq!(send(&pod, &["erp"], key).await.0, 202);
     }
-    desk.journal.reaches(3).await;
+    inbox.journal.reaches(3).await;
 }

@@ -21,7 +21,7 @@ use crate::support::{
     http,
     pods::{Pod, Settings, client},
     proxy::Proxy,
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
     wait::eventually,
 };
@@ -59,8 +59,8 @@ async fn ownership_needs_half_of_the_replicas() {
 #[tokio::test]
 async fn a_primary_that_is_cut_off_keeps_no_owner() {
     let (redis, replicas) = primary_with(1).await;
-    let desk = Arc::new(Desk::default());
-    let receiver = Receiver::http(&desk).await;
+    let inbox = Arc::new(Inbox::default());
+    let receiver = Receiver::http(&inbox).await;
     let settings = Settings {
         partitions: 4,
         sender_lease_ms: 1500,
@@ -76,7 +76,7 @@ async fn a_primary_that_is_cut_off_keeps_no_owner() {
         assert_eq!(request.send().await.unwrap().status(), 202);
     };
     send(1).await;
-    desk.journal.reaches(1).await;
+    inbox.journal.reaches(1).await;
     let owned = async |count: f64| {
         eventually(&format!("{count} partitions are owned"), async || {
             let now = pod.metric("reseq_sender_partitions_owned").await;
@@ -94,12 +94,12 @@ async fn a_primary_that_is_cut_off_keeps_no_owner() {
         log.contains("was not confirmed").then_some(()).ok_or_else(|| "no word of it".to_owned())
     })
     .await;
-    assert_eq!(desk.journal.messages(), 1);
+    assert_eq!(inbox.journal.messages(), 1);
     drop(cut_off);
-    desk.journal.reaches(2).await;
+    inbox.journal.reaches(2).await;
     owned(4.0).await;
     let sequences: Vec<u64> =
-        desk.journal.all().iter().map(|one| one.headers.as_ref().unwrap().sequence).collect();
+        inbox.journal.all().iter().map(|one| one.headers.as_ref().unwrap().sequence).collect();
     assert_eq!(sequences, [1, 2]);
 }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::support::{
     pods::{Pod, Settings, client},
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
     wait::eventually,
 };
@@ -44,18 +44,18 @@ async fn after_a_failover_the_owner_that_still_holds_its_lease_need_not_be_waite
     let (a, mut replicas) = primary_with(1).await;
     let b = replicas.remove(0);
     let door = Door::to(&a).await;
-    let desk = Arc::new(Desk::default());
-    let receiver = Receiver::http(&desk).await;
+    let inbox = Arc::new(Inbox::default());
+    let receiver = Receiver::http(&inbox).await;
     let pod = Pod::start("reseq", "ingest,sender", &settings(&door.url(), &receiver)).await;
     send(&pod, "before").await;
-    desk.journal.reaches(1).await;
+    inbox.journal.reaches(1).await;
     caught_up(&b, &a).await;
     promote(&b).await;
     door.lead_to(&b);
     send(&pod, "after").await;
-    desk.journal.reaches(2).await;
+    inbox.journal.reaches(2).await;
     let epochs: Vec<u64> =
-        desk.journal.all().iter().map(|one| one.headers.as_ref().unwrap().epoch).collect();
+        inbox.journal.all().iter().map(|one| one.headers.as_ref().unwrap().epoch).collect();
     assert!(epochs[0] < epochs[1], "{epochs:?}");
 }
 
@@ -129,17 +129,17 @@ async fn after_a_clean_stop_of_an_embedded_redis_nobody_is_waited_for_and_after_
     let home = tempfile::tempdir().unwrap();
     let data_dir = home.path().join("data");
     let server = ServerIn(data_dir.clone());
-    let desk = Arc::new(Desk::default());
-    let receiver = Receiver::http(&desk).await;
+    let inbox = Arc::new(Inbox::default());
+    let receiver = Receiver::http(&inbox).await;
     let mut embedded = settings("embedded", &receiver);
     embedded.redis = format!("data_dir = \"{}\"", data_dir.display());
     let mut pod = Pod::start("reseq", "ingest,sender", &embedded).await;
     send(&pod, "before").await;
-    desk.journal.reaches(1).await;
+    inbox.journal.reaches(1).await;
     pod.drains().await;
     pod.restart().await;
     send(&pod, "after a clean stop").await;
-    desk.journal.reaches(2).await;
+    inbox.journal.reaches(2).await;
 
     // Starting and stopping the server without a pod changes nothing.
     pod.drains().await;

@@ -34,6 +34,18 @@ fn head(length: usize) -> String {
     format!("POST {RAW} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n")
 }
 
+/// A connection whose request has been read up to its body of this many bytes, which is awaited. One
+/// whose head is unread is idle, and closed where another needs its place.
+async fn at_work(service: &Service, length: usize) -> TcpStream {
+    let head = head(length).replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n");
+    let mut stream = begun(service, &head).await;
+    let expected = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let mut answer = vec![0; expected.len()];
+    within("the body is asked for", stream.read_exact(&mut answer)).await.unwrap();
+    assert_eq!(text(answer).as_bytes(), expected);
+    stream
+}
+
 /// All input until the other side closes.
 async fn rest(mut stream: TcpStream) -> String {
     let mut answer = Vec::new();
@@ -192,7 +204,7 @@ async fn where_all_connections_are_at_work_health_is_told_and_others_are_refused
     let service = service("connections_max = 2").await;
     let mut busy = Vec::new();
     for _ in 0..2 {
-        busy.push(begun(&service, &(head(10) + "abc")).await);
+        busy.push(at_work(&service, 10).await);
     }
     let refused = eventually("there is no place", async || {
         let said = said(service.post(RAW, "text/plain", "x")).await;
@@ -213,7 +225,7 @@ async fn where_all_connections_are_at_work_health_is_told_and_others_are_refused
     said_now.is_problem(503, "connections_full", "http.connections_max");
     // Busy connections were not closed.
     for mut stream in busy {
-        stream.write_all(b"defghij").await.unwrap();
+        stream.write_all(b"abcdefghij").await.unwrap();
         let mut answer = [0; 12];
         within("it is answered", stream.read_exact(&mut answer)).await.unwrap();
         assert_eq!(&answer, b"HTTP/1.1 202");
@@ -229,12 +241,12 @@ async fn where_all_connections_are_at_work_health_is_told_and_others_are_refused
 async fn more_connections_than_descriptors_stop_neither_health_nor_deliveries() {
     let service =
         Service::start_with(|settings| Settings { descriptors: Some(256), ..settings }).await;
-    service.desk.gate.hold(Point::Arrived);
+    service.inbox.gate.hold(Point::Arrived);
     for number in 0..3 {
         let sent = said(service.post(RAW, "text/plain", format!("{number}"))).await;
         assert_eq!(sent.status, 202);
     }
-    service.desk.gate.holds(1).await;
+    service.inbox.gate.holds(1).await;
     let addresses =
         [(service.pod.addresses.http().unwrap(), 400), (service.pod.addresses.tcp(0), 100)];
     let mut flood = Vec::new();
@@ -251,8 +263,8 @@ async fn more_connections_than_descriptors_stop_neither_health_nor_deliveries() 
         let answer = within("health is told", answer).await.unwrap();
         assert_eq!(answer.status(), 200, "{path}");
     }
-    service.desk.gate.let_go();
-    service.desk.journal.reaches(3).await;
+    service.inbox.gate.let_go();
+    service.inbox.journal.reaches(3).await;
     assert_eq!(service.pod.metric("reseq_accept_errors_total").await, 0.0);
     drop(flood);
     eventually("messages are taken", async || {
@@ -260,5 +272,5 @@ async fn more_connections_than_descriptors_stop_neither_health_nor_deliveries() 
         if said.status == 202 { Ok(()) } else { Err(said.body.to_string()) }
     })
     .await;
-    service.desk.journal.reaches(4).await;
+    service.inbox.journal.reaches(4).await;
 }

@@ -45,7 +45,7 @@ async fn json_that_nests_too_deeply_is_refused_at_every_door() {
     let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let codes: Vec<&str> = told.iter().map(|one| one["code"].as_str().unwrap_or("ok")).collect();
     assert_eq!(codes, ["ok", "invalid_field", "ok", "ok"]);
-    service.desk.journal.reaches(3).await;
+    service.inbox.journal.reaches(3).await;
 }
 
 #[tokio::test]
@@ -54,8 +54,8 @@ async fn a_raw_body_may_nest_as_deep_as_it_likes() {
     let deep = nested(400);
     let path = "/v1/destinations/erp/messages";
     assert_eq!(said(service.post(path, JSON, deep.clone())).await.status, 202);
-    service.desk.journal.reaches(1).await;
-    assert_eq!(service.desk.journal.all()[0].body, deep);
+    service.inbox.journal.reaches(1).await;
+    assert_eq!(service.inbox.journal.all()[0].body, deep);
 }
 
 #[tokio::test]

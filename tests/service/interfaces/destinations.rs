@@ -14,6 +14,21 @@ async fn a_definition_that_cannot_be_is_refused_by_name_and_changes_nothing() {
         ("crm", json!({"url": url, "colour": "red"}), 400, "invalid_field", "colour"),
         ("crm", json!({}), 400, "invalid_field", "url"),
         ("crm", json!({"url": "nowhere"}), 400, "invalid_field", "url"),
+        (
+            "crm",
+            json!({"url": url, "delivery": {"kind": "none"}, "transform": {"kind": "worker"}}),
+            400,
+            "invalid_field",
+            "url",
+        ),
+        (
+            "crm",
+            json!({"delivery": {"kind": "none", "batch_max": 2}, "transform": {"kind": "worker"}}),
+            400,
+            "invalid_field",
+            "delivery.batch_max",
+        ),
+        ("crm", json!({"delivery": {"kind": "none"}}), 400, "invalid_field", "delivery.kind"),
         ("crm", json!({"url": "ftp://h/"}), 400, "invalid_field", "url"),
         ("crm", json!({"url": "http://u:p@h/"}), 400, "invalid_field", "url"),
         ("crm", json!({"url": "tcp://h"}), 400, "invalid_field", "url"),
@@ -110,26 +125,26 @@ async fn a_definition_that_redis_has_lost_is_followed_back() {
     assert_eq!(said(service.put("crm", &changed)).await.status, 200);
     let path = "/v1/destinations/crm/messages";
     assert_eq!(said(service.post(path, "text/plain", "1")).await.status, 202);
-    service.desk.journal.reaches(1).await;
+    service.inbox.journal.reaches(1).await;
     // As after a failover to a replica that lagged.
     let (version, definition) = before;
     let fields = [("version", version), ("definition", definition)];
     redis::cmd("HSET").arg(key).arg(&fields).exec_async(&mut redis).await.unwrap();
     let again = within("it is taken", said(service.post(path, "text/plain", "2"))).await;
     assert_eq!(again.status, 202, "{}", again.body);
-    service.desk.journal.reaches(2).await;
+    service.inbox.journal.reaches(2).await;
 }
 
 #[tokio::test]
 async fn a_destination_with_pending_messages_is_only_changed_and_removed_by_explicit_word() {
     let service = Service::start().await;
     service.define("crm", json!({})).await;
-    service.desk.gate.hold(Point::Arrived);
+    service.inbox.gate.hold(Point::Arrived);
     let path = "/v1/destinations/crm/messages";
     for body in ["1", "2", "3"] {
         assert_eq!(said(service.post(path, "text/plain", body)).await.status, 202);
     }
-    service.desk.gate.holds(1).await;
+    service.inbox.gate.holds(1).await;
     let before = service.holds().await;
     let by_key = json!({"url": service.receiver.url(), "ordering": "key"});
     said(service.put("crm", &by_key)).await.is_problem(409, "wrong_state", "pending");
@@ -144,11 +159,11 @@ async fn a_destination_with_pending_messages_is_only_changed_and_removed_by_expl
     said(service.post(path, "text/plain", "4")).await.is_problem(404, "unknown_destination", "crm");
 
     // A new destination of this name starts over, and never repeats a position.
-    service.desk.gate.let_go();
+    service.inbox.gate.let_go();
     service.define("crm", json!({"ordering": "key"})).await;
     let anew = said(service.post(path, "text/plain", "new")).await;
     assert_eq!(anew.status, 202, "{}", anew.body);
-    let journal = &service.desk.journal;
+    let journal = &service.inbox.journal;
     crate::support::wait::eventually("the new one is delivered", async || {
         let all = journal.all();
         let new = all.iter().find(|one| one.body == "new").and_then(|one| one.headers.clone());

@@ -22,7 +22,7 @@ const COUNT: usize = 50;
 async fn filled() -> (Service, BufReader<TcpStream>) {
     let service = Service::start().await;
     service.define("small", json!({"backlog_max": ROOM})).await;
-    service.desk.gate.hold(Point::Arrived);
+    service.inbox.gate.hold(Point::Arrived);
     let mut stream = TcpStream::connect(service.pod.addresses.tcp(2)).await.unwrap();
     let frames: String = (0..COUNT).map(|number| format!("{number}\n")).collect();
     stream.write_all(frames.as_bytes()).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_tcp_producer_waits_for_room_and_all_its_frames_are_taken_once_and_in_
     let path = "/v1/destinations/small/messages";
     said(service.post(path, "", "x")).await.is_problem(429, "backlog_full", "backlog_bytes_max");
 
-    service.desk.gate.let_go();
+    service.inbox.gate.let_go();
     for number in ROOM + 1..=COUNT {
         assert_eq!(line(&mut stream).await, format!("OK {number}\n"));
     }
@@ -80,8 +80,8 @@ async fn a_tcp_producer_waits_for_room_and_all_its_frames_are_taken_once_and_in_
     let mut rest = String::new();
     within("the connection is closed", stream.read_to_string(&mut rest)).await.unwrap();
     assert_eq!(rest, format!("OK {}\n", COUNT + 1));
-    service.desk.journal.reaches(COUNT + 1).await;
-    let bodies: Vec<String> = service.desk.journal.all().into_iter().map(|one| one.body).collect();
+    service.inbox.journal.reaches(COUNT + 1).await;
+    let bodies: Vec<String> = service.inbox.journal.all().into_iter().map(|one| one.body).collect();
     assert_eq!(bodies, (0..=COUNT).map(|number| number.to_string()).collect::<Vec<_>>());
 }
 
@@ -89,7 +89,7 @@ async fn a_tcp_producer_waits_for_room_and_all_its_frames_are_taken_once_and_in_
 async fn what_is_no_message_is_answered_in_its_place_while_frames_wait_for_room() {
     let service = Service::start().await;
     service.define("small", json!({"backlog_max": ROOM})).await;
-    service.desk.gate.hold(Point::Arrived);
+    service.inbox.gate.hold(Point::Arrived);
     let stream = TcpStream::connect(service.pod.addresses.tcp(3)).await.unwrap();
     let mut stream = BufReader::new(stream);
     let frames = |from: usize| -> String {
@@ -99,14 +99,14 @@ async fn what_is_no_message_is_answered_in_its_place_while_frames_wait_for_room(
     waiting(&service, 1.0).await;
     stream.write_all(frames(COUNT).as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
-    service.desk.gate.let_go();
+    service.inbox.gate.let_go();
     for number in 1..=2 * COUNT {
         assert_eq!(line(&mut stream).await, format!("OK {number}\n"));
         let told = line(&mut stream).await;
         assert!(told.starts_with("ERR invalid_json "), "{told:?}");
     }
-    service.desk.journal.reaches(2 * COUNT).await;
-    let bodies: Vec<String> = service.desk.journal.all().into_iter().map(|one| one.body).collect();
+    service.inbox.journal.reaches(2 * COUNT).await;
+    let bodies: Vec<String> = service.inbox.journal.all().into_iter().map(|one| one.body).collect();
     assert_eq!(bodies, (0..2 * COUNT).map(|number| number.to_string()).collect::<Vec<_>>());
 }
 
@@ -129,8 +129,8 @@ async fn producers_that_are_always_too_fast_lose_nothing_and_keep_their_order() 
         assert!(sequences.is_sorted() && sequences.len() == EACH, "{told}");
     };
     within("all is taken", async { tokio::join!(send("a"), send("b")) }).await;
-    service.desk.journal.reaches(2 * EACH).await;
-    let bodies: Vec<String> = service.desk.journal.all().into_iter().map(|one| one.body).collect();
+    service.inbox.journal.reaches(2 * EACH).await;
+    let bodies: Vec<String> = service.inbox.journal.all().into_iter().map(|one| one.body).collect();
     assert_eq!(bodies.len(), 2 * EACH);
     for name in ["a", "b"] {
         let of: Vec<&String> = bodies.iter().filter(|body| body.starts_with(name)).collect();
@@ -150,9 +150,9 @@ async fn a_pod_that_stops_tells_the_tcp_producers_that_wait() {
     assert!((1..=COUNT - ROOM).contains(&told.len()), "{told:?}");
     assert!(told[0].starts_with("ERR draining "), "{told:?}");
     assert!(told[1..].iter().all(|line| line.starts_with("ERR aborted ")), "{told:?}");
-    service.desk.gate.let_go();
+    service.inbox.gate.let_go();
     service.pod.ended().await;
-    let bodies: Vec<String> = service.desk.journal.all().into_iter().map(|one| one.body).collect();
+    let bodies: Vec<String> = service.inbox.journal.all().into_iter().map(|one| one.body).collect();
     assert!(bodies.len() <= ROOM, "{bodies:?}");
 }
 
@@ -164,7 +164,7 @@ async fn a_tcp_producer_that_is_gone_does_not_keep_its_place() {
     socket.set_linger(Some(std::time::Duration::ZERO)).unwrap();
     drop(stream);
     waiting(&service, 0.0).await;
-    service.desk.gate.let_go();
-    service.desk.journal.reaches(ROOM).await;
+    service.inbox.gate.let_go();
+    service.inbox.journal.reaches(ROOM).await;
     assert_eq!(last(&service).await, ROOM as u64);
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::said;
 use crate::support::{
     pods::{Pod, Settings, client},
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
     wait::eventually,
 };
@@ -14,7 +14,7 @@ use crate::support::{
 /// have the role ingest.
 struct Two {
     _redis: TestRedis,
-    desk: std::sync::Arc<Desk>,
+    inbox: std::sync::Arc<Inbox>,
     receiver: Receiver,
     with_file: Pod,
     without: Pod,
@@ -26,15 +26,15 @@ const ORDERS: &str = "/v1/topics/orders";
 impl Two {
     async fn start() -> Two {
         let redis = TestRedis::start().await;
-        let desk = std::sync::Arc::new(Desk::default());
-        let receiver = Receiver::http(&desk).await;
+        let inbox = std::sync::Arc::new(Inbox::default());
+        let receiver = Receiver::http(&inbox).await;
         let bare = Settings::new(redis.url());
         let fields = format!("url = \"{}\"", receiver.url());
         let mut settings = bare.clone().destination("erp", &fields);
         settings.destinations += "[[topic]]\nname = \"orders\"\ndestinations = [\"erp\"]\n";
         let with_file = Pod::start("with-file", "ingest,processor,sender", &settings).await;
         let without = Pod::start("without", "ingest,processor,sender", &bare).await;
-        Two { _redis: redis, desk, receiver, with_file, without }
+        Two { _redis: redis, inbox, receiver, with_file, without }
     }
 
     /// Sends a message through the pod with the file; returns the status.
@@ -78,7 +78,7 @@ async fn a_destination_of_the_file_that_another_pod_removes_can_be_made_again_an
     let made = said(put(&two.with_file)).await;
     assert_eq!((made.status, &made.body["defined_in_file"]), (201, &json!(false)), "{}", made.body);
     assert_eq!(two.send().await, 202);
-    two.desk.journal.reaches(1).await;
+    two.inbox.journal.reaches(1).await;
     assert_eq!(said(put(&two.with_file)).await.status, 200);
     let removed = client().delete(two.with_file.url(&format!("{ERP}?force=true")));
     assert_eq!(said(removed).await.status, 200);

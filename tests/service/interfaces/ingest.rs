@@ -13,7 +13,7 @@ use super::{BATCH_MAX, BODY_MAX, Service, position, said};
 use crate::support::{
     checker::stats,
     pods::{Pod, Settings, client},
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
     wait::{eventually, within},
 };
@@ -256,15 +256,15 @@ async fn a_body_without_a_length_is_measured_while_it_comes() {
     let pieces = ["ab", "cd"].map(Ok::<_, std::io::Error>);
     let body = reqwest::Body::wrap_stream(stream::iter(pieces));
     assert_eq!(said(service.post(RAW, "text/plain", body)).await.status, 202);
-    service.desk.journal.reaches(1).await;
-    assert_eq!(service.desk.journal.all()[0].body, "abcd");
+    service.inbox.journal.reaches(1).await;
+    assert_eq!(service.inbox.journal.all()[0].body, "abcd");
 }
 
 #[tokio::test]
 async fn long_bodies_arrive_whole_with_and_without_a_length() {
     let redis = TestRedis::start().await;
-    let (desk, mut settings) = (Arc::new(Desk::default()), Settings::new(redis.url()));
-    let receiver = Receiver::http(&desk).await;
+    let (inbox, mut settings) = (Arc::new(Inbox::default()), Settings::new(redis.url()));
+    let receiver = Receiver::http(&inbox).await;
     // The memory budget is enough for one body at a time.
     settings.ingest = "bytes_in_flight_max = 1048576".into();
     let settings = settings.destination("erp", &format!("url = \"{}\"", receiver.url()));
@@ -285,8 +285,8 @@ async fn long_bodies_arrive_whole_with_and_without_a_length() {
     });
     let all = within("all are taken", futures::future::join_all(sending)).await;
     assert!(all.iter().all(|said| said.status == 202));
-    desk.journal.reaches(4).await;
-    let mut bodies: Vec<String> = desk.journal.all().into_iter().map(|one| one.body).collect();
+    inbox.journal.reaches(4).await;
+    let mut bodies: Vec<String> = inbox.journal.all().into_iter().map(|one| one.body).collect();
     bodies.sort();
     assert!(bodies == ["a", "b", "c", "d"].map(text), "{:?}", bodies.iter().map(String::len));
 }
@@ -348,8 +348,8 @@ async fn a_bad_line_in_a_batch_fails_alone_and_the_others_keep_their_order() {
         "(3, false)",
     ];
     assert_eq!(told, expected);
-    service.desk.journal.reaches(3).await;
-    let bodies: Vec<String> = service.desk.journal.all().into_iter().map(|one| one.body).collect();
+    service.inbox.journal.reaches(3).await;
+    let bodies: Vec<String> = service.inbox.journal.all().into_iter().map(|one| one.body).collect();
     assert_eq!(bodies, ["1", "2", "3"]);
 }
 
@@ -359,7 +359,7 @@ async fn the_same_idempotency_key_stamps_once_and_refuses_another_body() {
     let item = |body: Value| json!({"destinations": ["erp"], "body": body, "idempotency_key": "k"});
     let first = said(service.json(ITEMS, &item(json!(1)))).await;
     assert_eq!((first.status, position(&first.body)), (202, (1, false)));
-    service.desk.journal.reaches(1).await;
+    service.inbox.journal.reaches(1).await;
     let again = said(service.json(ITEMS, &item(json!(1)))).await;
     assert_eq!((again.status, position(&again.body)), (202, (1, true)));
     assert_eq!(again.body["deliveries"][0]["epoch"], first.body["deliveries"][0]["epoch"]);
@@ -377,9 +377,9 @@ async fn the_same_idempotency_key_stamps_once_and_refuses_another_body() {
     let places: Vec<_> =
         text.lines().map(|line| position(&serde_json::from_str(line).unwrap())).collect();
     assert_eq!(places, [(2, false), (2, true)]);
-    service.desk.journal.reaches(2).await;
+    service.inbox.journal.reaches(2).await;
     assert_eq!(stats(&service.pod, "erp").await.unwrap()["last_sequence"], 2);
-    assert_eq!(service.desk.journal.all().len(), 2);
+    assert_eq!(service.inbox.journal.all().len(), 2);
 }
 
 #[tokio::test]
@@ -396,8 +396,8 @@ async fn of_several_destinations_an_unknown_one_is_told_and_can_be_completed_lat
     assert_eq!((completed.status, position(&completed.body)), (202, (1, true)));
     let second = &completed.body["deliveries"][1];
     assert_eq!((&second["destination"], &second["duplicate"]), (&json!("crm"), &json!(false)));
-    service.desk.journal.reaches(2).await;
-    let all = service.desk.journal.all();
+    service.inbox.journal.reaches(2).await;
+    let all = service.inbox.journal.all();
     assert!(all.iter().all(|one| one.headers.as_ref().is_some_and(|said| said.id == "mine")));
 }
 
@@ -405,7 +405,7 @@ async fn of_several_destinations_an_unknown_one_is_told_and_can_be_completed_lat
 async fn a_full_backlog_refuses_until_there_is_room_again() {
     let service = Service::start().await;
     service.define("small", json!({"backlog_max": 3})).await;
-    let gate = &service.desk.gate;
+    let gate = &service.inbox.gate;
     gate.hold(crate::support::gate::Point::Arrived);
     let path = "/v1/destinations/small/messages";
     for body in ["1", "2", "3"] {
@@ -430,8 +430,8 @@ async fn a_full_backlog_refuses_until_there_is_room_again() {
         if said.status == 202 { Ok(()) } else { Err(said.body.to_string()) }
     })
     .await;
-    service.desk.journal.reaches(4).await;
-    let bodies: Vec<String> = service.desk.journal.all().into_iter().map(|one| one.body).collect();
+    service.inbox.journal.reaches(4).await;
+    let bodies: Vec<String> = service.inbox.journal.all().into_iter().map(|one| one.body).collect();
     assert_eq!(bodies, ["1", "2", "3", "4"]);
 }
 

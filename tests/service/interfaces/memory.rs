@@ -36,9 +36,9 @@ async fn set_maxmemory(redis: &mut MultiplexedConnection, bytes: u64) {
 #[tokio::test]
 async fn above_the_mark_nothing_is_taken_and_what_is_there_is_delivered() {
     let service = Service::start().await;
-    service.desk.gate.hold(Point::Arrived);
+    service.inbox.gate.hold(Point::Arrived);
     assert_eq!(said(service.post(RAW, "text/plain", "first")).await.status, 202);
-    service.desk.gate.holds(1).await;
+    service.inbox.gate.holds(1).await;
 
     let mut redis = service.redis.connection().await;
     let mut fill = ::redis::cmd("SETRANGE");
@@ -68,8 +68,8 @@ async fn above_the_mark_nothing_is_taken_and_what_is_there_is_delivered() {
         if now == 1.0 { Ok(()) } else { Err(now.to_string()) }
     })
     .await;
-    service.desk.gate.let_go();
-    service.desk.journal.reaches(stored).await;
+    service.inbox.gate.let_go();
+    service.inbox.journal.reaches(stored).await;
     said(service.post(RAW, "text/plain", "no")).await.is_problem(503, "memory_high", "");
     assert_eq!(last(&service).await, stored);
 
@@ -80,5 +80,5 @@ async fn above_the_mark_nothing_is_taken_and_what_is_there_is_delivered() {
     assert_eq!(answer, format!("OK {}\n", stored + 1));
     let taken = said(service.post(RAW, "text/plain", "again")).await;
     assert_eq!((taken.status, position(&taken.body)), (202, (stored as u64 + 2, false)));
-    service.desk.journal.reaches(stored + 2).await;
+    service.inbox.journal.reaches(stored + 2).await;
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use support::{
     checker::keys,
     pods::{Pod, Settings, client},
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
 };
 
@@ -21,8 +21,10 @@ mod destinations;
 mod full;
 mod growth;
 mod headers;
+mod hostile;
 mod in_file;
 mod ingest;
+mod limits;
 mod memory;
 mod problems;
 mod redis_gone;
@@ -44,7 +46,7 @@ const BATCH_MAX: usize = 4000;
 struct Service {
     redis: TestRedis,
     pod: Pod,
-    desk: Arc<Desk>,
+    inbox: Arc<Inbox>,
     receiver: Receiver,
 }
 
@@ -56,8 +58,8 @@ impl Service {
     /// Like `start`, with other settings.
     async fn start_with(other: impl FnOnce(Settings) -> Settings) -> Service {
         let redis = TestRedis::start().await;
-        let desk = Arc::new(Desk::default());
-        let receiver = Receiver::http(&desk).await;
+        let inbox = Arc::new(Inbox::default());
+        let receiver = Receiver::http(&inbox).await;
         let settings = Settings {
             http: format!("body_bytes_max = {BODY_MAX}\nbatch_bytes_max = {BATCH_MAX}"),
             redis: "timeout_ms = 1000".into(),
@@ -72,7 +74,7 @@ impl Service {
         };
         let settings = other(settings).destination("erp", &format!("url = \"{}\"", receiver.url()));
         let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
-        Service { redis, pod, desk, receiver }
+        Service { redis, pod, inbox, receiver }
     }
 
     fn post(
@@ -112,7 +114,8 @@ impl Service {
     async fn holds(&self) -> BTreeMap<String, Vec<Vec<u8>>> {
         let mut redis = self.redis.connection().await;
         let changing = |key: &str| {
-            [":owner", ":pods", ":epoch"].iter().any(|end| key.ends_with(end))
+            // A refused action has an entry in the audit log, too.
+            [":owner", ":pods", ":epoch", ":audit"].iter().any(|end| key.ends_with(end))
                 || key.contains(":calls:")
                 || key.ends_with(":delivering")
         };

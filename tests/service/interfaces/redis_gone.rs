@@ -40,9 +40,9 @@ async fn send(service: &Service, number: usize) -> bool {
 async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_is_half_stored() {
     let service = Service::start().await;
     service.define("work", json!({"transform": {"kind": "worker"}})).await;
-    service.desk.gate.hold(Point::Arrived);
+    service.inbox.gate.hold(Point::Arrived);
     assert!(send(&service, 0).await);
-    service.desk.gate.holds(1).await;
+    service.inbox.gate.holds(1).await;
     service.redis.kill();
 
     let pod = &service.pod;
@@ -78,7 +78,7 @@ async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_i
         false => Err("not yet".to_owned()),
     })
     .await;
-    service.desk.gate.let_go();
+    service.inbox.gate.let_go();
     drained_to(&service, 2).await;
 }
 
@@ -86,7 +86,7 @@ async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_i
 async fn redis_dies_under_load_and_each_message_is_there_once_or_not_at_all() {
     const COUNT: usize = 600;
     let service = Service::start().await;
-    service.desk.gate.hold(Point::Arrived);
+    service.inbox.gate.hold(Point::Arrived);
     // Half of them are sent only after the kill, so that it always happens in the middle.
     let killed = CancellationToken::new();
     let sends = (0..COUNT).map(|number| {
@@ -123,7 +123,7 @@ async fn redis_dies_under_load_and_each_message_is_there_once_or_not_at_all() {
         })
         .await;
     }
-    service.desk.gate.let_go();
+    service.inbox.gate.let_go();
     drained_to(&service, COUNT).await;
 }
 
@@ -156,9 +156,9 @@ async fn consistent(service: &Service, promised: u64) {
 
 /// All messages are delivered, each once by its number.
 async fn drained_to(service: &Service, count: usize) {
-    service.desk.journal.reaches(count).await;
+    service.inbox.journal.reaches(count).await;
     forgotten(&mut service.redis.connection().await).await;
-    let all = service.desk.journal.all();
+    let all = service.inbox.journal.all();
     let mut numbers: Vec<Value> =
         all.iter().map(|one| serde_json::from_str(&one.body).unwrap()).collect();
     numbers.sort_by_key(Value::as_u64);

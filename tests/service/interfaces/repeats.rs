@@ -102,8 +102,8 @@ async fn a_key_in_quotes_and_the_bare_key_are_one_and_a_repeat_says_so() {
         assert_eq!(refused.body["errors"][0]["header"], "Idempotency-Key", "{wrong}");
     }
     assert_eq!(stats(&service.pod, "erp").await.unwrap()["last_sequence"], 3);
-    service.desk.journal.reaches(3).await;
-    assert_eq!(service.desk.journal.all().len(), 3);
+    service.inbox.journal.reaches(3).await;
+    assert_eq!(service.inbox.journal.all().len(), 3);
 }
 
 #[tokio::test]

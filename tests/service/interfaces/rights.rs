@@ -12,7 +12,7 @@ use tokio::{
 use super::{Said, said};
 use crate::support::{
     pods::{Pod, Settings, client, without_settings},
-    receiver::{Desk, Fault, Receiver},
+    receiver::{Fault, Inbox, Receiver},
     redis::{PASSWORD, TestRedis, minimal_rules},
     wait::{eventually, within},
 };
@@ -24,7 +24,7 @@ const ORDINARY: [&str; 2] = ["~reseq*", "+@all"];
 struct Limited {
     redis: TestRedis,
     pod: Pod,
-    desk: Arc<Desk>,
+    inbox: Arc<Inbox>,
     receiver: Receiver,
     settings: Settings,
 }
@@ -34,8 +34,8 @@ impl Limited {
         let redis = TestRedis::start().await;
         redis.acl(&["reset", "on", &format!(">{PASSWORD}")]).await;
         redis.acl(rules).await;
-        let desk = Arc::new(Desk::default());
-        let receiver = Receiver::http(&desk).await;
+        let inbox = Arc::new(Inbox::default());
+        let receiver = Receiver::http(&inbox).await;
         let settings = Settings {
             redis: "timeout_ms = 1000".into(),
             ingest: "retry_ms = 300".into(),
@@ -48,7 +48,7 @@ impl Limited {
             &format!("{url}\ntransform = {{ kind = \"jq\", expression = \".\" }}"),
         );
         let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
-        Limited { redis, pod, desk, receiver, settings }
+        Limited { redis, pod, inbox, receiver, settings }
     }
 
     async fn send(&self, name: &str, body: Value) -> Said {
@@ -97,8 +97,8 @@ async fn a_user_without_channels_stores_each_message_once_and_delivers_it() {
         assert_eq!((answer.status, &delivery["duplicate"]), (202, &json!(false)));
         assert_eq!(delivery["sequence"], number + 1, "{}", answer.body);
     }
-    limited.desk.journal.reaches(10).await;
-    let bodies: Vec<String> = limited.desk.journal.all().into_iter().map(|one| one.body).collect();
+    limited.inbox.journal.reaches(10).await;
+    let bodies: Vec<String> = limited.inbox.journal.all().into_iter().map(|one| one.body).collect();
     assert_eq!(bodies, (0..10).map(|number| number.to_string()).collect::<Vec<_>>());
     let (status, text) = limited.readyz().await;
     assert!(status == 200 && text.contains("&reseq:*"), "{status} {text}");
@@ -161,7 +161,7 @@ async fn everything_runs_under_the_rights_that_the_reference_names() {
     let mut line = String::new();
     within("an answer", tcp.read_line(&mut line)).await.unwrap();
     assert!(line.starts_with("OK "), "{line}");
-    limited.desk.journal.reaches(7).await;
+    limited.inbox.journal.reaches(7).await;
 
     // Workers: a lease extended, completed, requeued, failed; a dead letter redriven and discarded.
     for number in 0..4 {
@@ -217,14 +217,14 @@ async fn everything_runs_under_the_rights_that_the_reference_names() {
     limited.does("/v1/destinations/erp/resume", json!({})).await;
     let replay = json!({"from_sequence": 1, "to_destination": "erp"});
     limited.does("/v1/destinations/keyed/replay", replay).await;
-    limited.desk.always(Some(Fault::Refused));
+    limited.inbox.always(Some(Fault::Refused));
     assert_eq!(limited.send("bag", json!("refused for good")).await.status, 202);
     eventually("it is halted", async || {
         let stats = said(client().get(limited.pod.url("/v1/destinations/bag/stats"))).await.body;
         if stats["halted"] == 1 { Ok(()) } else { Err(stats.to_string()) }
     })
     .await;
-    limited.desk.always(None);
+    limited.inbox.always(None);
     let head = said(client().get(limited.pod.url("/v1/destinations/bag/messages"))).await.body;
     let sequence = head["items"][0]["sequence"].clone();
     limited.does("/v1/destinations/bag/retry-head", json!({"sequence": sequence})).await;
@@ -238,7 +238,7 @@ async fn everything_runs_under_the_rights_that_the_reference_names() {
     let topic = client().delete(second.url("/v1/topics/all")).send().await.unwrap();
     assert!(topic.status().is_success());
     eventually("it is delivered", async || {
-        let all = limited.desk.journal.all();
+        let all = limited.inbox.journal.all();
         let is_it = |body: &str| body.contains("after a pod has joined");
         if all.iter().any(|one| is_it(&one.body)) { Ok(()) } else { Err("not yet".to_owned()) }
     })
@@ -330,10 +330,10 @@ async fn without_a_right_a_pod_is_not_ready_and_with_it_goes_on_without_loss() {
         let body = format!("{command} after");
         assert_eq!(limited.send("shaped", json!(body)).await.status, 202);
         expected.push(body);
-        limited.desk.journal.reaches(expected.len()).await;
+        limited.inbox.journal.reaches(expected.len()).await;
     }
     let mut places = BTreeSet::new();
-    let all = limited.desk.journal.all().into_iter();
+    let all = limited.inbox.journal.all().into_iter();
     // Deliveries that could not be settled are repeated, and recognisable by their position.
     let firsts = all.filter(|one| {
         let headers = one.headers.clone().unwrap();
@@ -348,7 +348,7 @@ async fn without_a_right_a_pod_is_not_ready_and_with_it_goes_on_without_loss() {
 async fn what_is_damaged_is_named_and_the_pod_stays_ready() {
     let limited = Limited::start(&["~reseq*", "&reseq*", "+@all"]).await;
     assert_eq!(limited.send("erp", json!("before")).await.status, 202);
-    limited.desk.journal.reaches(1).await;
+    limited.inbox.journal.reaches(1).await;
     let keys: Vec<String> = limited.redis.ask(&["KEYS", "reseq:*:d:erp"]).await.unwrap();
     let messages = format!("{}:messages", keys[0]);
     limited.redis.ask::<()>(&["SET", &messages, "spoilt"]).await.unwrap();
@@ -357,7 +357,7 @@ async fn what_is_damaged_is_named_and_the_pod_stays_ready() {
         limited.send("erp", json!("while")).await.is_problem(503, "not_confirmed", "may be stored");
     }
     assert_eq!(limited.send("shaped", json!("others go on")).await.status, 202);
-    limited.desk.journal.reaches(2).await;
+    limited.inbox.journal.reaches(2).await;
     let (status, text) = limited.readyz().await;
     assert!(status == 200 && text.contains("damaged: erp: ingest: ") && text.contains("WRONGTYPE"));
     assert_eq!(limited.pod.metric("reseq_damaged{place=\"erp\"}").await, 1.0);

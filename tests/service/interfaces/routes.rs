@@ -9,7 +9,7 @@ use super::{Service, said};
 use crate::support::pods::client;
 
 /// Every route. A new one is added here, and to the tests of what it does.
-const ROUTES: [&str; 56] = [
+const ROUTES: [&str; 65] = [
     "DELETE /v1/destinations/{destination}",
     "DELETE /v1/destinations/{destination}/dead-letters/{sequence}",
     "DELETE /v1/destinations/{destination}/messages",
@@ -26,10 +26,13 @@ const ROUTES: [&str; 56] = [
     "GET /problems",
     "GET /problems/{code}",
     "GET /readyz",
+    "GET /v1/audit",
+    "GET /v1/deliveries",
     "GET /v1/destinations",
     "GET /v1/destinations/{destination}",
     "GET /v1/destinations/{destination}/dead-letters",
     "GET /v1/destinations/{destination}/dead-letters/{sequence}",
+    "GET /v1/destinations/{destination}/lanes",
     "GET /v1/destinations/{destination}/log",
     "GET /v1/destinations/{destination}/messages",
     "GET /v1/destinations/{destination}/messages/by-id/{id}",
@@ -38,6 +41,7 @@ const ROUTES: [&str; 56] = [
     "GET /v1/destinations/{destination}/operations/{id}",
     "GET /v1/destinations/{destination}/stats",
     "GET /v1/destinations/{destination}/why",
+    "GET /v1/doctor",
     "GET /v1/pods",
     "GET /v1/stats",
     "GET /v1/tokens",
@@ -45,6 +49,11 @@ const ROUTES: [&str; 56] = [
     "GET /v1/topics",
     "GET /v1/topics/{topic}",
     "PATCH /v1/destinations/{destination}",
+    "POST /v1/deliveries/accept",
+    "POST /v1/deliveries/extend",
+    "POST /v1/deliveries/refuse",
+    "POST /v1/deliveries/requeue",
+    "POST /v1/destinations/{destination}/consume",
     "POST /v1/destinations/{destination}/dead-letters/discard",
     "POST /v1/destinations/{destination}/dead-letters/redrive",
     "POST /v1/destinations/{destination}/messages",

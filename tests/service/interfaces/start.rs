@@ -1,5 +1,8 @@
 //! A start that fails names the cause in a plain sentence, and the process ends.
 
+use std::net::SocketAddr;
+
+use reseq::{Reseq, config::Config};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream},
     net::{TcpListener, TcpStream},
@@ -90,6 +93,40 @@ async fn an_address_that_is_taken_is_refused_by_the_field() {
     let address = taken.local_addr().unwrap();
     let config = format!("[http]\nlisten = \"{address}\"\n[redis]\nurl = \"{}\"\n", redis.url());
     refused(&config, &["http.listen", &address.to_string()]).await;
+}
+
+#[tokio::test]
+async fn a_listener_may_have_a_name_and_listens_on_all_its_addresses() {
+    let redis = TestRedis::start().await;
+    let start = async |listen: &str| {
+        let mut config = Config::default();
+        config.redis.url = redis.url().to_owned();
+        config.http.listen = listen.parse().unwrap();
+        config.validate().unwrap();
+        Reseq::new(config).start().await
+    };
+    let healthy = async |address: SocketAddr| {
+        let url = format!("http://{address}/healthz");
+        client().get(url).send().await.is_ok_and(|answer| answer.status() == 200)
+    };
+    let running = start("localhost:0").await.unwrap();
+    let names = tokio::net::lookup_host(("localhost", running.http.port())).await.unwrap();
+    for address in names {
+        // A machine without IPv6 does not have ::1.
+        if TcpListener::bind((address.ip(), 0)).await.is_ok() {
+            assert!(healthy(address).await, "{address}");
+        }
+    }
+    running.stop().await.unwrap();
+    // Without a token, a name that others reach is refused, too.
+    let all = start("[::]:0").await.err().unwrap().to_string();
+    assert!(all.contains("http.listen") && all.contains("auth.mode"), "{all}");
+    let none = start("no-such-host.invalid:0").await.err().unwrap().to_string();
+    assert!(none.contains("http.listen") && none.contains("no-such-host.invalid"), "{none}");
+    for text in ["localhost", ":8080", "http://localhost:8080", "localhost:port"] {
+        let config = format!("[http]\nlisten = \"{text}\"\n[redis]\nurl = \"{}\"\n", redis.url());
+        refused(&config, &["listen", "localhost:8080"]).await;
+    }
 }
 
 /// The part of an old Redis that a client queries before it knows the version.

@@ -56,8 +56,8 @@ async fn a_line_that_cannot_be_taken_gets_an_error_line_and_the_connection_ends(
     // Anything else is bytes: an empty line, carriage returns, invalid UTF-8.
     let said = say(lines, b"\n\r\n\x00\xFF\xFE\nGET / HTTP/1.1\r\n", true).await;
     assert_eq!(said, "OK 3\nOK 4\nOK 5\nOK 6\n");
-    service.desk.journal.reaches(6).await;
-    let bodies: Vec<String> = service.desk.journal.all().into_iter().map(|one| one.body).collect();
+    service.inbox.journal.reaches(6).await;
+    let bodies: Vec<String> = service.inbox.journal.all().into_iter().map(|one| one.body).collect();
     assert_eq!(bodies, ["one", "two", "", "\r", "\\x00\\xff\\xfe", "GET / HTTP/1.1\r"]);
 }
 
@@ -83,8 +83,8 @@ async fn a_length_that_cannot_be_taken_gets_an_error_frame_and_the_connection_en
 
     let said = say(address, &[frame(b""), frame(b"\xFF\n"), frame(b"three")].concat(), true).await;
     assert_eq!(said, "\0\0\0\x04OK 1\0\0\0\x04OK 2\0\0\0\x04OK 3");
-    service.desk.journal.reaches(3).await;
-    let bodies: Vec<String> = service.desk.journal.all().into_iter().map(|one| one.body).collect();
+    service.inbox.journal.reaches(3).await;
+    let bodies: Vec<String> = service.inbox.journal.all().into_iter().map(|one| one.body).collect();
     assert_eq!(bodies, ["", "\\xff\\n", "three"]);
     assert_eq!(stats(&service.pod, "erp").await.unwrap()["last_sequence"], 3);
 }
@@ -121,8 +121,8 @@ async fn an_envelope_says_what_belongs_to_the_body_and_a_bad_one_is_refused_in_i
     let said = say(lines, format!("{other}\n").as_bytes(), true).await;
     assert!(said.starts_with("ERR idempotency_conflict "), "{said:?}");
 
-    service.desk.journal.reaches(3).await;
-    let mut delivered = service.desk.journal.all();
+    service.inbox.journal.reaches(3).await;
+    let mut delivered = service.inbox.journal.all();
     let headers = |one: &Delivery| one.headers.clone().unwrap();
     delivered.sort_by_key(|one| headers(one).sequence);
     let shown = |one: &Delivery| (headers(one).id, headers(one).key.unwrap(), one.body.clone());

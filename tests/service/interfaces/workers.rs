@@ -68,14 +68,14 @@ async fn forged_and_garbled_lease_tokens_change_nothing() {
     ]);
     assert_eq!(results(&service, "complete", items).await, ["stale_lease", "stale_lease", "ok"]);
     let again = json!([{"token": token, "body": "done twice"}]);
-    service.desk.journal.reaches(1).await;
+    service.inbox.journal.reaches(1).await;
     crate::support::wait::eventually("it is settled", async || {
         let said = results(&service, "complete", again.clone()).await;
         if said == ["settled"] { Ok(()) } else { Err(said.join(" ")) }
     })
     .await;
-    assert_eq!(service.desk.journal.all().len(), 1);
-    assert_eq!(service.desk.journal.all()[0].body, "\"done\"");
+    assert_eq!(service.inbox.journal.all().len(), 1);
+    assert_eq!(service.inbox.journal.all()[0].body, "\"done\"");
 }
 
 #[tokio::test]

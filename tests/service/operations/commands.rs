@@ -62,7 +62,7 @@ impl Ran {
 
     /// Checks the exit code, and that the error contains this.
     #[track_caller]
-    pub(super) fn failed(self, code: i32, named: &str) -> String {
+    pub fn failed(self, code: i32, named: &str) -> String {
         assert!(self.err.contains(named), "{named:?} is not in: {}", self.err);
         self.ended(code)
     }

@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use crate::policies::desk::{Desk, ERP};
+use crate::policies::scenario::{ERP, Scenario};
 
 /// The ways to damage the record of the second message.
 const DAMAGE: [&str; 4] = ["missing", "garbage", "cut", "of another version"];
 
-impl Desk {
+impl Scenario {
     pub(super) async fn redis_ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         self.redis.ask(words).await.unwrap()
     }
@@ -76,15 +76,16 @@ impl Desk {
 async fn a_message_damaged_before_it_is_processed_holds_up_its_lane_alone() {
     for ordering in ["destination", "key", "none"] {
         for how in DAMAGE {
-            let desk =
-                Desk::start(json!({"transform": {"kind": "worker"}, "ordering": ordering})).await;
-            desk.send_four().await;
-            desk.damage(how, "2").await;
-            let attempts = desk.keys().attempts();
-            desk.redis_ask::<u64>(&["HSET", &attempts, "3", "what cannot be read"]).await;
+            let scenario =
+                Scenario::start(json!({"transform": {"kind": "worker"}, "ordering": ordering}))
+                    .await;
+            scenario.send_four().await;
+            scenario.damage(how, "2").await;
+            let attempts = scenario.keys().attempts();
+            scenario.redis_ask::<u64>(&["HSET", &attempts, "3", "what cannot be read"]).await;
             let mut worked = 0;
             while worked < 3 {
-                worked += desk.work().await;
+                worked += scenario.work().await;
             }
             let expected = match ordering {
                 "destination" => 1,
@@ -92,14 +93,15 @@ async fn a_message_damaged_before_it_is_processed_holds_up_its_lane_alone() {
                 _ => 3,
             };
             let what = format!("{ordering}, {how}");
-            let stats = desk
+            let stats = scenario
                 .until("the others have left", |stats| {
                     stats["delivered_total"] == expected && stats["halted"] == 1
                 })
                 .await;
             assert_eq!(stats["pending"], 4 - expected, "{what}: {stats}");
-            assert_eq!(desk.state_of(2).await, "damaged", "{what}");
-            let listed = desk.get(&format!("/v1/destinations/{ERP}/messages?state=halted")).await;
+            assert_eq!(scenario.state_of(2).await, "damaged", "{what}");
+            let listed =
+                scenario.get(&format!("/v1/destinations/{ERP}/messages?state=halted")).await;
             assert_eq!(listed["items"][0]["sequence"], 2, "{what}: {listed}");
             assert!(listed["items"][0]["damaged"].is_string(), "{what}: {listed}");
             // The time of receipt is unknown; it must not show as 1970.
@@ -116,27 +118,32 @@ async fn a_message_damaged_before_it_is_processed_holds_up_its_lane_alone() {
                     if ordering == "key" {
                         head["key"] = key;
                     }
-                    desk.steer("skip-head", head).await;
+                    scenario.steer("skip-head", head).await;
                     let letters = format!("/v1/destinations/{ERP}/dead-letters");
-                    let listed = desk.get(&letters).await;
+                    let listed = scenario.get(&letters).await;
                     assert!(listed["items"][0]["damaged"].is_string(), "{what}: {listed}");
                     let all = json!({"all": true});
-                    let redriven = desk.steer("dead-letters/redrive", all.clone()).await;
+                    let redriven = scenario.steer("dead-letters/redrive", all.clone()).await;
                     assert_eq!(
                         (&redriven["affected"], &redriven["failed"]),
                         (&json!(0), &json!(1))
                     );
-                    let discarded = desk.steer("dead-letters/discard", all).await;
+                    let discarded = scenario.steer("dead-letters/discard", all).await;
                     assert_eq!(discarded["affected"], 1, "{what}");
                 }
                 "garbage" => {
-                    desk.steer("purge", json!({})).await;
+                    scenario.steer("purge", json!({})).await;
                 }
-                _ => desk.cancel(2).await,
+                _ => scenario.cancel(2).await,
             }
-            desk.is_drained().await;
+            scenario.is_drained().await;
             let after = if how == "garbage" { expected } else { 3 };
-            assert_eq!(desk.received().len() as u64, after, "{what}: {:?}", desk.received());
+            assert_eq!(
+                scenario.received().len() as u64,
+                after,
+                "{what}: {:?}",
+                scenario.received()
+            );
         }
     }
 }
@@ -145,65 +152,70 @@ async fn a_message_damaged_before_it_is_processed_holds_up_its_lane_alone() {
 async fn a_message_damaged_before_it_is_delivered_holds_up_its_lane_alone() {
     for ordering in ["destination", "key", "none"] {
         for how in DAMAGE {
-            let mut desk = Desk::start(json!({"ordering": ordering, "on_exhausted": "drop"})).await;
-            desk.steer("pause", json!({"what": "delivery"})).await;
-            desk.send_four().await;
-            desk.let_go().await;
-            desk.damage(how, "2").await;
-            desk.pod.restart().await;
-            desk.steer("resume", json!({"what": "delivery"})).await;
+            let mut scenario =
+                Scenario::start(json!({"ordering": ordering, "on_exhausted": "drop"})).await;
+            scenario.steer("pause", json!({"what": "delivery"})).await;
+            scenario.send_four().await;
+            scenario.let_go().await;
+            scenario.damage(how, "2").await;
+            scenario.pod.restart().await;
+            scenario.steer("resume", json!({"what": "delivery"})).await;
             let expected = match ordering {
                 "destination" => 1,
                 "key" => 2,
                 _ => 3,
             };
             let what = format!("{ordering}, {how}");
-            desk.until("the others have left", |stats| {
-                stats["delivered_total"] == expected && stats["halted"] == 1
-            })
-            .await;
-            assert_eq!(desk.state_of(2).await, "damaged", "{what}");
-            desk.cancel(2).await;
-            desk.is_drained().await;
-            assert_eq!(desk.received().len(), 3, "{what}: {:?}", desk.received());
-            assert!(!desk.received().contains(&"a2".to_owned()), "{what}");
+            scenario
+                .until("the others have left", |stats| {
+                    stats["delivered_total"] == expected && stats["halted"] == 1
+                })
+                .await;
+            assert_eq!(scenario.state_of(2).await, "damaged", "{what}");
+            scenario.cancel(2).await;
+            scenario.is_drained().await;
+            assert_eq!(scenario.received().len(), 3, "{what}: {:?}", scenario.received());
+            assert!(!scenario.received().contains(&"a2".to_owned()), "{what}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_long_body_that_is_missing_damages_its_message_alone() {
-    let mut desk = Desk::start(json!({"ordering": "key"})).await;
-    desk.steer("pause", json!({"what": "delivery"})).await;
+    let mut scenario = Scenario::start(json!({"ordering": "key"})).await;
+    scenario.steer("pause", json!({"what": "delivery"})).await;
     let long = "x".repeat(5_000);
     for (body, key) in [(long.as_str(), "a"), ("a2", "a"), ("b1", "b")] {
-        desk.send(body, json!({"key": key})).await;
+        scenario.send(body, json!({"key": key})).await;
     }
-    desk.let_go().await;
-    assert_eq!(desk.redis_ask::<u64>(&["HDEL", &desk.keys().bodies(), "1"]).await, 1);
-    desk.pod.restart().await;
-    desk.steer("resume", json!({"what": "delivery"})).await;
-    desk.until("it is halted", |stats| stats["halted"] == 1 && stats["delivered_total"] == 1).await;
-    assert_eq!(desk.state_of(1).await, "damaged");
-    desk.cancel(1).await;
-    desk.is_drained().await;
-    assert_eq!(desk.received(), ["b1", "a2"]);
+    scenario.let_go().await;
+    assert_eq!(scenario.redis_ask::<u64>(&["HDEL", &scenario.keys().bodies(), "1"]).await, 1);
+    scenario.pod.restart().await;
+    scenario.steer("resume", json!({"what": "delivery"})).await;
+    scenario
+        .until("it is halted", |stats| stats["halted"] == 1 && stats["delivered_total"] == 1)
+        .await;
+    assert_eq!(scenario.state_of(1).await, "damaged");
+    scenario.cancel(1).await;
+    scenario.is_drained().await;
+    assert_eq!(scenario.received(), ["b1", "a2"]);
 }
 
 #[tokio::test]
 async fn a_lane_whose_keys_cannot_be_read_holds_up_no_other() {
-    let desk = Desk::start(json!({"ordering": "key"})).await;
-    desk.steer("pause", json!({"what": "delivery"})).await;
-    desk.send_four().await;
-    let ready = desk.keys().ready(Some("a"));
-    desk.redis_ask::<String>(&["RENAME", &ready, "aside"]).await;
-    desk.redis_ask::<String>(&["SET", &ready, "of another type"]).await;
-    desk.steer("resume", json!({"what": "delivery"})).await;
-    desk.until("the other lane goes on", |stats| stats["delivered_total"] == 1).await;
-    desk.send("b2", json!({"key": "b"})).await;
-    desk.until("and on", |stats| stats["delivered_total"] == 2).await;
-    desk.redis_ask::<String>(&["RENAME", "aside", &ready]).await;
-    desk.is_drained().await;
-    let of_a: Vec<String> = desk.received().into_iter().filter(|body| body.contains('a')).collect();
+    let scenario = Scenario::start(json!({"ordering": "key"})).await;
+    scenario.steer("pause", json!({"what": "delivery"})).await;
+    scenario.send_four().await;
+    let ready = scenario.keys().ready(Some("a"));
+    scenario.redis_ask::<String>(&["RENAME", &ready, "aside"]).await;
+    scenario.redis_ask::<String>(&["SET", &ready, "of another type"]).await;
+    scenario.steer("resume", json!({"what": "delivery"})).await;
+    scenario.until("the other lane goes on", |stats| stats["delivered_total"] == 1).await;
+    scenario.send("b2", json!({"key": "b"})).await;
+    scenario.until("and on", |stats| stats["delivered_total"] == 2).await;
+    scenario.redis_ask::<String>(&["RENAME", "aside", &ready]).await;
+    scenario.is_drained().await;
+    let of_a: Vec<String> =
+        scenario.received().into_iter().filter(|body| body.contains('a')).collect();
     assert_eq!(of_a, ["a1", "a2", "a3"]);
 }

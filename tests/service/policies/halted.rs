@@ -3,204 +3,207 @@
 use serde_json::{Value, json};
 
 use crate::{
-    policies::desk::{Desk, ERP, balanced},
+    policies::scenario::{ERP, Scenario, balanced},
     support::checker::keys,
 };
 
-/// A desk whose transform permanently refuses `two`.
-async fn with_a_bad_message(fields: Value) -> Desk {
-    let desk = Desk::start(json!({})).await;
+/// A scenario whose transform permanently refuses `two`.
+async fn with_a_bad_message(fields: Value) -> Scenario {
+    let scenario = Scenario::start(json!({})).await;
     let mut definition = fields;
     definition["transform"]["attempts_max"] = json!(3);
-    let definition = desk.with_transform(definition);
-    desk.define(ERP, definition).await;
-    desk.transformer.refuse("\"two\"", 422, None);
+    let definition = scenario.with_transform(definition);
+    scenario.define(ERP, definition).await;
+    scenario.transformer.refuse("\"two\"", 422, None);
     // The service returns an accepted body unchanged, in quotes.
-    desk
+    scenario
 }
 
 #[tokio::test]
 async fn a_message_halted_in_processing_is_repaired_and_leaves_in_its_order() {
-    let desk = Desk::start(json!({"transform": {"kind": "worker"}})).await;
-    desk.send_all(&["one", "two", "three"]).await;
-    let leases = desk.lease(json!({"max": 3})).await;
+    let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
+    scenario.send_all(&["one", "two", "three"]).await;
+    let leases = scenario.lease(json!({"max": 3})).await;
     assert_eq!(leases.len(), 3);
-    desk.end("fail", &leases[1..2], json!({"error": "no such account", "final": true})).await;
-    desk.end("complete", &[leases[0].clone()], json!({"body": "one"})).await;
-    desk.end("complete", &[leases[2].clone()], json!({"body": "three"})).await;
+    scenario.end("fail", &leases[1..2], json!({"error": "no such account", "final": true})).await;
+    scenario.end("complete", &[leases[0].clone()], json!({"body": "one"})).await;
+    scenario.end("complete", &[leases[2].clone()], json!({"body": "three"})).await;
 
-    desk.receives(&["one"]).await;
-    let stats = desk.until("its lane waits for an operator", |stats| stats["halted"] == 1).await;
+    scenario.receives(&["one"]).await;
+    let stats =
+        scenario.until("its lane waits for an operator", |stats| stats["halted"] == 1).await;
     assert_eq!(stats["head"]["blocked_by"], "operator", "{stats}");
     assert_eq!(stats["head"]["sequence"], 2);
     assert_eq!(stats["head"]["last_error"]["detail"], "no such account");
     balanced(&stats);
-    desk.nothing_happens().await;
-    desk.receives(&["one"]).await;
+    scenario.nothing_happens().await;
+    scenario.receives(&["one"]).await;
 
-    let retried = desk.steer("retry-head", json!({"body": "two, repaired"})).await;
+    let retried = scenario.steer("retry-head", json!({"body": "two, repaired"})).await;
     assert_eq!(retried["state"], "waiting");
-    let again = desk.lease(json!({"wait_ms": 10_000})).await;
+    let again = scenario.lease(json!({"wait_ms": 10_000})).await;
     assert_eq!((&again[0]["sequence"], &again[0]["body"]), (&json!(2), &json!("two, repaired")));
     assert_eq!(again[0]["attempt"], 1);
-    desk.end("complete", &again, json!({"body": "two, repaired"})).await;
-    desk.receives(&["one", "two, repaired", "three"]).await;
-    let stats = desk.is_drained().await;
+    scenario.end("complete", &again, json!({"body": "two, repaired"})).await;
+    scenario.receives(&["one", "two, repaired", "three"]).await;
+    let stats = scenario.is_drained().await;
     assert_eq!(stats["delivered_total"], 3);
 }
 
 #[tokio::test]
 async fn a_message_that_the_receiver_rejects_halts_its_lane_and_is_retried_in_place() {
-    let desk = Desk::start(json!({"ordering": "key"})).await;
-    desk.receiver.refuse("\"a2\"", 422, None);
+    let scenario = Scenario::start(json!({"ordering": "key"})).await;
+    scenario.receiver.refuse("\"a2\"", 422, None);
     for (body, key) in [("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b")] {
-        desk.send(body, json!({"key": key})).await;
+        scenario.send(body, json!({"key": key})).await;
     }
-    desk.until("one lane is halted", |stats| stats["halted"] == 1).await;
+    scenario.until("one lane is halted", |stats| stats["halted"] == 1).await;
     // Only the lane of that key waits.
-    let stats = desk.until("the others went on", |stats| stats["delivered_total"] == 2).await;
+    let stats = scenario.until("the others went on", |stats| stats["delivered_total"] == 2).await;
     assert_eq!(stats["heads"].as_array().unwrap().len(), 1, "{stats}");
-    desk.receiver.accept("\"a2\"");
-    let retried = desk.steer("retry-head", json!({"key": "a"})).await;
+    scenario.receiver.accept("\"a2\"");
+    let retried = scenario.steer("retry-head", json!({"key": "a"})).await;
     assert_eq!((&retried["sequence"], &retried["state"]), (&json!(2), &json!("ready")));
-    let stats = desk.is_drained().await;
+    let stats = scenario.is_drained().await;
     assert_eq!(stats["delivered_total"], 4);
     let of_a: Vec<String> =
-        desk.receiver.bodies().into_iter().filter(|body| body.contains('a')).collect();
+        scenario.receiver.bodies().into_iter().filter(|body| body.contains('a')).collect();
     assert_eq!(of_a, ["\"a1\"", "\"a2\"", "\"a3\""]);
 }
 
 #[tokio::test]
 async fn a_head_may_be_repaired_to_null() {
-    let desk = Desk::start(json!({})).await;
-    desk.receiver.refuse("\"one\"", 422, None);
-    desk.send_all(&["one"]).await;
-    desk.until("it halts", |stats| stats["halted"] == 1).await;
-    desk.steer("retry-head", json!({"body": null})).await;
-    desk.is_drained().await;
-    assert_eq!(desk.receiver.bodies(), ["null"]);
+    let scenario = Scenario::start(json!({})).await;
+    scenario.receiver.refuse("\"one\"", 422, None);
+    scenario.send_all(&["one"]).await;
+    scenario.until("it halts", |stats| stats["halted"] == 1).await;
+    scenario.steer("retry-head", json!({"body": null})).await;
+    scenario.is_drained().await;
+    assert_eq!(scenario.receiver.bodies(), ["null"]);
 }
 
 #[tokio::test]
 async fn gone_always_halts_and_skip_head_lets_the_lane_go_on() {
-    let desk = Desk::start(json!({"on_exhausted": "drop"})).await;
-    desk.receiver.refuse("\"two\"", 410, None);
-    desk.send_all(&["one", "two", "three"]).await;
-    desk.until("it halts", |stats| stats["halted"] == 1).await;
-    let skipped = desk.steer("skip-head", json!({"sequence": 2})).await;
+    let scenario = Scenario::start(json!({"on_exhausted": "drop"})).await;
+    scenario.receiver.refuse("\"two\"", 410, None);
+    scenario.send_all(&["one", "two", "three"]).await;
+    scenario.until("it halts", |stats| stats["halted"] == 1).await;
+    let skipped = scenario.steer("skip-head", json!({"sequence": 2})).await;
     assert_eq!((&skipped["sequence"], &skipped["state"]), (&json!(2), &json!("dead_lettered")));
-    desk.receives(&["one", "three"]).await;
+    scenario.receives(&["one", "three"]).await;
     // The receiver can see the gap, and can ask what became of message 2.
-    assert_eq!(desk.receiver.header(1, "reseq-previous"), "2");
-    let stats = desk.is_drained().await;
+    assert_eq!(scenario.receiver.header(1, "reseq-previous"), "2");
+    let stats = scenario.is_drained().await;
     assert_eq!((&stats["dead_lettered_total"], &stats["dead_letters"]), (&json!(1), &json!(1)));
     let path = format!("/v1/destinations/{ERP}/messages/2");
-    let what = desk.ok("GET", &path, Value::Null).await;
+    let what = scenario.ok("GET", &path, Value::Null).await;
     assert_eq!(what["state"], "dead_lettered", "{what}");
 }
 
 #[tokio::test]
 async fn what_is_used_up_is_skipped_and_redriven_as_a_new_arrival() {
-    let desk = with_a_bad_message(json!({"on_exhausted": "dead_letter"})).await;
-    desk.transformer.refuse("\"four\"", 500, None);
-    desk.send_all(&["one", "two", "three", "four", "five"]).await;
-    let stats = desk.until("all but two are through", |stats| stats["dead_letters"] == 2).await;
+    let scenario = with_a_bad_message(json!({"on_exhausted": "dead_letter"})).await;
+    scenario.transformer.refuse("\"four\"", 500, None);
+    scenario.send_all(&["one", "two", "three", "four", "five"]).await;
+    let stats = scenario.until("all but two are through", |stats| stats["dead_letters"] == 2).await;
     assert_eq!(stats["halted"], 0, "{stats}");
-    let stats = desk.is_drained().await;
+    let stats = scenario.is_drained().await;
     assert_eq!((&stats["delivered_total"], &stats["dead_lettered_total"]), (&json!(3), &json!(2)));
 
     let path = format!("/v1/destinations/{ERP}/dead-letters");
-    let letters = desk.ok("GET", &path, Value::Null).await;
+    let letters = scenario.ok("GET", &path, Value::Null).await;
     assert_eq!(letters["items"].as_array().unwrap().len(), 2, "{letters}");
-    let four = desk.ok("GET", &format!("{path}/4"), Value::Null).await;
+    let four = scenario.ok("GET", &format!("{path}/4"), Value::Null).await;
     // A permanent refusal ends the attempts at once; other failures are tried `attempts_max` times.
     assert_eq!(four["attempts"], 3, "{four}");
     assert_eq!(four["errors"].as_array().unwrap().len(), 3);
     assert_eq!(four["errors"][0]["status"], 500);
     assert!(four["errors"][0]["detail"].as_str().unwrap().contains("no \"four\""), "{four}");
 
-    desk.transformer.accept("\"two\"");
-    desk.transformer.accept("\"four\"");
-    let dry = desk.steer("dead-letters/redrive", json!({"all": true, "dry_run": true})).await;
+    scenario.transformer.accept("\"two\"");
+    scenario.transformer.accept("\"four\"");
+    let dry = scenario.steer("dead-letters/redrive", json!({"all": true, "dry_run": true})).await;
     assert_eq!((&dry["matched"], &dry["affected"]), (&json!(2), &json!(0)), "{dry}");
-    let done = desk.steer("dead-letters/redrive", json!({"all": true})).await;
+    let done = scenario.steer("dead-letters/redrive", json!({"all": true})).await;
     assert_eq!((&done["state"], &done["affected"]), (&json!("succeeded"), &json!(2)), "{done}");
-    let stats = desk.until("they are through", |stats| stats["delivered_total"] == 5).await;
+    let stats = scenario.until("they are through", |stats| stats["delivered_total"] == 5).await;
     assert_eq!((&stats["last_sequence"], &stats["dead_letters"]), (&json!(7), &json!(0)));
-    let origin = desk.receiver.header(3, "reseq-origin");
+    let origin = scenario.receiver.header(3, "reseq-origin");
     assert!(origin.starts_with("erp/") && origin.ends_with("/2"), "{origin}");
     balanced(&stats);
 }
 
 #[tokio::test]
 async fn deliveries_that_are_used_up_are_dropped_and_said_to_be() {
-    let desk = Desk::start(json!({"on_exhausted": "drop", "delivery": {"attempts_max": 2}})).await;
-    desk.receiver.refuse("\"two\"", 503, None);
-    desk.send_all(&["one", "two", "three"]).await;
-    desk.receives(&["one", "three"]).await;
-    let stats = desk.is_drained().await;
+    let scenario =
+        Scenario::start(json!({"on_exhausted": "drop", "delivery": {"attempts_max": 2}})).await;
+    scenario.receiver.refuse("\"two\"", 503, None);
+    scenario.send_all(&["one", "two", "three"]).await;
+    scenario.receives(&["one", "three"]).await;
+    let stats = scenario.is_drained().await;
     assert_eq!((&stats["dropped_total"], &stats["dead_letters"]), (&json!(1), &json!(0)));
-    let what = desk.ok("GET", &format!("/v1/destinations/{ERP}/messages/2"), Value::Null).await;
+    let what = scenario.ok("GET", &format!("/v1/destinations/{ERP}/messages/2"), Value::Null).await;
     assert_eq!(what["state"], "dropped", "{what}");
 }
 
 #[tokio::test]
 async fn a_message_that_kills_its_processors_stops_doing_so() {
     let definition = json!({"transform": {"kind": "worker", "stalls_max": 2}});
-    let desk = Desk::start(definition).await;
-    desk.send_all(&["poison"]).await;
+    let scenario = Scenario::start(definition).await;
+    scenario.send_all(&["poison"]).await;
     for attempt in [1, 2] {
         // A worker leases it and never answers again.
-        let lease = desk.lease(json!({"wait_ms": 20_000, "lease_ms": 100})).await;
+        let lease = scenario.lease(json!({"wait_ms": 20_000, "lease_ms": 100})).await;
         assert_eq!(lease[0]["attempt"], attempt);
     }
-    let stats = desk.until("it is halted", |stats| stats["halted"] == 1).await;
+    let stats = scenario.until("it is halted", |stats| stats["halted"] == 1).await;
     assert_eq!(stats["head"]["last_error"]["kind"], "stalled", "{stats}");
     assert_eq!(stats["head"]["attempts"], 0, "a crash is no failed attempt: {stats}");
     assert_eq!(stats["head"]["stalls"], 2);
-    desk.steer("retry-head", json!({})).await;
-    let lease = desk.lease(json!({"wait_ms": 20_000})).await;
-    desk.end("complete", &lease, json!({"drop": true})).await;
-    assert_eq!(desk.is_drained().await["dropped_total"], 1);
+    scenario.steer("retry-head", json!({})).await;
+    let lease = scenario.lease(json!({"wait_ms": 20_000})).await;
+    scenario.end("complete", &lease, json!({"drop": true})).await;
+    assert_eq!(scenario.is_drained().await["dropped_total"], 1);
 }
 
 #[tokio::test]
 async fn a_message_that_cannot_be_read_holds_up_its_own_lane_alone() {
-    let desk = Desk::start(json!({"ordering": "key", "transform": {"kind": "worker"}})).await;
+    let scenario =
+        Scenario::start(json!({"ordering": "key", "transform": {"kind": "worker"}})).await;
     for (body, key) in [("a1", "a"), ("b1", "b"), ("a2", "a")] {
-        desk.send(body, json!({"key": key})).await;
+        scenario.send(body, json!({"key": key})).await;
     }
-    let mut redis = desk.redis.connection().await;
+    let mut redis = scenario.redis.connection().await;
     let all = keys(&mut redis).await;
     let records = all.iter().find(|key| key.ends_with(":d:erp:messages")).expect("they are there");
     let garbled = redis::cmd("HSET").arg(records).arg(2).arg("garbled").clone();
     garbled.exec_async(&mut redis).await.unwrap();
-    let leases = desk.lease(json!({"max": 3})).await;
+    let leases = scenario.lease(json!({"max": 3})).await;
     let sequences: Vec<_> = leases.iter().map(|lease| lease["sequence"].as_u64()).collect();
     assert_eq!(sequences, [Some(1), Some(3)]);
     for (lease, body) in leases.into_iter().zip(["a1", "a2"]) {
-        desk.end("complete", &[lease], json!({"body": body})).await;
+        scenario.end("complete", &[lease], json!({"body": body})).await;
     }
-    desk.receives(&["a1", "a2"]).await;
+    scenario.receives(&["a1", "a2"]).await;
 }
 
 #[tokio::test]
 async fn a_head_that_is_refused_again_and_again_can_be_skipped_between_its_attempts() {
-    let desk = Desk::start(json!({})).await;
-    desk.receiver.refuse("\"two\"", 500, None);
-    desk.send_all(&["one", "two", "three"]).await;
-    desk.until("it is tried again", |stats| stats["head"]["attempts"].as_u64() > Some(2)).await;
+    let scenario = Scenario::start(json!({})).await;
+    scenario.receiver.refuse("\"two\"", 500, None);
+    scenario.send_all(&["one", "two", "three"]).await;
+    scenario.until("it is tried again", |stats| stats["head"]["attempts"].as_u64() > Some(2)).await;
     let path = format!("/v1/destinations/{ERP}/skip-head");
-    let (status, skipped) = desk.ask("POST", &path, json!({"sequence": 2})).await;
+    let (status, skipped) = scenario.ask("POST", &path, json!({"sequence": 2})).await;
     assert!(status == 200 || status == 202, "{status} {skipped}");
-    desk.receives(&["one", "three"]).await;
-    assert_eq!(desk.is_drained().await["dead_lettered_total"], 1);
+    scenario.receives(&["one", "three"]).await;
+    assert_eq!(scenario.is_drained().await["dead_lettered_total"], 1);
     let letter =
-        desk.ok("GET", &format!("/v1/destinations/{ERP}/dead-letters/2"), Value::Null).await;
+        scenario.ok("GET", &format!("/v1/destinations/{ERP}/dead-letters/2"), Value::Null).await;
     assert_eq!(letter["stage"], "delivery", "{letter}");
     // A message that was processed is not processed again, only delivered.
-    desk.receiver.accept("\"two\"");
-    desk.steer("dead-letters/redrive", json!({"sequences": [2]})).await;
-    desk.receives(&["one", "three", "two"]).await;
-    desk.is_drained().await;
+    scenario.receiver.accept("\"two\"");
+    scenario.steer("dead-letters/redrive", json!({"sequences": [2]})).await;
+    scenario.receives(&["one", "three", "two"]).await;
+    scenario.is_drained().await;
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::{
-    policies::desk::{Desk, ERP},
+    policies::scenario::{ERP, Scenario},
     support::wait::eventually,
 };
 
@@ -13,21 +13,22 @@ use crate::{
 async fn serial_processing_takes_one_message_of_a_lane_at_a_time() {
     let definition = json!({"ordering": "key", "processing": "serial",
         "transform": {"kind": "worker"}});
-    let desk = Desk::start(definition).await;
+    let scenario = Scenario::start(definition).await;
     for body in ["a1", "a2", "b1", "a3", "b2"] {
-        desk.send(body, json!({"key": &body[..1]})).await;
+        scenario.send(body, json!({"key": &body[..1]})).await;
     }
     let mut done = Vec::new();
     while done.len() < 5 {
-        let leases = desk.lease(json!({"max": 10, "wait_ms": 10_000})).await;
+        let leases = scenario.lease(json!({"max": 10, "wait_ms": 10_000})).await;
         let keys: Vec<&str> = leases.iter().map(|lease| lease["key"].as_str().unwrap()).collect();
         let different: BTreeSet<&&str> = keys.iter().collect();
         assert_eq!(different.len(), keys.len(), "one of each lane: {leases:?}");
         // While these are processed, no other message of their lanes can be claimed.
-        assert!(desk.lease(json!({"max": 10})).await.is_empty());
+        assert!(scenario.lease(json!({"max": 10})).await.is_empty());
         for lease in leases {
             done.push(lease["body"].as_str().unwrap().to_owned());
-            desk.end("complete", std::slice::from_ref(&lease), json!({"body": lease["body"]}))
+            scenario
+                .end("complete", std::slice::from_ref(&lease), json!({"body": lease["body"]}))
                 .await;
         }
     }
@@ -36,52 +37,52 @@ async fn serial_processing_takes_one_message_of_a_lane_at_a_time() {
         (of("a"), of("b")),
         (vec!["a1".into(), "a2".into(), "a3".into()], vec!["b1".into(), "b2".into()])
     );
-    assert_eq!(desk.is_drained().await["delivered_total"], 5);
+    assert_eq!(scenario.is_drained().await["delivered_total"], 5);
 }
 
 #[tokio::test]
 async fn where_nothing_is_in_order_the_higher_priority_is_claimed_first() {
     let definition = json!({"ordering": "none", "transform": {"kind": "worker"}});
-    let desk = Desk::start(definition).await;
+    let scenario = Scenario::start(definition).await;
     for (body, priority) in [("low", Some(0)), ("usual", None), ("high", Some(9)), ("next", None)] {
         let fields = priority.map_or(json!({}), |priority| json!({"priority": priority}));
-        desk.send(body, fields).await;
+        scenario.send(body, fields).await;
     }
-    let leases = desk.lease(json!({"max": 10})).await;
+    let leases = scenario.lease(json!({"max": 10})).await;
     let bodies: Vec<&str> = leases.iter().map(|lease| lease["body"].as_str().unwrap()).collect();
     assert_eq!(bodies, ["high", "usual", "next", "low"]);
     // Every message leaves as soon as it is ready, whatever came before it.
-    desk.end("complete", &leases[3..], json!({"body": "low"})).await;
-    desk.receives(&["low"]).await;
-    assert_eq!(desk.receiver.header(0, "reseq-previous"), "0");
-    desk.end("fail", &leases[..1], json!({"error": "not now", "retry_ms": 0})).await;
-    let again = desk.lease(json!({"wait_ms": 10_000})).await;
+    scenario.end("complete", &leases[3..], json!({"body": "low"})).await;
+    scenario.receives(&["low"]).await;
+    assert_eq!(scenario.receiver.header(0, "reseq-previous"), "0");
+    scenario.end("fail", &leases[..1], json!({"error": "not now", "retry_ms": 0})).await;
+    let again = scenario.lease(json!({"wait_ms": 10_000})).await;
     assert_eq!(again[0]["body"], "high");
     for lease in leases[1..3].iter().chain(&again) {
-        desk.end("complete", std::slice::from_ref(lease), json!({"body": lease["body"]})).await;
+        scenario.end("complete", std::slice::from_ref(lease), json!({"body": lease["body"]})).await;
     }
-    assert_eq!(desk.is_drained().await["delivered_total"], 4);
+    assert_eq!(scenario.is_drained().await["delivered_total"], 4);
     // Other orderings refuse a priority.
-    desk.define("ordered", json!({})).await;
+    scenario.define("ordered", json!({})).await;
     let item = json!({"destinations": ["ordered"], "body": "x", "priority": 9});
-    let (status, problem) = desk.ask("POST", "/v1/messages", item).await;
+    let (status, problem) = scenario.ask("POST", "/v1/messages", item).await;
     assert_eq!((status, &problem["code"]), (400, &json!("invalid_field")), "{problem}");
 }
 
 #[tokio::test]
 async fn batches_hold_one_lanes_messages_in_order_and_may_be_accepted_in_part() {
     let delivery = json!({"batch_max": 4});
-    let desk = Desk::start(json!({"delivery": delivery})).await;
-    let gate = desk.receiver.gate.write().await;
+    let scenario = Scenario::start(json!({"delivery": delivery})).await;
+    let gate = scenario.receiver.gate.write().await;
     let names: Vec<String> = (1..=9).map(|number| format!("m{number}")).collect();
-    desk.send_all(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    scenario.send_all(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     // The receiver accepts the first two messages of each batch.
-    *desk.receiver.takes_max.lock().unwrap() = Some(2);
+    *scenario.receiver.takes_max.lock().unwrap() = Some(2);
     drop(gate);
-    let stats = desk.is_drained().await;
+    let stats = scenario.is_drained().await;
     assert_eq!(stats["delivered_total"], 9);
     let mut taken = Vec::new();
-    for body in desk.receiver.bodies() {
+    for body in scenario.receiver.bodies() {
         let batch: Vec<Value> = serde_json::from_str(&body).unwrap();
         assert!((1..=4).contains(&batch.len()), "{batch:?}");
         let sequences: Vec<u64> =
@@ -96,61 +97,62 @@ async fn batches_hold_one_lanes_messages_in_order_and_may_be_accepted_in_part() 
 #[tokio::test]
 async fn the_culprit_of_a_batch_is_found_and_only_it_is_skipped() {
     let definition = json!({"on_exhausted": "dead_letter", "delivery": {"batch_max": 8}});
-    let desk = Desk::start(definition).await;
+    let scenario = Scenario::start(definition).await;
     // A receiver that accepts a batch only without `culprit`.
     let reject = crate::support::http::serve(|request| async move {
         let status = if request.body.contains("culprit") { 422 } else { 200 };
         Some(crate::support::http::Answer::status(status))
     });
     let (address, _server) = reject.await;
-    desk.define(
-        ERP,
-        json!({"url": format!("http://{address}/"), "on_exhausted": "dead_letter",
+    scenario
+        .define(
+            ERP,
+            json!({"url": format!("http://{address}/"), "on_exhausted": "dead_letter",
             "delivery": {"batch_max": 8}}),
-    )
-    .await;
-    desk.steer("pause", json!({"what": "delivery"})).await;
-    desk.send_all(&["one", "two", "culprit", "four", "five"]).await;
-    desk.steer("resume", json!({})).await;
-    let stats = desk.is_drained().await;
+        )
+        .await;
+    scenario.steer("pause", json!({"what": "delivery"})).await;
+    scenario.send_all(&["one", "two", "culprit", "four", "five"]).await;
+    scenario.steer("resume", json!({})).await;
+    let stats = scenario.is_drained().await;
     assert_eq!((&stats["delivered_total"], &stats["dead_lettered_total"]), (&json!(4), &json!(1)));
     let path = format!("/v1/destinations/{ERP}/dead-letters");
-    let letters = desk.ok("GET", &path, Value::Null).await;
+    let letters = scenario.ok("GET", &path, Value::Null).await;
     assert_eq!(letters["items"][0]["sequence"], 3, "{letters}");
 }
 
 #[tokio::test]
 async fn a_topic_reaches_all_its_destinations_once() {
-    let desk = Desk::start(json!({})).await;
-    desk.define("crm", json!({})).await;
-    desk.ok("PUT", "/v1/topics/orders", json!({"destinations": [ERP, "crm"]})).await;
+    let scenario = Scenario::start(json!({})).await;
+    scenario.define("crm", json!({})).await;
+    scenario.ok("PUT", "/v1/topics/orders", json!({"destinations": [ERP, "crm"]})).await;
     let item = json!({"topic": "orders", "body": "order 7", "idempotency_key": "order 7"});
     for is_again in [false, true] {
-        let answer = desk.ok("POST", "/v1/messages", item.clone()).await;
+        let answer = scenario.ok("POST", "/v1/messages", item.clone()).await;
         let deliveries = answer["deliveries"].as_array().unwrap();
         assert_eq!(deliveries.len(), 2, "{answer}");
         assert!(deliveries.iter().all(|one| one["duplicate"] == is_again), "{answer}");
     }
-    eventually("both have it", async || match desk.receiver.bodies().len() {
+    eventually("both have it", async || match scenario.receiver.bodies().len() {
         2 => Ok(()),
         count => Err(count.to_string()),
     })
     .await;
-    desk.is_drained().await;
+    scenario.is_drained().await;
 }
 
 #[tokio::test]
 async fn the_ordering_may_change_whenever_nothing_is_pending() {
-    let desk = Desk::start(json!({})).await;
+    let scenario = Scenario::start(json!({})).await;
     let mut sent = 0;
     for ordering in ["key", "none", "destination", "key", "destination", "none", "key"] {
-        desk.define(ERP, json!({"ordering": ordering})).await;
+        scenario.define(ERP, json!({"ordering": ordering})).await;
         // Sends at once, while the sender still knows the previous ordering.
         for key in [Value::Null, json!("a")] {
-            desk.send("message", json!({"key": key})).await;
+            scenario.send("message", json!({"key": key})).await;
             sent += 1;
         }
-        let stats = desk.is_drained().await;
+        let stats = scenario.is_drained().await;
         assert_eq!(stats["delivered_total"], sent, "{ordering}: {stats}");
     }
 }
@@ -158,36 +160,36 @@ async fn the_ordering_may_change_whenever_nothing_is_pending() {
 #[tokio::test]
 async fn what_a_worker_holds_is_cancelled_when_its_attempt_has_failed() {
     let definition = json!({"ordering": "key", "transform": {"kind": "worker"}});
-    let desk = Desk::start(definition).await;
-    let sequence = desk.send("held", json!({"key": "a"})).await;
-    let lease = desk.lease(json!({})).await;
+    let scenario = Scenario::start(definition).await;
+    let sequence = scenario.send("held", json!({"key": "a"})).await;
+    let lease = scenario.lease(json!({})).await;
     let path = format!("/v1/destinations/{ERP}/messages/{sequence}");
-    let (status, answer) = desk.ask("DELETE", &path, Value::Null).await;
+    let (status, answer) = scenario.ask("DELETE", &path, Value::Null).await;
     assert_eq!((status, &answer["state"]), (202, &json!("withdrawing")), "{answer}");
-    desk.end("fail", &lease, json!({"error": "not now", "retry_ms": 0})).await;
-    assert_eq!(desk.is_drained().await["cancelled_total"], 1);
+    scenario.end("fail", &lease, json!({"error": "not now", "retry_ms": 0})).await;
+    assert_eq!(scenario.is_drained().await["cancelled_total"], 1);
 }
 
 #[tokio::test]
 async fn a_withdrawal_behind_a_head_that_backs_off_does_not_hasten_it() {
     let definition = json!({"transform": {"kind": "worker"},
         "delivery": {"backoff_ms": 600_000, "backoff_max_ms": 600_000}});
-    let desk = Desk::start(definition).await;
-    desk.receiver.refuse("\"one\"", 503, None);
-    desk.send_all(&["one", "two"]).await;
-    let leases = desk.lease(json!({"max": 2})).await;
-    desk.end("complete", &leases[..1], json!({"body": "one"})).await;
-    desk.until("it backs off", |stats| stats["head"]["attempts"] == 1).await;
+    let scenario = Scenario::start(definition).await;
+    scenario.receiver.refuse("\"one\"", 503, None);
+    scenario.send_all(&["one", "two"]).await;
+    let leases = scenario.lease(json!({"max": 2})).await;
+    scenario.end("complete", &leases[..1], json!({"body": "one"})).await;
+    scenario.until("it backs off", |stats| stats["head"]["attempts"] == 1).await;
     let path = format!("/v1/destinations/{ERP}/messages/2");
-    let (status, answer) = desk.ask("DELETE", &path, Value::Null).await;
+    let (status, answer) = scenario.ask("DELETE", &path, Value::Null).await;
     assert_eq!(status, 202, "{answer}");
-    desk.nothing_happens().await;
-    let stats = desk.stats().await;
+    scenario.nothing_happens().await;
+    let stats = scenario.stats().await;
     // A second attempt is possible: full jitter may choose a very short backoff.
     assert!(stats["head"]["attempts"].as_u64() <= Some(2), "{stats}");
-    desk.end("requeue", &leases[1..], json!({})).await;
-    desk.receiver.accept("\"one\"");
-    desk.steer("retry-head", json!({})).await;
-    let stats = desk.is_drained().await;
+    scenario.end("requeue", &leases[1..], json!({})).await;
+    scenario.receiver.accept("\"one\"");
+    scenario.steer("retry-head", json!({})).await;
+    let stats = scenario.is_drained().await;
     assert_eq!((&stats["delivered_total"], &stats["cancelled_total"]), (&json!(1), &json!(1)));
 }

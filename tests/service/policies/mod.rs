@@ -2,12 +2,12 @@
 //! or wait. Each test ends with balanced counters: every message is pending or gone.
 
 mod damage;
-mod damage_told;
-mod desk;
+mod damage_reported;
 mod gone;
 mod halted;
 mod lanes;
 mod limits;
 mod removed;
+pub mod scenario;
 mod waiting;
 mod why;

@@ -11,7 +11,7 @@ use reseq::{
 use serde_json::{Value, json};
 
 use crate::{
-    policies::desk::{Desk, ERP, Service},
+    policies::scenario::{ERP, Scenario, Service},
     support::{redis::TestRedis, wait::eventually},
 };
 
@@ -32,82 +32,83 @@ async fn arrives(service: &Service, count: usize) {
 
 #[tokio::test]
 async fn a_removal_has_nothing_of_other_destinations_sent_again() {
-    let desk = Desk::start(json!({"ordering": "none"})).await;
+    let scenario = Scenario::start(json!({"ordering": "none"})).await;
     let other = std::sync::Arc::new(Service::default());
     let (url, _server) = other.serve().await;
     let mut names = neighbours(ERP);
     let quick = names.next().unwrap();
-    desk.define(&quick, json!({"url": url})).await;
-    let gate = desk.receiver.gate.write().await;
+    scenario.define(&quick, json!({"url": url})).await;
+    let gate = scenario.receiver.gate.write().await;
     let bodies: Vec<String> = (1..=30).map(|number| format!("m{number}")).collect();
-    desk.send_all(&bodies.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    arrives(&desk.receiver, 30).await;
+    scenario.send_all(&bodies.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    arrives(&scenario.receiver, 30).await;
     for (at, name) in names.take(3).enumerate() {
         let path = format!("/v1/destinations/{name}");
-        desk.define(&name, json!({})).await;
-        desk.ok("DELETE", &path, Value::Null).await;
+        scenario.define(&name, json!({})).await;
+        scenario.ok("DELETE", &path, Value::Null).await;
         // When another message of the partition has been delivered, the sender has seen the
         // removal.
         let item = json!({"destinations": [quick], "body": "there"});
-        desk.ok("POST", "/v1/messages", item).await;
+        scenario.ok("POST", "/v1/messages", item).await;
         arrives(&other, at + 1).await;
     }
     drop(gate);
-    assert_eq!(desk.is_drained().await["delivered_total"], 30);
-    assert_eq!(desk.receiver.arrived.load(Ordering::Relaxed), 30, "each is sent once");
+    assert_eq!(scenario.is_drained().await["delivered_total"], 30);
+    assert_eq!(scenario.receiver.arrived.load(Ordering::Relaxed), 30, "each is sent once");
 }
 
 #[tokio::test]
 async fn what_a_sender_holds_is_not_taken_for_what_is_made_again_under_the_name() {
-    let desk = Desk::start_apart(json!({})).await;
-    let sender = desk.sender.as_ref().unwrap();
+    let scenario = Scenario::start_apart(json!({})).await;
+    let sender = scenario.sender.as_ref().unwrap();
     let path = format!("/v1/destinations/{ERP}");
-    desk.define(ERP, json!({})).await;
-    let gate = desk.receiver.gate.write().await;
-    desk.send_all(&["old 1", "old 2"]).await;
-    arrives(&desk.receiver, 1).await;
+    scenario.define(ERP, json!({})).await;
+    let gate = scenario.receiver.gate.write().await;
+    scenario.send_all(&["old 1", "old 2"]).await;
+    arrives(&scenario.receiver, 1).await;
     // While the sender is frozen, the destination is removed and made again. The receiver's answer
     // to the old delivery waits meanwhile.
     sender.freeze();
-    desk.ok("DELETE", &format!("{path}?force=true"), Value::Null).await;
-    desk.define(ERP, json!({})).await;
-    desk.send_all(&["new 1", "new 2", "new 3"]).await;
+    scenario.ok("DELETE", &format!("{path}?force=true"), Value::Null).await;
+    scenario.define(ERP, json!({})).await;
+    scenario.send_all(&["new 1", "new 2", "new 3"]).await;
     drop(gate);
-    desk.receives(&["old 1"]).await;
+    scenario.receives(&["old 1"]).await;
     sender.thaw();
-    desk.receives(&["old 1", "new 1", "new 2", "new 3"]).await;
-    assert_eq!(desk.is_drained().await["delivered_total"], 3);
-    let epoch = |at| desk.receiver.header(at, "reseq-epoch").parse::<u64>().unwrap();
-    assert_eq!(desk.receiver.header(1, "reseq-sequence"), "1");
+    scenario.receives(&["old 1", "new 1", "new 2", "new 3"]).await;
+    assert_eq!(scenario.is_drained().await["delivered_total"], 3);
+    let epoch = |at| scenario.receiver.header(at, "reseq-epoch").parse::<u64>().unwrap();
+    assert_eq!(scenario.receiver.header(1, "reseq-sequence"), "1");
     assert!(epoch(1) > epoch(0) && epoch(1) == epoch(3), "{} after {}", epoch(1), epoch(0));
 }
 
 /// As after a failover that lost the end of a removal: nobody knows that it is not finished.
 #[tokio::test]
 async fn a_definition_finishes_a_removal_that_stopped_halfway() {
-    let desk = Desk::start(json!({"transform": {"kind": "worker"}})).await;
-    desk.send_all(&["old 1", "old 2"]).await;
+    let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
+    scenario.send_all(&["old 1", "old 2"]).await;
     let keys = reseq::store::Keys::new("reseq", 64).destination(&ERP.parse().unwrap());
-    desk.redis.ask::<u8>(&["HSET", &keys.hash(), "deleted", "1"]).await.unwrap();
-    desk.define(ERP, json!({})).await;
-    desk.send("new", json!({})).await;
-    desk.receives(&["new"]).await;
-    assert_eq!(desk.is_drained().await["last_sequence"], 1);
+    scenario.redis.ask::<u8>(&["HSET", &keys.hash(), "deleted", "1"]).await.unwrap();
+    scenario.define(ERP, json!({})).await;
+    scenario.send("new", json!({})).await;
+    scenario.receives(&["new"]).await;
+    assert_eq!(scenario.is_drained().await["last_sequence"], 1);
 }
 
 /// Two processes may find the same removal halfway. The slower one must not take what the other has
 /// defined since for what is to be removed.
 #[tokio::test]
 async fn a_removal_is_completed_only_where_one_has_begun() {
-    let desk = Desk::start(json!({"transform": {"kind": "worker"}})).await;
-    desk.send_all(&["one"]).await;
-    let of_redis = config::Redis { url: desk.redis.url().to_owned(), ..Default::default() };
+    let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
+    scenario.send_all(&["one"]).await;
+    let of_redis = config::Redis { url: scenario.redis.url().to_owned(), ..Default::default() };
     let (store, _) = Store::open(&of_redis, Duration::from_secs(5)).await.unwrap();
     let name: DestinationName = ERP.parse().unwrap();
     let refused = store.complete_removal(&name).await.unwrap_err();
     assert!(matches!(refused, StoreError::WrongState(_)), "{refused}");
-    assert_eq!(desk.stats().await["pending"], 1);
-    desk.redis
+    assert_eq!(scenario.stats().await["pending"], 1);
+    scenario
+        .redis
         .ask::<u8>(&["HSET", &store.keys().destination(&name).hash(), "deleted", "1"])
         .await
         .unwrap();
@@ -118,25 +119,25 @@ async fn a_removal_is_completed_only_where_one_has_begun() {
 
 #[tokio::test]
 async fn a_refusal_counts_nothing_against_what_is_made_again_under_the_name() {
-    let desk = Desk::start_apart(json!({})).await;
-    let sender = desk.sender.as_ref().unwrap();
+    let scenario = Scenario::start_apart(json!({})).await;
+    let sender = scenario.sender.as_ref().unwrap();
     let path = format!("/v1/destinations/{ERP}");
     let halts = json!({"delivery": {"attempts_max": 1}});
-    desk.define(ERP, halts.clone()).await;
-    desk.receiver.refuse("\"old\"", 503, None);
-    let gate = desk.receiver.gate.write().await;
-    desk.send("old", json!({})).await;
-    arrives(&desk.receiver, 1).await;
+    scenario.define(ERP, halts.clone()).await;
+    scenario.receiver.refuse("\"old\"", 503, None);
+    let gate = scenario.receiver.gate.write().await;
+    scenario.send("old", json!({})).await;
+    arrives(&scenario.receiver, 1).await;
     sender.freeze();
-    desk.ok("DELETE", &format!("{path}?force=true"), Value::Null).await;
-    desk.define(ERP, halts).await;
-    desk.send("new", json!({})).await;
+    scenario.ok("DELETE", &format!("{path}?force=true"), Value::Null).await;
+    scenario.define(ERP, halts).await;
+    scenario.send("new", json!({})).await;
     drop(gate);
     sender.thaw();
     // If the old attempt's failure halted the new message, it would never arrive.
-    desk.receives(&["new"]).await;
-    assert_eq!(desk.is_drained().await["delivered_total"], 1);
-    assert_eq!(desk.receiver.header(0, "reseq-attempt"), "1");
+    scenario.receives(&["new"]).await;
+    assert_eq!(scenario.is_drained().await["delivered_total"], 1);
+    assert_eq!(scenario.receiver.header(0, "reseq-attempt"), "1");
 }
 
 #[tokio::test]
@@ -145,16 +146,16 @@ async fn what_is_behind_a_refused_head_is_not_read_at_each_attempt() {
     const ATTEMPTS: usize = 20;
     for batch_max in [1usize, 3] {
         let delivery = json!({"batch_max": batch_max, "backoff_ms": 1, "backoff_max_ms": 2});
-        let desk = Desk::start(json!({"delivery": delivery})).await;
-        desk.steer("pause", json!({"what": "delivery"})).await;
+        let scenario = Scenario::start(json!({"delivery": delivery})).await;
+        scenario.steer("pause", json!({"what": "delivery"})).await;
         let bodies: Vec<String> =
             (0..40).map(|number| format!("{number:03}{}", "x".repeat(BODY - 3))).collect();
-        desk.send_all(&bodies.iter().map(String::as_str).collect::<Vec<_>>()).await;
-        desk.receiver.refuse_all(Some((503, ATTEMPTS)));
-        let before = output_bytes(&desk.redis).await;
-        desk.steer("resume", json!({})).await;
-        desk.is_drained().await;
-        let read = output_bytes(&desk.redis).await - before;
+        scenario.send_all(&bodies.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        scenario.receiver.refuse_all(Some((503, ATTEMPTS)));
+        let before = output_bytes(&scenario.redis).await;
+        scenario.steer("resume", json!({})).await;
+        scenario.is_drained().await;
+        let read = output_bytes(&scenario.redis).await - before;
         // The first run is read completely, each further attempt reads one delivery, and finally
         // everything is read once.
         let bound = 2 * 40 * BODY + (ATTEMPTS + 4) * batch_max * BODY;
@@ -177,31 +178,31 @@ fn previous(service: &Service) -> Vec<String> {
 
 #[tokio::test]
 async fn the_message_before_is_known_also_where_a_key_had_nothing_pending() {
-    let desk = Desk::start(json!({"ordering": "key", "previous_keys_max": 2})).await;
+    let scenario = Scenario::start(json!({"ordering": "key", "previous_keys_max": 2})).await;
     let send = async |key: &str| {
-        desk.send("x", json!({"key": key})).await;
-        desk.is_drained().await;
+        scenario.send("x", json!({"key": key})).await;
+        scenario.is_drained().await;
     };
     // The first message of each key, and then a second one.
     for key in ["a", "b", "a", "b"] {
         send(key).await;
     }
-    assert_eq!(previous(&desk.receiver), ["0", "0", "1", "2"]);
+    assert_eq!(previous(&scenario.receiver), ["0", "0", "1", "2"]);
     // A third key displaces the least recently used one. From then on forgotten and new keys look
     // alike, so neither gets the header.
     for key in ["c", "b", "a", "d"] {
         send(key).await;
     }
-    assert_eq!(previous(&desk.receiver)[4..], ["0", "4", "-", "-"]);
+    assert_eq!(previous(&scenario.receiver)[4..], ["0", "4", "-", "-"]);
     let remembered: Vec<String> = {
-        let key = desk.key("previous");
-        desk.redis.ask(&["ZRANGE", &key, "0", "-1"]).await.unwrap()
+        let key = scenario.key("previous");
+        scenario.redis.ask(&["ZRANGE", &key, "0", "-1"]).await.unwrap()
     };
     assert_eq!(remembered, ["a", "d"], "no more than two");
     // The memory goes with the destination.
-    desk.ok("DELETE", &format!("/v1/destinations/{ERP}"), Value::Null).await;
-    desk.define(ERP, json!({"ordering": "key", "previous_keys_max": 0})).await;
+    scenario.ok("DELETE", &format!("/v1/destinations/{ERP}"), Value::Null).await;
+    scenario.define(ERP, json!({"ordering": "key", "previous_keys_max": 0})).await;
     send("a").await;
     send("a").await;
-    assert_eq!(previous(&desk.receiver)[8..], ["0", "-"], "0 remembers none");
+    assert_eq!(previous(&scenario.receiver)[8..], ["0", "-"], "0 remembers none");
 }

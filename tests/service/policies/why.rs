@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 use crate::{
     operations::commands::run_at,
-    policies::desk::{Desk, ERP},
+    policies::scenario::{ERP, Scenario},
     support::{
         pods::{Pod, Settings},
         wait::eventually,
     },
 };
 
-impl Desk {
+impl Scenario {
     async fn why(&self, query: &str) -> Value {
         self.ok("GET", &format!("/v1/destinations/{ERP}/why{query}"), Value::Null).await
     }
@@ -33,33 +33,33 @@ impl Desk {
 
 #[tokio::test]
 async fn it_is_said_who_processes_the_head_and_how_to_go_on_when_it_is_halted() {
-    let desk = Desk::start(json!({"transform": {"kind": "worker"}})).await;
-    let why = desk.why("").await;
+    let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
+    let why = scenario.why("").await;
     assert_eq!((&why["cause"], &why["head"]), (&json!("nothing"), &Value::Null), "{why}");
-    desk.send_all(&["one", "two", "three"]).await;
-    let why = desk.blocked_by("awaiting_worker").await;
+    scenario.send_all(&["one", "two", "three"]).await;
+    let why = scenario.blocked_by("awaiting_worker").await;
     assert_eq!((&why["head"]["sequence"], &why["behind"]), (&json!(1), &json!(2)), "{why}");
     // Two bodies in quotes wait behind it.
     assert_eq!(why["bytes_behind"], json!("\"two\"\"three\"".len()), "{why}");
 
-    let lease = desk.lease(json!({"worker": "host-7:42", "lease_ms": 3_600_000})).await;
-    let why = desk.blocked_by("processing").await;
+    let lease = scenario.lease(json!({"worker": "host-7:42", "lease_ms": 3_600_000})).await;
+    let why = scenario.blocked_by("processing").await;
     assert_eq!(why["head"]["lease"]["worker"], "host-7:42", "{why}");
     assert_eq!(why["head"]["lease"]["expires_at"], lease[0]["expires_at"], "{why}");
     assert!(why["explanation"].as_str().unwrap().contains("host-7:42"), "{why}");
     // The list of messages says it too, and an extension keeps the name.
     let items = json!({"items": [{"token": lease[0]["token"], "lease_ms": 7_200_000}]});
-    let extended = desk.ok("POST", "/v1/leases/extend", items).await;
+    let extended = scenario.ok("POST", "/v1/leases/extend", items).await;
     let path = format!("/v1/destinations/{ERP}/messages?state=processing");
-    let listed = desk.ok("GET", &path, Value::Null).await;
+    let listed = scenario.ok("GET", &path, Value::Null).await;
     let held = &listed["items"][0]["lease"];
     assert_eq!(held["worker"], "host-7:42", "{listed}");
     assert_eq!(held["expires_at"], extended["results"][0]["expires_at"], "{listed}");
 
-    desk.end("fail", &lease, json!({"error": "no such \u{1b}[2Jaccount", "final": true})).await;
-    let why = desk.blocked_by("halted").await;
+    scenario.end("fail", &lease, json!({"error": "no such \u{1b}[2Jaccount", "final": true})).await;
+    let why = scenario.blocked_by("halted").await;
     assert_eq!(why["actions"][0]["command"], "reseq retry-head erp --sequence 1", "{why}");
-    let said = desk.prints(&["why", ERP]).await;
+    let said = scenario.prints(&["why", ERP]).await;
     for part in [
         "head    1, id ",
         "halted in processing",
@@ -72,69 +72,98 @@ async fn it_is_said_who_processes_the_head_and_how_to_go_on_when_it_is_halted() 
     assert!(!said.contains('\u{1b}'), "{said:?}");
 
     // The commands that it names help.
-    desk.prints(&["skip-head", ERP, "--sequence", "1", "--yes"]).await;
-    assert_eq!(desk.blocked_by("awaiting_worker").await["head"]["sequence"], 2);
+    scenario.prints(&["skip-head", ERP, "--sequence", "1", "--yes"]).await;
+    assert_eq!(scenario.blocked_by("awaiting_worker").await["head"]["sequence"], 2);
 }
 
 #[tokio::test]
 async fn a_worker_without_a_name_is_possible_and_a_bad_name_is_refused() {
-    let desk = Desk::start(json!({"transform": {"kind": "worker"}})).await;
-    desk.send_all(&["one"]).await;
+    let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
+    scenario.send_all(&["one"]).await;
     let asked = json!({"destinations": [ERP], "worker": "a b"});
-    let (status, problem) = desk.ask("POST", "/v1/leases", asked).await;
+    let (status, problem) = scenario.ask("POST", "/v1/leases", asked).await;
     assert_eq!((status, &problem["code"]), (400, &json!("invalid_field")), "{problem}");
     assert!(problem["detail"].as_str().unwrap().starts_with("worker: "), "{problem}");
-    let lease = desk.lease(json!({})).await;
-    let why = desk.blocked_by("processing").await;
+    let lease = scenario.lease(json!({})).await;
+    let why = scenario.blocked_by("processing").await;
     assert_eq!(why["head"]["lease"].get("worker"), None, "{why}");
-    desk.end("requeue", &lease, json!({})).await;
+    scenario.end("requeue", &lease, json!({})).await;
 }
 
 #[tokio::test]
 async fn with_ordering_by_key_each_lane_is_asked_for_by_its_key() {
-    let desk = Desk::start(json!({"ordering": "key", "transform": {"kind": "worker"}})).await;
+    let scenario =
+        Scenario::start(json!({"ordering": "key", "transform": {"kind": "worker"}})).await;
     for (body, key) in [("a1", "a b"), ("b1", "b"), ("a2", "a b")] {
-        desk.send(body, json!({"key": key})).await;
+        scenario.send(body, json!({"key": key})).await;
     }
-    let lease = desk.lease(json!({})).await;
-    desk.end("fail", &lease, json!({"error": "no", "final": true})).await;
-    let why = desk.why("?key=a%20b").await;
+    let lease = scenario.lease(json!({})).await;
+    scenario.end("fail", &lease, json!({"error": "no", "final": true})).await;
+    let why = scenario.why("?key=a%20b").await;
     assert_eq!((&why["cause"], &why["behind"]), (&json!("halted"), &json!(1)), "{why}");
     let command = "reseq retry-head erp --key 'a b' --sequence 1";
     assert_eq!(why["actions"][0]["command"], command, "{why}");
     assert_eq!(why.get("bytes_behind"), None, "{why}");
-    let why = desk.why("?key=b").await;
+    let why = scenario.why("?key=b").await;
     assert_eq!((&why["cause"], &why["behind"]), (&json!("awaiting_worker"), &json!(0)), "{why}");
-    assert_eq!(desk.why("?key=c").await["cause"], "nothing");
+    assert_eq!(scenario.why("?key=c").await["cause"], "nothing");
     // Without a key it is the lane whose head is the oldest.
-    assert_eq!(desk.why("").await["key"], "a b");
-    desk.define("whole", json!({"url": desk.receiver_url})).await;
-    let (status, problem) = desk.ask("GET", "/v1/destinations/whole/why?key=a", Value::Null).await;
+    assert_eq!(scenario.why("").await["key"], "a b");
+    scenario.define("whole", json!({"url": scenario.receiver_url})).await;
+    let (status, problem) =
+        scenario.ask("GET", "/v1/destinations/whole/why?key=a", Value::Null).await;
     assert_eq!((status, &problem["code"]), (400, &json!("invalid_field")), "{problem}");
 }
 
 #[tokio::test]
 async fn a_delivery_waits_for_its_backoff_for_a_pause_or_for_a_sender() {
-    let desk =
-        Desk::start(json!({"delivery": {"backoff_ms": 600_000, "backoff_max_ms": 600_000}})).await;
-    desk.receiver.refuse("\"one\"", 503, None);
-    desk.send_all(&["one", "two"]).await;
-    let why = desk.blocked_by("backoff").await;
+    let scenario =
+        Scenario::start(json!({"delivery": {"backoff_ms": 600_000, "backoff_max_ms": 600_000}}))
+            .await;
+    scenario.receiver.refuse("\"one\"", 503, None);
+    scenario.send_all(&["one", "two"]).await;
+    let why = scenario.blocked_by("backoff").await;
     assert!(why["explanation"].as_str().unwrap().contains("delivery has failed"), "{why}");
     assert!(why["next_attempt_at"].is_string(), "{why}");
-    desk.steer("pause", json!({"what": "delivery"})).await;
-    let why = desk.blocked_by("paused").await;
+    scenario.steer("pause", json!({"what": "delivery"})).await;
+    let why = scenario.blocked_by("paused").await;
     assert_eq!(why["actions"][0]["command"], "reseq resume erp delivery", "{why}");
-    desk.receiver.accept("\"one\"");
-    desk.steer("retry-head", json!({})).await;
-    desk.steer("resume", json!({})).await;
-    desk.receives(&["one", "two"]).await;
+    scenario.receiver.accept("\"one\"");
+    scenario.steer("retry-head", json!({})).await;
+    scenario.steer("resume", json!({})).await;
+    scenario.receives(&["one", "two"]).await;
+}
+
+#[tokio::test]
+async fn a_rate_limit_and_a_missing_redis_are_causes_and_the_time_is_told_by_cause() {
+    let scenario = Scenario::start(json!({"delivery": {"rate_per_second_max": 1}})).await;
+    scenario.send_all(&["1", "2", "3", "4", "5", "6", "7", "8"]).await;
+    let why = scenario.blocked_by("rate_limit").await;
+    assert!(why["explanation"].as_str().unwrap().contains("allows 1 a second"), "{why}");
+
+    scenario.define("held", json!({"transform": {"kind": "worker"}})).await;
+    let item = json!({"destinations": ["held"], "body": 1});
+    scenario.ok("POST", "/v1/messages", item).await;
+    let times = eventually("the time is told", async || {
+        let why = scenario.ok("GET", "/v1/destinations/held/why", Value::Null).await;
+        let times = why["blocked_ms_by_cause"].clone();
+        if times["awaiting_worker"].as_u64() > Some(0) { Ok(times) } else { Err(why.to_string()) }
+    })
+    .await;
+    assert_eq!(times.as_object().unwrap().len(), 1, "{times}");
+    let said = scenario.prints(&["why", "held"]).await;
+    assert!(said.contains("of that ") && said.contains("awaiting_worker"), "{said}");
+
+    scenario.redis.kill();
+    let why = scenario.blocked_by("redis").await;
+    assert_eq!(why["head"], Value::Null, "{why}");
+    assert!(scenario.prints(&["why", ERP]).await.contains("Redis does not answer"));
 }
 
 #[tokio::test]
 async fn the_pods_are_listed_with_their_roles_and_partitions_and_a_missing_role_is_the_cause() {
-    let mut desk = Desk::start_apart(json!({})).await;
-    desk.define(ERP, json!({})).await;
+    let mut scenario = Scenario::start_apart(json!({})).await;
+    scenario.define(ERP, json!({})).await;
     let owned = |pods: &Value| {
         let pods = pods["items"].as_array().unwrap();
         let of = |pod: &Value| pod["partitions"].as_array().unwrap().len();
@@ -143,7 +172,7 @@ async fn the_pods_are_listed_with_their_roles_and_partitions_and_a_missing_role_
             .collect()
     };
     let pods = eventually("both are listed", async || {
-        let pods = desk.ok("GET", "/v1/pods", Value::Null).await;
+        let pods = scenario.ok("GET", "/v1/pods", Value::Null).await;
         let mut all: Vec<(String, usize)> = owned(&pods);
         all.sort();
         let expected = [("ingest".to_owned(), 0), ("sender".to_owned(), 64)];
@@ -152,31 +181,33 @@ async fn the_pods_are_listed_with_their_roles_and_partitions_and_a_missing_role_
     .await;
     let this = pods["items"].as_array().unwrap().iter().find(|pod| pod["is_self"] == true);
     assert_eq!(this.unwrap()["roles"], json!(["ingest"]), "{pods}");
-    let table = desk.prints(&["pods"]).await;
+    let table = scenario.prints(&["pods"]).await;
     assert!(table.contains("sender") && table.contains("0-63"), "{table}");
+    let owner = scenario.prints(&["pods", "--destination", ERP]).await;
+    assert!(owner.contains("sender") && !owner.contains("ingest"), "{owner}");
 
     // Nobody processes.
-    let definition = desk.with_transform(json!({}));
-    desk.define(ERP, definition).await;
-    desk.send_all(&["one"]).await;
-    let why = desk.blocked_by("no_processor").await;
+    let definition = scenario.with_transform(json!({}));
+    scenario.define(ERP, definition).await;
+    scenario.send_all(&["one"]).await;
+    let why = scenario.blocked_by("no_processor").await;
     assert_eq!(why["actions"][0]["command"], "reseq serve --roles processor", "{why}");
-    let settings = Settings::new(desk.redis.url());
+    let settings = Settings::new(scenario.redis.url());
     let processor = Pod::start("processor", "processor", &settings).await;
-    desk.until("it is delivered", |stats| stats["delivered_total"] == 1).await;
+    scenario.until("it is delivered", |stats| stats["delivered_total"] == 1).await;
     drop(processor);
 
     // Nobody delivers: the sender's leases end when it stops.
-    let mut sender = desk.sender.take().unwrap();
+    let mut sender = scenario.sender.take().unwrap();
     sender.terminate();
     eventually(
         "it has ended",
         async || if sender.has_ended() { Ok(()) } else { Err("it runs".to_owned()) },
     )
     .await;
-    desk.define("plain", json!({"url": desk.receiver_url})).await;
+    scenario.define("plain", json!({"url": scenario.receiver_url})).await;
     let item = json!({"destinations": ["plain"], "body": 1});
-    desk.ok("POST", "/v1/messages", item).await;
-    let why = desk.ok("GET", "/v1/destinations/plain/why", Value::Null).await;
+    scenario.ok("POST", "/v1/messages", item).await;
+    let why = scenario.ok("GET", "/v1/destinations/plain/why", Value::Null).await;
     assert_eq!(why["cause"], "no_owner", "{why}");
 }

@@ -60,7 +60,7 @@ pub(super) fn shown(identity: &Identity) -> ClientIdentity {
 }
 
 /// A connection over TLS, with a certificate if there is one.
-async fn connect(
+pub(super) async fn connect(
     address: SocketAddr,
     authority: &Authority,
     identity: Option<&Identity>,
@@ -126,6 +126,18 @@ async fn a_listener_that_wants_certificates_serves_only_clients_that_show_one() 
     let plain = format!("http://{}/healthz", running.http);
     assert!(Client::builder().no_proxy().build().unwrap().get(plain).send().await.is_err());
 
+    // The audit log names the certificate.
+    let client = trusting(&ours).identity(shown(&mine)).build().unwrap();
+    let pause = client.post(format!("{url}/v1/destinations/work/pause"));
+    assert_eq!(pause.json(&json!({"what": "delivery"})).send().await.unwrap().status(), 200);
+    let audit = client.get(format!("{url}/v1/audit")).send().await.unwrap();
+    let audit: Value = audit.json().await.unwrap();
+    let first = &audit["items"][0];
+    let expected = ("pause", "loopback_without_token", "CN=client");
+    let found = ["action", "actor", "certificate"].map(|field| first[field].as_str().unwrap());
+    assert!(found[0] == expected.0 && found[1] == expected.1, "{first}");
+    assert!(found[2].contains(expected.2), "{first}");
+
     // The commands of the program.
     let status = async |arguments: &[&str]| {
         let mut command = tokio::process::Command::new(program());
@@ -142,6 +154,35 @@ async fn a_listener_that_wants_certificates_serves_only_clients_that_show_one() 
     assert!(code == Some(0) && said.contains("work"), "{code:?} {said}");
     assert_eq!(status(&all[..2]).await.0, Some(4));
     assert_eq!(status(&all[2..]).await.0, Some(4));
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_listener_of_operators_has_certificates_of_its_own() {
+    let (ours, operators) = (Authority::new("ours"), Authority::new("operators"));
+    let redis = TestRedis::start().await;
+    let lines = format!(
+        "[http]\nlisten = '127.0.0.1:0'\n{}[admin]\nlisten = '127.0.0.1:0'\n{}",
+        section("http.tls", &ours.issue("server"), None),
+        section("admin.tls", &operators.issue("admin"), Some(&operators))
+    );
+    let running = start(&redis, &lines).await;
+    let admin = format!("https://{}/v1/destinations/work/stats", running.admin.unwrap());
+    let get = async |client: ClientBuilder, url: &str| {
+        let answer = client.build().unwrap().get(url).send().await;
+        answer.map(|answer| answer.status().as_u16())
+    };
+    let operator = || trusting(&operators).identity(shown(&operators.issue("operator")));
+    assert_eq!(get(operator(), &admin).await.unwrap(), 200);
+    // Who shows none, or one of producers; and who takes the one listener for the other.
+    assert!(get(trusting(&operators), &admin).await.is_err());
+    let producer = trusting(&operators).identity(shown(&ours.issue("producer")));
+    assert!(get(producer, &admin).await.is_err());
+    assert!(get(trusting(&ours), &admin).await.is_err());
+    let public = format!("https://{}/v1/destinations/work/stats", running.http);
+    assert_eq!(get(trusting(&ours), &public).await.unwrap(), 404);
+    let health = format!("https://{}/healthz", running.http);
+    assert_eq!(get(trusting(&ours), &health).await.unwrap(), 200);
     running.stop().await.unwrap();
 }
 

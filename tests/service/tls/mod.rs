@@ -1,5 +1,6 @@
 //! TLS: to Redis, on the listeners, and to receivers.
 
+mod grants;
 mod listeners;
 mod out;
 mod redis;

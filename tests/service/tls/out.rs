@@ -22,7 +22,10 @@ use crate::support::{
     certificates::{Authority, Identity, replace},
     http,
     pods::client,
+    receiver::{Inbox, Receiver},
     redis::TestRedis,
+    tls::{Party, Relay},
+    transformer::Transformer,
     wait::{eventually, within},
 };
 
@@ -155,5 +158,61 @@ async fn a_receiver_that_offers_http_2_is_spoken_to_in_it() {
     for _ in 0..COUNT {
         assert_eq!(within("a delivery", versions.recv()).await, Some(Version::HTTP_2));
     }
+    sender.stop().await.unwrap();
+}
+
+/// The transform and the receiver have certificates of a private authority, and want one of Reseq.
+#[tokio::test]
+async fn a_transform_and_a_receiver_of_a_private_authority_serve_who_trusts_it() {
+    let (ours, other) = (Authority::new("ours"), Authority::new("other"));
+    let redis = TestRedis::start().await;
+    let inbox = Arc::new(Inbox::default());
+    let (web, frames) = (Receiver::http(&inbox).await, Receiver::lines(&inbox, "frames").await);
+    let transformer = Transformer::start(1, 5).await;
+    let party = Party { identity: ours.issue("receiver"), ca_file: ours.ca_file() };
+    let before = |address| Relay::terminating(Arc::new(move || Some(address)), party.clone());
+    let relays = [web.address, frames.address, transformer.address].map(before);
+    let [to_web, to_frames, to_transformer] = relays.each_ref().map(|relay| relay.address);
+    let again = "backoff_ms = 20, backoff_max_ms = 100, attempts_max = 0";
+    // Reseq does not know the authority yet.
+    let identity = ours.issue("reseq");
+    let sender = format!(
+        "[http]\nlisten = '127.0.0.1:0'\n{}[[destination]]\nname = 'web'\n\
+         url = 'https://{to_web}/in'\ndelivery = {{ {again} }}\n\
+         [[destination]]\nname = 'frames'\nurl = 'tls://{to_frames}'\ndelivery = {{ {again} }}\n\
+         [[destination]]\nname = 'shouted'\nurl = 'https://{to_web}/in'\ndelivery = {{ {again} }}\n\
+         transform = {{ kind = 'http', url = 'https://{to_transformer}/', {again} }}\n",
+        outgoing(&other, &identity),
+    );
+    let sender = start(&redis, &sender).await;
+    let names = ["web", "frames", "shouted"];
+    for name in names {
+        send(&sender, name, "all").await;
+        let stats = format!("http://{}/v1/destinations/{name}/stats", sender.http);
+        let error = eventually("the first attempt fails", async || {
+            let stats: Value = client().get(&stats).send().await.unwrap().json().await.unwrap();
+            match &stats["head"]["last_error"] {
+                Value::Null => Err(stats.to_string()),
+                error => Ok(error.clone()),
+            }
+        })
+        .await;
+        assert_eq!(error["kind"], "connection", "{name}: {error}");
+        let detail = error["detail"].as_str().unwrap();
+        assert!(detail.contains("UnknownIssuer"), "{name}: {detail}");
+    }
+    assert_eq!(inbox.journal.messages(), 0, "nothing was sent to who is not known");
+
+    // Nothing is lost: from now on Reseq trusts it.
+    replace(&other.ca_file(), &ours.pem());
+    for name in names {
+        eventually("all is delivered", async || match inbox.journal.messages_of(name) {
+            COUNT => Ok(()),
+            count => Err(format!("{name}: {count}")),
+        })
+        .await;
+    }
+    let shouted = inbox.journal.all().into_iter().filter(|one| one.destination == "shouted");
+    assert!(shouted.into_iter().all(|one| one.body.starts_with("{\"transformed\":shouted all")));
     sender.stop().await.unwrap();
 }

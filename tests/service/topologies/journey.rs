@@ -15,7 +15,7 @@ use crate::support::{
     ledger::Ledger,
     pods::{Pod, Settings, client},
     producer::{Item, Producer},
-    receiver::{Desk, Receiver},
+    receiver::{Inbox, Receiver},
     transformer::Transformer,
     wait::eventually,
 };
@@ -27,7 +27,7 @@ const BATCH: usize = 10;
 
 /// Two pods with all roles.
 pub struct Journey {
-    pub desk: Arc<Desk>,
+    pub inbox: Arc<Inbox>,
     pub ledger: Arc<Ledger>,
     pub pods: Vec<Pod>,
     names: Vec<&'static str>,
@@ -43,9 +43,9 @@ impl Journey {
 
     /// Like `start`, with these lines after the section `[redis]`.
     pub async fn start_with(redis_url: &str, lines: &str, names: &[&'static str]) -> Journey {
-        let desk = Arc::new(Desk::default());
+        let inbox = Arc::new(Inbox::default());
         let transformer = Transformer::start(SEED, SLOWEST_MS).await;
-        let receiver = Receiver::http(&desk).await;
+        let receiver = Receiver::http(&inbox).await;
         let mut settings = Settings::new(redis_url);
         // Requests time out soon, because servers are killed and frozen here.
         settings.redis = format!("timeout_ms = 2000\n{lines}");
@@ -65,7 +65,7 @@ impl Journey {
             pods.push(Pod::start(name, "ingest,processor,sender", &settings).await);
         }
         let (names, ledger) = (names.to_vec(), Arc::new(Ledger::default()));
-        Journey { desk, ledger, pods, names, transformer, _receiver: receiver }
+        Journey { inbox, ledger, pods, names, transformer, _receiver: receiver }
     }
 
     /// Sends this many messages to each destination. Returns when all are promised.
@@ -89,7 +89,7 @@ impl Journey {
 
     /// How many messages of a destination were delivered.
     pub fn delivered(&self, name: &str) -> usize {
-        self.desk.journal.messages_of(name)
+        self.inbox.journal.messages_of(name)
     }
 
     /// Waits until this many messages of a destination were delivered.
@@ -143,7 +143,7 @@ impl Journey {
         let rule =
             |name: &&'static str| Rule { destination: name, by_key: false, is_transformed: true };
         let rules: Vec<Rule> = self.names.iter().map(rule).collect();
-        let found = check(&self.ledger, &self.desk.journal, &rules);
+        let found = check(&self.ledger, &self.inbox.journal, &rules);
         assert_eq!(found.messages, self.ledger.count());
         assert!(self.transformer.work.overtaken() > 0, "there was nothing to put in order");
         found

@@ -4,12 +4,15 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Value, json};
 
-use crate::support::{
-    pods::{Pod, Settings, client},
-    ports::free_port,
-    receiver::{Desk, Receiver},
-    sentinel::{SERVICE, TestSentinel},
-    wait::eventually,
+use crate::{
+    alerts::{Scrape, Timeline},
+    support::{
+        pods::{Pod, Settings, client},
+        ports::free_port,
+        receiver::{Inbox, Receiver},
+        sentinel::{SERVICE, TestSentinel},
+        wait::eventually,
+    },
 };
 
 const COUNT: usize = 20;
@@ -24,8 +27,8 @@ impl Deployment {
     /// Three servers, and a pod that delivers nothing, so that losses show.
     async fn start() -> Deployment {
         let redis = TestSentinel::start(2).await;
-        let desk = Arc::new(Desk::default());
-        let receiver = Receiver::http(&desk).await;
+        let inbox = Arc::new(Inbox::default());
+        let receiver = Receiver::http(&inbox).await;
         let mut settings = Settings {
             partitions: 1,
             redis: "replicas = 2\ntimeout_ms = 2000".into(),
@@ -148,6 +151,7 @@ async fn a_replica_that_lags_and_is_promoted_by_its_priority_loses_and_that_is_t
         async move { node.ask::<u64>(&["HGET", "reseq:{p00}:epoch", "epoch"]).await.unwrap() }
     };
     let before = epoch(0).await;
+    let healthy = Scrape::of(&[("all", &deployment.pod)]).await;
     deployment.redis.nodes[0].kill();
     assert_eq!(deployment.redis.other_primary(0).await, 2, "its priority is lower");
     assert_eq!(deployment.has(2).await, [first], "the rest is lost");
@@ -160,4 +164,10 @@ async fn a_replica_that_lags_and_is_promoted_by_its_priority_loses_and_that_is_t
         if count == 1.0 && is_logged { Ok(()) } else { Err(format!("{count}, {is_logged}")) }
     })
     .await;
+    let lossy = Scrape::of(&[("all", &deployment.pod)]).await;
+    let mut timeline = Timeline::default();
+    timeline.lasts(&healthy, &healthy);
+    timeline.lasts(&lossy, &lossy);
+    timeline.fires("ReseqConfirmedWritesLost");
+    timeline.holds();
 }

@@ -12,7 +12,8 @@ const { GIFEncoder, applyPalette, quantize } = gifenc;
 const folder = fileURLToPath(new URL("../../../docs/images/console/", import.meta.url));
 const PAGES = {
   overview: "overview", destinations: "destinations", lane: "lanes/erp", "halted-lane": "lanes/crm?key=acct-7", messages: "messages/crm",
-  "dead-letters": "dead-letters/mail", history: "history/mail", operations: "operations/mail", topics: "topics", pods: "pods", tokens: "tokens",
+  "dead-letters": "dead-letters/mail", history: "history/mail", operations: "operations/mail", topics: "topics", pods: "pods", tokens: "tokens", audit: "audit",
+  deliveries: "deliveries", doctor: "doctor",
 };
 /** Frames of the animated picture, and the time between them. */
 const FRAMES = 36;
@@ -39,6 +40,8 @@ try {
       if (kind && !["overview", "lane"].includes(name)) continue;
       await page.show(path);
       await pause(name === "overview" ? 8000 : 2000);
+      // Why it is stuck is below the head.
+      await page.setViewportSize({ width: page.viewportSize().width, height: name === "halted-lane" ? 1240 : 780 });
       await page.screenshot({ path: `${folder}${name}${kind}.png` });
     }
     await page.context().close();

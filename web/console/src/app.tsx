@@ -17,11 +17,15 @@ import { OperationsPage } from "./pages/operations.tsx";
 import { TopicsPage } from "./pages/topics.tsx";
 import { TokensPage } from "./pages/tokens.tsx";
 import { PodsPage } from "./pages/pods.tsx";
+import { AuditPage } from "./pages/audit.tsx";
+import { DeliveriesPage } from "./pages/deliveries.tsx";
+import { DoctorPage } from "./pages/doctor.tsx";
 
 /** The pages: the first part of the address, and the name. */
 const PAGES: [string, string][] = [
   ["overview", "Overview"], ["destinations", "Destinations"], ["lanes", "Lane"], ["messages", "Messages"], ["dead-letters", "Dead letters"],
-  ["history", "History"], ["operations", "Operations"], ["topics", "Topics"], ["pods", "Pods"], ["tokens", "Tokens"],
+  ["history", "History"], ["deliveries", "Deliveries"], ["operations", "Operations"], ["topics", "Topics"], ["pods", "Pods"], ["doctor", "Doctor"],
+  ["tokens", "Tokens"], ["audit", "Audit"],
 ];
 
 /** Says whether the numbers on the page are current. */
@@ -101,10 +105,10 @@ function Frame({ session, onSignOut }: { session: Session; onSignOut: () => void
     document.title = `${destination ? `${destination} · ` : ""}${name} · Reseq`;
     open(false);
   }, [page, destination]);
-  const shown = PAGES.filter(([path]) => path !== "tokens" || (may(session, "admin") && !session.destinations))
-    .filter(([path]) => path !== "pods" || !session.destinations);
+  const shown = PAGES.filter(([path]) => !["tokens", "audit"].includes(path) || (may(session, "admin") && !session.destinations))
+    .filter(([path]) => !["pods", "doctor"].includes(path) || !session.destinations);
   // Pages of one destination stay with it.
-  const kept = ["lanes", "messages", "dead-letters", "history", "operations"];
+  const kept = ["lanes", "messages", "dead-letters", "history", "deliveries", "operations"];
   return (
     <div class="frame">
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); main.current?.focus(); }}>Skip to the content</a>
@@ -148,6 +152,9 @@ function Page({ route, page, session }: { route: Route; page: string; session: S
     case "topics": return <TopicsPage session={session} />;
     case "tokens": return <TokensPage />;
     case "pods": return <PodsPage />;
+    case "audit": return <AuditPage />;
+    case "doctor": return <DoctorPage />;
+    case "deliveries": return <DeliveriesPage key={destination} destination={destination ?? ""} />;
   }
   if (!PAGES.some(([path]) => path === page)) return <p>There is no such page. <a href={href(["overview"])}>Overview</a></p>;
   if (!destination) return <ChooseDestination page={page} title={PAGES.find(([path]) => path === page)?.[1] ?? ""} />;

@@ -10,7 +10,7 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 const EVIL = `"><script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">`;
 const PAGES = [
   "overview", "destinations", "destinations/crm", "lanes", "lanes/erp", "lanes/crm?key=acct-7", "messages/crm", "dead-letters/mail", "history/mail", "operations/mail",
-  "topics", "pods", "tokens",
+  "deliveries", "topics", "pods", "doctor", "tokens", "audit",
 ];
 
 const service = new Service();
@@ -156,6 +156,73 @@ test("a halted head is repaired in the editor, and leaves in its place", async (
   assert.ok(receiver.sequences("/crm").indexOf(1) < Math.max(0, receiver.sequences("/crm").indexOf(3)) || !receiver.sequences("/crm").includes(3));
 });
 
+test("a stuck lane says why, since when, and what to do, two clicks from the overview", async () => {
+  await service.define("stuck", { url: `${receiver.url}/stuck`, ordering: "key", transform: { kind: "worker" } });
+  for (const at of [1, 2, 3]) await service.send("stuck", { at }, { key: "acct-3" });
+  await service.fail((await service.claim("stuck", 1))[0], "422 the account has no address");
+  await page.show("overview");
+  await page.getByRole("region", { name: "Stuck lanes" }).getByRole("link", { name: "acct-3" }).click();
+  const why = page.getByRole("region", { name: "Why is it stuck?" });
+  const told = await service.ask("GET", "/v1/destinations/stuck/why?key=acct-3");
+  await why.getByText(told.explanation).waitFor();
+  await why.getByText("halted", { exact: true }).waitFor();
+  await why.getByText("2 messages wait behind it").waitFor();
+  for (const action of told.actions) await why.getByText(action.command, { exact: true }).waitFor();
+  assert.ok(told.actions.length > 0);
+  await button("Set aside").click();
+  await why.waitFor({ state: "detached" });
+});
+
+test("the lanes with the most waiting are found among all keys", async () => {
+  await service.define("keys", { url: `${receiver.url}/keys`, ordering: "key", transform: { kind: "worker" } });
+  for (let key = 0; key < 12; key += 1) for (let at = 0; at <= key; at += 1) await service.send("keys", { at }, { key: `key-${key}` });
+  await page.show("lanes/keys");
+  await button("Find them").click();
+  await button("Read again").waitFor();
+  const rows = page.getByRole("region", { name: "Lanes with the most waiting" }).locator("tbody tr");
+  assert.deepEqual(await rows.locator("td:first-child").allTextContents(), Array.from({ length: 10 }, (_, at) => `key-${11 - at}`));
+  assert.deepEqual(await rows.locator("td:nth-child(2)").allTextContents(), Array.from({ length: 10 }, (_, at) => String(12 - at)));
+  await rows.first().getByRole("link").click();
+  await page.getByText("Ordering key: key-11").waitFor();
+});
+
+test("deliveries are shown as they happen, those that are asked for", async () => {
+  await service.define("seen", { url: `${receiver.url}/seen`, ordering: "key" });
+  await service.define("unseen", { url: `${receiver.url}/unseen` });
+  await page.show("deliveries/seen");
+  await page.getByText("Nothing has been delivered since you opened the page.").waitFor();
+  await service.send("unseen", { at: 0 });
+  await until("it is delivered", () => receiver.sequences("/unseen").length === 1);
+  receiver.answer = ({ path, sequence }) => (path === "/seen" && sequence === 2 ? { status: 422, text: "no such account" } : { status: 200 });
+  for (const key of ["a", "b"]) await service.send("seen", {}, { key });
+  const rows = page.getByRole("region", { name: "Deliveries" }).locator("tbody tr");
+  await rows.filter({ hasText: "accepted" }).getByRole("link", { name: "a", exact: true }).waitFor();
+  await rows.filter({ hasText: "refused" }).getByText("no such account").waitFor();
+  assert.equal(await rows.count(), 2);
+  await page.getByLabel("Outcome").selectOption("accepted");
+  const asked = page.waitForRequest((request) => request.url().includes("outcome=accepted"));
+  await button("Filter").click();
+  await asked;
+  await page.getByText("Nothing has been delivered since you opened the page.").waitFor();
+  const ended = page.waitForEvent("requestfailed", (request) => request.url().includes("/v1/deliveries"));
+  await button("Pause the page").click();
+  await ended;
+  receiver.answer = () => ({ status: 200 });
+});
+
+test("the doctor says what is wrong, and what to do", async () => {
+  await page.show("doctor");
+  const report = await service.ask("GET", "/v1/doctor");
+  const rows = page.getByRole("region", { name: "Findings" }).locator("tbody tr");
+  const halted = report.findings.find((one) => one.check === "stuck_lanes" && one.subject === "seen");
+  assert.ok(halted, JSON.stringify(report.findings));
+  await rows.filter({ hasText: halted.summary }).getByText(halted.action).waitFor();
+  for (const check of report.checks) await page.locator(".checks code", { hasText: check }).first().waitFor();
+  const asked = page.waitForResponse((answer) => answer.url().endsWith("/v1/doctor"));
+  await button("Check again").click();
+  assert.equal((await asked).status(), 200);
+});
+
 test("a head is retried, set aside and cancelled, and all halted heads are retried", async () => {
   await service.define("heads", { url: `${receiver.url}/heads`, ordering: "key", transform: { kind: "worker" } });
   for (const key of ["a", "b"]) for (const at of [1, 2]) await service.send("heads", { at }, { key });
@@ -197,7 +264,7 @@ test("a destination is created with the rules of the schema, changed, paused, an
   await page.show("destinations");
   await button("New destination").click();
   await button("Create").click();
-  await dialog().getByText("this field is required").waitFor();
+  await dialog().getByText("a destination needs a name").waitFor();
   await dialog().getByLabel("name", { exact: false }).first().fill("made-here");
   await dialog().locator('input[name="url"]').fill("ftp://nowhere");
   await dialog().locator('select[name="ordering"]').selectOption("key");
@@ -337,6 +404,19 @@ test("topics, tokens and pods", async () => {
   await page.show("pods");
   await page.getByText("this one").waitFor();
   await page.getByText("ingest, processor, sender").waitFor();
+});
+
+test("the audit log shows what was done here, and filters it", async () => {
+  await page.show("audit");
+  const rows = page.getByRole("region", { name: "Audit" }).locator("tbody tr");
+  await rows.filter({ hasText: "revoke_token" }).first().getByText("admin_token").waitFor();
+  await rows.filter({ hasText: "make_token" }).first().getByText("succeeded").waitFor();
+  await page.getByLabel("Action").fill("redrive");
+  const asked = page.waitForRequest((request) => request.url().includes("action=redrive"));
+  await button("Filter").click();
+  await asked;
+  await until("only those are listed", async () => (await rows.count()) > 0 && (await rows.filter({ hasNotText: "redrive" }).count()) === 0);
+  await rows.first().getByRole("link", { name: "mail" }).waitFor();
 });
 
 test("who may only read sees everything of the listed destinations, and no button that changes something", async () => {

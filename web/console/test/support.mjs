@@ -71,7 +71,7 @@ export class Service {
     const others = Object.entries(process.env).filter(([name]) => !name.startsWith("RESEQ_"));
     this.log = "";
     this.child = spawn(program(), ["serve", "--config", config], {
-      env: { ...Object.fromEntries(others), RESEQ_AUTH_ADMIN_TOKEN: ADMIN }, stdio: ["ignore", "pipe", "pipe"],
+      env: { ...Object.fromEntries(others), RESEQ_AUTH_ADMIN_TOKEN: ADMIN, RESEQ_LOG_FORMAT: "text" }, stdio: ["ignore", "pipe", "pipe"],
     });
     for (const stream of [this.child.stdout, this.child.stderr]) stream.on("data", (text) => (this.log += text));
     process.once("exit", () => this.child.kill("SIGKILL"));

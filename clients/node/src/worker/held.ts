@@ -1,17 +1,17 @@
+import { LeaseSignal } from "../lease-signal.js";
 import type { Leased } from "./message.js";
 import type { Reported, Reports } from "./reports.js";
 
 /** A message that this worker holds: leased ahead, being handled, or being reported. */
-export class Held {
+export class Held extends LeaseSignal {
   state: "buffered" | "active" | "reporting" = "buffered";
-  isLost = false;
   /** When the lease last certainly began to last `leaseMs`. */
   extendedAt: number;
   isExtending = false;
   readonly since = performance.now();
-  #abort: AbortController | undefined;
 
   constructor(readonly leased: Leased) {
+    super("another worker has the message, or it has left");
     this.extendedAt = this.since;
   }
 
@@ -22,20 +22,7 @@ export class Held {
   get token() {
     return this.leased.token;
   }
-
-  get signal(): AbortSignal {
-    this.#abort ??= new AbortController();
-    if (this.isLost) this.#abort.abort(lost());
-    return this.#abort.signal;
-  }
-
-  lose(): void {
-    this.isLost = true;
-    this.#abort?.abort(lost());
-  }
 }
-
-const lost = () => new Error("the lease is lost: another worker has the message, or it has left");
 
 /** Extends the leases of what a worker holds, all with one call. */
 export class Keeper {

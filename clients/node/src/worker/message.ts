@@ -47,7 +47,7 @@ export function leasesIn(text: string): { leases: Leased[]; damaged: string[] } 
   return { leases, damaged: answer.damaged ?? [] };
 }
 
-class LeasedMessage implements Message {
+export class LeasedMessage implements Message {
   readonly destination: string;
   readonly sequence: number;
   readonly epoch: number;

@@ -1,6 +1,6 @@
 /** What is leased ahead is worked off in about this time. */
 const AHEAD_MS = 10;
-const AHEAD_MAX = 500;
+const AHEAD_MAX = 1000;
 const AHEAD_BYTES_MAX = 8 << 20;
 /** No handler takes less: a timer of its own would. */
 const HANDLER_MS_MIN = 0.02;

@@ -16,20 +16,22 @@ interface Item {
 
 const ITEMS_MAX = 1000;
 const BYTES_MAX = 4 << 20;
+/** While this many reports wait, a second call is made before the first is answered. */
+const SECOND_CALL_MIN = 250;
 
 /**
- * Reports of one kind (`complete`, `fail`, `extend` or `requeue`). One call at a time; what is reported meanwhile goes
- * with the next. Repeats a call until Reseq has answered, so the outcome of each report becomes known. Repeating is
+ * Reports of one kind, such as `/v1/leases/complete`. One call at a time, two if many wait; what is reported meanwhile
+ * goes with the next. Repeats a call until Reseq has answered, so the outcome of each report becomes known. Repeating is
  * safe: the second time, Reseq answers `settled` or `stale_lease`.
  */
 export class Reports {
   #waiting: Item[] = [];
-  #isSending = false;
+  #sending = 0;
   bytes = 0;
 
   constructor(
     private readonly transport: Transport,
-    private readonly kind: "complete" | "fail" | "extend" | "requeue",
+    private readonly path: string,
     private readonly onTrouble: (error: unknown) => void,
     private readonly end: AbortSignal,
     private readonly timeoutMs: number,
@@ -41,8 +43,8 @@ export class Reports {
       const json = `{"token":${JSON.stringify(token)}${fields && ","}${fields}}`;
       this.bytes += json.length;
       this.#waiting.push({ json, resolve, isAlone: false });
-      if (!this.#isSending) {
-        this.#isSending = true;
+      if (this.#sending === 0 || (this.#sending === 1 && this.#waiting.length >= SECOND_CALL_MIN)) {
+        this.#sending += 1;
         // What ends in the same tick is reported together.
         setImmediate(() => void this.#send());
       }
@@ -55,7 +57,7 @@ export class Reports {
       const items = this.#next();
       try {
         const body = `{"items":[${items.map((item) => item.json).join(",")}]}`;
-        const call = { method: "POST", path: `/v1/leases/${this.kind}`, body, signal: this.end, timeoutMs: this.timeoutMs };
+        const call = { method: "POST", path: this.path, body, signal: this.end, timeoutMs: this.timeoutMs };
         const { results } = await this.transport.json<{ results: Result[] }>(call);
         if (results?.length !== items.length) throw new ReseqError({ code: "invalid_answer", detail: "not one result for each item" });
         items.forEach((item, at) => this.#settle(item, results[at]!));
@@ -70,7 +72,7 @@ export class Reports {
         if (this.end.aborted) break;
       }
     }
-    this.#isSending = false;
+    this.#sending -= 1;
   }
 
   #next(): Item[] {

@@ -75,12 +75,14 @@ export class Worker {
   readonly #keeper: Keeper;
   readonly #buffer: Held[] = [];
   readonly #finishing = new Set<Promise<void>>();
-  readonly #claiming: Promise<void>;
+  readonly #claiming: Promise<unknown>;
   readonly #offSignals: () => void;
   #active = 0;
   #reporting = 0;
+  /** Messages that the calls under way may lease. */
+  #asked = 0;
   #hasWorked = false;
-  #wake: (() => void) | undefined;
+  #wakes: (() => void)[] = [];
   #closed: Promise<void> | undefined;
 
   /** `handler` is a function, or the URL or path of a module whose default export is one: it then runs in threads. */
@@ -97,11 +99,12 @@ export class Worker {
     // A pod that hangs must not cost a lease: another pod is asked in time.
     const reportMs = Math.min(10_000, Math.max(500, this.#leaseMs / 3));
     const reports = (kind: "complete" | "fail" | "extend" | "requeue") =>
-      new Reports(this.#reseq.transport, kind, (error) => this.#trouble(error), this.#killed.signal, reportMs);
+      new Reports(this.#reseq.transport, `/v1/leases/${kind}`, (error) => this.#trouble(error), this.#killed.signal, reportMs);
     this.#reports = { complete: reports("complete"), fail: reports("fail"), extend: reports("extend"), requeue: reports("requeue") };
     this.#keeper = new Keeper(this.#leaseMs, this.#reports.extend, (held) => this.#lost(held), () => this.#returnOld());
     this.#offSignals = options.closeOn ? closeOnSignals(options.closeOn, () => this.close()) : () => {};
-    this.#claiming = this.#claim();
+    // Where messages are leased ahead, a second call is on its way while the answer of the first is worked off.
+    this.#claiming = Promise.all([this.#claim(), this.#claim()]);
   }
 
   on<Name extends keyof WorkerEvents>(name: Name, listener: (...args: WorkerEvents[Name]) => unknown): this {
@@ -132,7 +135,7 @@ export class Worker {
 
   async #close(): Promise<void> {
     this.#closing.abort();
-    this.#wake?.();
+    this.#wake();
     this.#returnAll();
     const done = (async () => {
       await this.#claiming;
@@ -157,12 +160,12 @@ export class Worker {
     while (!this.#closing.signal.aborted) {
       const max = this.#room();
       if (max === 0) {
-        await new Promise<void>((resolve) => (this.#wake = resolve));
-        this.#wake = undefined;
+        await new Promise<void>((resolve) => this.#wakes.push(resolve));
         continue;
       }
       try {
-        const leases = await this.#lease(max);
+        this.#asked += max;
+        const leases = await this.#lease(max).finally(() => (this.#asked -= max));
         backoff.reset();
         if (leases.length === 0) this.#idle();
         this.#take(leases);
@@ -181,10 +184,16 @@ export class Worker {
   #room(): number {
     if (this.#reporting >= REPORTING_MAX || this.#reports.complete.bytes >= REPORTING_BYTES_MAX) return 0;
     const ahead = this.#prefetch.count;
-    const buffered = this.#buffer.length;
-    const free = this.#concurrency - this.#active - buffered;
-    if (free <= 0 && buffered > ahead / 2) return 0;
-    return Math.min(LEASES_MAX, Math.max(0, free + ahead));
+    const coming = this.#buffer.length + this.#asked;
+    const free = this.#concurrency - this.#active - coming;
+    if (free <= 0 && coming > ahead / 2) return 0;
+    // Each of the two calls that may be under way asks for half of what is leased ahead.
+    return Math.min(LEASES_MAX, Math.max(0, free + ahead), Math.max(0, free) + Math.ceil(ahead / 2));
+  }
+
+  /** Lets the loops that wait for room look again. */
+  #wake(): void {
+    for (const wake of this.#wakes.splice(0)) wake();
   }
 
   async #lease(max: number): Promise<Leased[]> {
@@ -226,7 +235,7 @@ export class Worker {
       const done: Promise<void> = this.#handle(held).then(() => void this.#finishing.delete(done));
       this.#finishing.add(done);
     }
-    if (this.#room() > 0) this.#wake?.();
+    if (this.#room() > 0) this.#wake();
   }
 
   /** From the handler to the answer to the report. Never rejects. */
@@ -260,7 +269,7 @@ export class Worker {
     }
     this.#reporting -= 1;
     this.#keeper.held.delete(held);
-    if (this.#room() > 0) this.#wake?.();
+    if (this.#room() > 0) this.#wake();
   }
 
   #context(held: Held): Context {

@@ -36,7 +36,7 @@ const TAIL: Duration = Duration::from_secs(4);
 type Deliveries = BTreeMap<String, BTreeMap<String, f64>>;
 
 impl Bench<'_> {
-    /// So many rounds of all events.
+    /// Runs this many rounds of all events.
     pub async fn failover(&mut self, rounds: u64) -> anyhow::Result<Failovers> {
         let lanes = self.plan.lanes() as f64;
         let rate = self.args.rate.unwrap_or(RATE_OF_LANE * lanes);

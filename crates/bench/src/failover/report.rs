@@ -10,7 +10,7 @@ use crate::{
 
 /// A killed sender's lanes flow again within so much more than the lease.
 const KILLED_SLACK: Duration = Duration::from_secs(1);
-/// Lanes that are handed over stand still for so long at most.
+/// The most time that lanes stand still while they are handed over.
 const PLANNED_MAX: Duration = Duration::from_millis(200);
 
 /// What happens to a sender.

@@ -7,6 +7,7 @@ use hyper::{
     Request, StatusCode,
     client::conn::http1::{self, SendRequest},
     header,
+    http::request::Builder,
 };
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -63,6 +64,7 @@ fn single(load: &Load, host: &str, number: u64) -> anyhow::Result<Request<Full<B
     let mut request = Request::post(format!("/v1/destinations/{destination}/messages"))
         .header(header::HOST, host)
         .header(header::CONTENT_TYPE, "application/json");
+    request = with_token(load, request);
     if plan.keys > 1 {
         request = request.header("reseq-key", plan.key_of(number).to_string());
     }
@@ -85,7 +87,14 @@ fn batch(load: &Load, host: &str, numbers: &[u64]) -> anyhow::Result<Request<Ful
     let request = Request::post("/v1/messages")
         .header(header::HOST, host)
         .header(header::CONTENT_TYPE, "application/x-ndjson");
-    Ok(request.body(Full::from(lines))?)
+    Ok(with_token(load, request).body(Full::from(lines))?)
+}
+
+fn with_token(load: &Load, request: Builder) -> Builder {
+    match &load.listeners.token {
+        Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {token}")),
+        None => request,
+    }
 }
 
 async fn answer(

@@ -24,7 +24,7 @@ mod tcp;
 
 /// How often it is looked whether there is room for more, with --pending.
 const ROOM_EVERY: Duration = Duration::from_millis(1);
-/// An answer may take so long.
+/// The most time that an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// Where ingest listens.
@@ -33,6 +33,8 @@ pub struct Listeners {
     pub http: Vec<String>,
     /// Over TCP, for each stream.
     pub tcp: Vec<SocketAddr>,
+    /// The token that producers show, if any.
+    pub token: Option<String>,
 }
 
 /// What one stream sent in one phase, in order: message `index` has the number

@@ -10,7 +10,7 @@ use reseq::{
     wire::{FrameCodec, tcp_answer::ANSWER_BYTES_MAX},
 };
 use tokio::{
-    io::Interest,
+    io::{AsyncReadExt, AsyncWriteExt, Interest},
     net::TcpStream,
     time::{sleep, timeout},
 };
@@ -18,7 +18,7 @@ use tokio_util::codec::{Decoder, Encoder};
 
 use super::{ANSWER_MAX, Load, Pace, Relaxed, Sent};
 
-/// No more frames are made while so many bytes wait to be written.
+/// No more frames are made while this many bytes wait to be written.
 const WRITE_BYTES: usize = 256 << 10;
 /// So much room there is to read into.
 const READ_BYTES: usize = 64 << 10;
@@ -49,11 +49,30 @@ pub async fn send(load: &Load, stream: u64, pace: Pace) -> anyhow::Result<Sent> 
         sent: Sent::default(),
         body: Vec::new(),
     };
+    if let Some(token) = &load.listeners.token {
+        timeout(ANSWER_MAX, connection.authenticate(token)).await??;
+    }
     connection.run().await?;
     Ok(connection.sent)
 }
 
 impl Connection<'_> {
+    /// The first frame says who sends.
+    async fn authenticate(&mut self, token: &str) -> anyhow::Result<()> {
+        self.codec.encode(format!("AUTH {token}").into(), &mut self.output)?;
+        self.stream.write_all_buf(&mut self.output).await?;
+        loop {
+            match self.codec.decode(&mut self.input)? {
+                Some(answer) if &answer[..] == b"OK" => return Ok(()),
+                Some(answer) => bail!("ingest answered a token with {answer:?}"),
+                None if self.stream.read_buf(&mut self.input).await? == 0 => {
+                    bail!("ingest closed the TCP connection")
+                }
+                None => {}
+            }
+        }
+    }
+
     async fn run(&mut self) -> anyhow::Result<()> {
         loop {
             self.fill()?;

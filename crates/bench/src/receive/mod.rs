@@ -15,6 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     args::Transport,
     plan::{Numbered, Plan},
+    surroundings::Surroundings,
 };
 
 mod http;
@@ -35,20 +36,21 @@ impl Receivers {
         way: Transport,
         framing: Framing,
         tally: Arc<Tally>,
+        surroundings: &Surroundings,
     ) -> std::io::Result<Receivers> {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = tokio::net::TcpListener::bind(any).await?;
-        let address = listener.local_addr()?;
-        let (url, server) = match way {
-            Transport::Tcp => {
-                (format!("tcp://{address}"), tokio::spawn(tcp::serve(listener, framing, tally)))
-            }
-            Transport::Http => {
-                (format!("http://{address}/in"), tokio::spawn(http::serve(listener, false, tally)))
-            }
-            Transport::HttpBatch => {
-                (format!("http://{address}/in"), tokio::spawn(http::serve(listener, true, tally)))
-            }
+        let address = surroundings.before_receiver(listener.local_addr()?).await?;
+        let url = match (way, surroundings.is_tls()) {
+            (Transport::Tcp, false) => format!("tcp://{address}"),
+            (Transport::Tcp, true) => format!("tls://{address}"),
+            (Transport::Http | Transport::HttpBatch, false) => format!("http://{address}/in"),
+            (Transport::Http | Transport::HttpBatch, true) => format!("https://{address}/in"),
+        };
+        let server = match way {
+            Transport::Tcp => tokio::spawn(tcp::serve(listener, framing, tally)),
+            Transport::Http => tokio::spawn(http::serve(listener, false, tally)),
+            Transport::HttpBatch => tokio::spawn(http::serve(listener, true, tally)),
         };
         Ok(Receivers { url, _server: AbortOnDropHandle::new(server) })
     }

@@ -14,7 +14,7 @@ use super::{
     op::{Op, Reply},
     real::{Dump, Real},
     snapshot::{difference, of_model, of_real, touched},
-    state::{Lane, Name, State},
+    state::{Lane, Name, Stand, State},
     step::step,
     tally::Tally,
 };
@@ -132,7 +132,7 @@ impl Both<'_> {
         if self.together.first().is_some_and(is_other) || !self.real.can_begin(&op) {
             self.end_together().await?;
         }
-        if !may_go_together(&op) {
+        if !may_go_together(&op) || self.needs_more_keys(&op) {
             self.end_together().await?;
             return self.check(&op, false, false).await;
         }
@@ -150,6 +150,22 @@ impl Both<'_> {
             self.end_together().await?;
         }
         Ok(())
+    }
+
+    /// True if the call is repeated with more keys, and so comes behind the others.
+    fn needs_more_keys(&self, op: &Op) -> bool {
+        let (Op::Release { known, .. } | Op::Complete { known, .. }) = op else { return false };
+        let Some(found) = self.state.destinations.get(known.name) else { return false };
+        let (now, then) = (found.definition, known.definition);
+        let has_marked = found.messages.values().any(|message| {
+            message.withdrawal.is_some() || matches!(message.stand, Stand::Halted(_))
+        });
+        let has_old_log = now.log_max == 0 && !found.log.is_empty();
+        let has_changed = (now.ordering, now.serial) != (then.ordering, then.serial);
+        match op {
+            Op::Release { .. } => has_marked || has_old_log,
+            _ => has_changed,
+        }
     }
 
     /// Runs those that wait on Redis, and compares.

@@ -239,7 +239,7 @@ impl CallSequences {
                     let output = output(&token, pick, name, state);
                     (token, output)
                 };
-                Op::Complete { call, known, items: picked.into_iter().map(complete).collect() }
+                Op::Complete { known, items: picked.into_iter().map(complete).collect() }
             }
             Kind::Fail => {
                 let fail = |(pick, token): ((u8, u8, u8), Token)| {

@@ -195,7 +195,6 @@ pub enum Op {
         max: usize,
     },
     Complete {
-        call: Call,
         known: CatalogEntry,
         items: Vec<(Token, Output)>,
     },
@@ -318,7 +317,6 @@ impl Op {
         match self {
             Op::Ingest { call, .. }
             | Op::Claim { call, .. }
-            | Op::Complete { call, .. }
             | Op::Fail { call, .. }
             | Op::Requeue { call, .. } => Some(*call),
             _ => None,
@@ -330,7 +328,6 @@ impl Op {
         match &mut self {
             Op::Ingest { call, .. }
             | Op::Claim { call, .. }
-            | Op::Complete { call, .. }
             | Op::Fail { call, .. }
             | Op::Requeue { call, .. } => call.number -= 1,
             _ => {}

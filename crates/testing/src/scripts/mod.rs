@@ -1,6 +1,7 @@
 //! Calls single scripts as their headers describe, with the keys that the store names. For tests of
 //! calls that the store never makes.
 
+mod consumers;
 mod steer;
 
 use redis::{RedisResult, Value, aio::MultiplexedConnection};
@@ -100,6 +101,8 @@ pub struct Calls {
     /// 'key' or 'none'.
     pub ordering: &'static str,
     pub processing: &'static str,
+    /// 'push', 'pull' or 'none'.
+    pub delivery: &'static str,
     /// How long Reseq remembers idempotency keys, in ms.
     pub window: &'static str,
     number: std::cell::Cell<u64>,
@@ -119,6 +122,7 @@ impl Calls {
             stand: "waiting",
             ordering: "key",
             processing: "parallel",
+            delivery: "pull",
             window: LONG,
             number: std::cell::Cell::new(0),
         }
@@ -182,6 +186,8 @@ impl Calls {
             "3",
             "",
             IDS_MAX,
+            "",
+            self.delivery,
         ];
         call("define", &keys, &args)
     }
@@ -274,7 +280,6 @@ impl Calls {
     pub fn complete(&self, secret: &str, lanes: &[&str], messages: &[(usize, u64)]) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let keys = [
-            &self.caller(),
             &k.hash(),
             &k.messages(),
             &k.attempts(),
@@ -290,9 +295,8 @@ impl Calls {
             &p.epoch(),
             &k.bodies(),
         ];
-        let (number, count) = (self.next(), lanes.len().to_string());
-        let messages_count = messages.len().to_string();
-        let args = [&number, self.name.as_str(), &count, SCHEMA, &messages_count];
+        let (count, messages_count) = (lanes.len().to_string(), messages.len().to_string());
+        let args = [self.name.as_str(), &count, SCHEMA, &messages_count];
         let mut made = self.with_lanes(call("complete", &keys, &args), lanes);
         made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
         made.args.extend(messages.iter().map(|(_, sequence)| sequence.to_string()));
@@ -435,6 +439,8 @@ impl Calls {
             &k.withdrawn(),
             &k.previous(),
             &k.ids(),
+            &k.offers(),
+            &k.offered(),
         ];
         call("forget_destination", &keys, &[LONG, self.name.as_str()])
     }

@@ -137,6 +137,8 @@ impl Calls {
             &k.dead_lettered_at(),
             &k.withdrawn(),
             &p.leases(),
+            &k.offers(),
+            &k.offered(),
         ];
         let (name, count) = (self.name.as_str(), lanes.len().to_string());
         let who = if token.is_empty() { String::new() } else { format!("{token} {}", self.epoch) };

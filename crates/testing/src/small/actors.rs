@@ -129,7 +129,7 @@ impl Processor {
             };
             (token.clone(), output)
         };
-        Some(Op::Complete { call, known, items: self.holds.iter().map(complete).collect() })
+        Some(Op::Complete { known, items: self.holds.iter().map(complete).collect() })
     }
 
     pub fn learn(&mut self, op: &Op, reply: &Reply) -> Option<&'static str> {

@@ -42,12 +42,15 @@ impl TestCluster {
     /// Like `start`, with a replica of each primary, which takes over when its primary has not
     /// answered for about a second.
     pub async fn start_with_replicas() -> TestCluster {
-        TestCluster::start_with_replicas_and(&[]).await
+        TestCluster::start_with_replicas_and(&[], None).await
     }
 
-    /// Like `start_with_replicas`, with extra arguments for each node.
-    pub async fn start_with_replicas_and(extra_args: &[&str]) -> TestCluster {
-        TestCluster::start_with(true, 1000, extra_args, None).await
+    /// Like `start_with_replicas`, with extra arguments for each node, over TLS if there is an authority.
+    pub async fn start_with_replicas_and(
+        extra_args: &[&str],
+        tls: Option<&Authority>,
+    ) -> TestCluster {
+        TestCluster::start_with(true, 1000, extra_args, tls).await
     }
 
     async fn start_with(

@@ -12,9 +12,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::{
+    certificates::Identity,
     ports::free_address,
     redis::{as_svc, is_minimal},
     source::program,
+    tls::{Party, Relay},
     wait::{eventually, within},
 };
 
@@ -36,6 +38,9 @@ pub struct Settings {
     pub outgoing: String,
     /// `[[destination]]` sections.
     pub destinations: String,
+    /// Over TLS alone: what the pods' listeners show and trust, and what clients do. The addresses of pods stay
+    /// plain: a relay speaks TLS.
+    pub tls: Option<(Party, Party)>,
     /// TCP listeners of ingest pods: destination and framing, followed by `json` if a frame is an
     /// envelope.
     pub tcp: Vec<(&'static str, &'static str)>,
@@ -60,6 +65,7 @@ impl Settings {
             ingest: String::new(),
             outgoing: "allow = [\"127.0.0.0/8\"]".to_owned(),
             destinations: String::new(),
+            tls: None,
             tcp: Vec::new(),
             descriptors: None,
             environment: Vec::new(),
@@ -80,8 +86,15 @@ impl Settings {
             true => as_svc(&self.redis_url),
             false => self.redis_url.clone(),
         };
+        let listener = self.tls.as_ref().map_or_else(String::new, |(pod, _)| {
+            let Identity { certificate, key } = &pod.identity;
+            format!(
+                "tls = {{ certificate_file = {certificate:?}, key_file = {key:?}, client_ca_file = {:?} }}\n",
+                pod.ca_file
+            )
+        });
         let mut text = format!(
-            "shutdown_ms = {}\n[http]\nlisten = \"{http}\"\n{}\n\
+            "shutdown_ms = {}\n[http]\nlisten = \"{http}\"\n{listener}{}\n\
              [redis]\nurl = \"{redis_url}\"\npartitions = {partitions}\n{}\n[ingest]\n{}\n\
              [outgoing]\n{}\n[processor]\nlease_ms = {processor_lease_ms}\n[sender]\nlease_ms = {sender_lease_ms}\n{}",
             self.shutdown_ms, self.http, self.redis, self.ingest, self.outgoing, self.destinations,
@@ -90,7 +103,7 @@ impl Settings {
             let (framing, envelope) = framing.split_once(' ').unwrap_or((framing, "none"));
             text += &format!(
                 "[[tcp]]\nlisten = \"{address}\"\ndestination = \"{destination}\"\n\
-                 framing = \"{framing}\"\nenvelope = \"{envelope}\"\n"
+                 framing = \"{framing}\"\nenvelope = \"{envelope}\"\n{listener}"
             );
         }
         text
@@ -132,6 +145,8 @@ pub struct Pod {
     settings: Settings,
     dir: TempDir,
     child: Child,
+    /// What speaks TLS to it.
+    relays: Vec<Relay>,
 }
 
 impl Pod {
@@ -142,16 +157,49 @@ impl Pod {
         let child = Command::new("true").spawn().unwrap();
         let (roles, settings) = (roles.to_owned(), settings.clone());
         let addresses = Addresses::default();
-        let mut pod = Pod { name: name.to_owned(), addresses, roles, settings, dir, child };
+        let mut pod = Pod {
+            name: name.to_owned(),
+            addresses,
+            roles,
+            settings,
+            dir,
+            child,
+            relays: Vec::new(),
+        };
         pod.child.wait().unwrap();
         pod.restart().await;
+        pod
+    }
+
+    /// Starts a pod whose HTTP listener is over TLS, with a certificate of this authority.
+    pub async fn start_over_tls(
+        name: &str,
+        roles: &str,
+        settings: &Settings,
+        authority: &str,
+    ) -> Pod {
+        let (dir, child) = (tempfile::tempdir().unwrap(), Command::new("true").spawn().unwrap());
+        let (roles, settings) = (roles.to_owned(), settings.clone());
+        let addresses = Addresses::default();
+        let relays = Vec::new();
+        let mut pod = Pod { name: name.to_owned(), addresses, roles, settings, dir, child, relays };
+        pod.child.wait().unwrap();
+        pod.launch();
+        let root = reqwest::Certificate::from_pem(authority.as_bytes()).unwrap();
+        let builder = reqwest::Client::builder().no_proxy().tls_built_in_root_certs(false);
+        let url = pod.addresses.url("/readyz").replacen("http:", "https:", 1);
+        pod.is_ready(builder.add_root_certificate(root).build().unwrap(), url).await;
         pod
     }
 
     /// Starts it again after its end, and waits until it is ready.
     pub async fn restart(&mut self) {
         self.launch();
-        let (client, url) = (client(), self.addresses.url("/readyz"));
+        let url = self.addresses.url("/readyz");
+        self.is_ready(client(), url).await;
+    }
+
+    async fn is_ready(&mut self, client: reqwest::Client, url: String) {
         eventually(&format!("{} is ready", self.name), async || {
             assert!(!self.has_ended(), "{} ended before it was ready", self.name);
             match client.get(&url).send().await {
@@ -171,7 +219,8 @@ impl Pod {
         let (http, tcp): (_, Vec<_>) =
             (free_address(), (0..count).map(|_| free_address()).collect());
         std::fs::write(self.config(), self.settings.text(http, &tcp)).unwrap();
-        *self.addresses.0.lock().unwrap() = (Some(http), tcp);
+        let plain = self.plain(std::iter::once(http).chain(tcp).collect());
+        *self.addresses.0.lock().unwrap() = (plain.first().copied(), plain[1..].to_vec());
         let mut command = match self.settings.descriptors {
             None => Command::new(program()),
             Some(count) => {
@@ -185,10 +234,19 @@ impl Pod {
             command.env_remove(name);
         }
         command.args(["serve", "--roles", &self.roles, "--config"]).arg(self.config());
-        command.env("RESEQ_LOG", "info,reseq=debug").envs(self.settings.environment.clone());
+        command.env("RESEQ_LOG", "info,reseq=debug").env("RESEQ_LOG_FORMAT", "text");
+        command.envs(self.settings.environment.clone());
         let log = OpenOptions::new().create(true).append(true).open(self.log_file()).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.child = command.spawn().unwrap();
+    }
+
+    /// Where this process reaches these addresses of it in plain text.
+    fn plain(&mut self, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+        let Some((_, client)) = &self.settings.tls else { return addresses };
+        let relay = |address| Relay::originating(Arc::new(move || Some(address)), client.clone());
+        self.relays = addresses.into_iter().map(relay).collect();
+        self.relays.iter().map(|relay| relay.address).collect()
     }
 
     /// Kills it with SIGKILL.

@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     fs,
     os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::Instant,
 };
@@ -13,7 +13,7 @@ use std::{
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
-use super::{redis::server_binary, wait::eventually};
+use super::{preload::compile, redis::server_binary, wait::eventually};
 
 /// The effect of a power cut.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,7 @@ impl PoweredRedis {
     /// Starts one with this `appendfsync`, and waits until it answers.
     pub async fn start(appendfsync: &'static str) -> PoweredRedis {
         let dir = tempfile::tempdir().unwrap();
-        compile(&dir.path().join("fsynced.so"));
+        compile("fsynced", &dir.path().join("fsynced.so"));
         let url = format!("unix://{}", dir.path().join("redis.sock").display());
         // A placeholder until the first start; this child ends at once.
         let mut child = Command::new("true").spawn().unwrap();
@@ -162,12 +162,4 @@ impl Drop for PoweredRedis {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn compile(library: &Path) {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/support/fsynced.c");
-    let mut command = Command::new("cc");
-    command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(library);
-    let status = command.arg(source).arg("-ldl").status().expect("a C compiler is installed");
-    assert!(status.success(), "{source} does not compile");
 }

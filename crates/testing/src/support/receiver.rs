@@ -52,8 +52,8 @@ const RANDOM: usize = 5;
 
 /// State that all receivers of a test share.
 #[derive(Default)]
-pub struct Desk {
-    /// Several desks may share one.
+pub struct Inbox {
+    /// Several inboxes may share one.
     pub journal: Arc<Journal>,
     pub gate: Gate,
     /// Each request fails with this chance.
@@ -66,10 +66,10 @@ pub struct Desk {
     failed: [AtomicUsize; FAULTS.len()],
 }
 
-impl Desk {
-    /// A desk that writes into this journal.
-    pub fn sharing(journal: &Arc<Journal>) -> Arc<Desk> {
-        Arc::new(Desk { journal: journal.clone(), ..Desk::default() })
+impl Inbox {
+    /// An inbox that writes into this journal.
+    pub fn sharing(journal: &Arc<Journal>) -> Arc<Inbox> {
+        Arc::new(Inbox { journal: journal.clone(), ..Inbox::default() })
     }
 
     /// From now on, exchanges fail with this chance; 0: never.
@@ -140,34 +140,34 @@ pub struct Receiver {
 
 impl Receiver {
     /// A receiver over HTTP, for any number of destinations.
-    pub async fn http(desk: &Arc<Desk>) -> Receiver {
-        let desk = desk.clone();
+    pub async fn http(inbox: &Arc<Inbox>) -> Receiver {
+        let inbox = inbox.clone();
         let (address, server) = http::serve(move |request| {
-            let desk = desk.clone();
-            async move { answer(&desk, request).await }
+            let inbox = inbox.clone();
+            async move { answer(&inbox, request).await }
         })
         .await;
         Receiver { address, _server: server }
     }
 
     /// A receiver of lines over TCP, for this destination.
-    pub async fn lines(desk: &Arc<Desk>, destination: &'static str) -> Receiver {
-        Receiver::frames(desk, destination, false).await
+    pub async fn lines(inbox: &Arc<Inbox>, destination: &'static str) -> Receiver {
+        Receiver::frames(inbox, destination, false).await
     }
 
     /// A receiver of frames with a length over TCP, for this destination.
-    pub async fn length(desk: &Arc<Desk>, destination: &'static str) -> Receiver {
-        Receiver::frames(desk, destination, true).await
+    pub async fn length(inbox: &Arc<Inbox>, destination: &'static str) -> Receiver {
+        Receiver::frames(inbox, destination, true).await
     }
 
-    async fn frames(desk: &Arc<Desk>, destination: &'static str, with_length: bool) -> Receiver {
-        let desk = desk.clone();
+    async fn frames(inbox: &Arc<Inbox>, destination: &'static str, with_length: bool) -> Receiver {
+        let inbox = inbox.clone();
         let (address, server) = http::accept(move |stream| {
-            let desk = desk.clone();
+            let inbox = inbox.clone();
             async move {
                 let stream = BufStream::new(stream);
                 // A killed sender breaks the exchange; what was accepted stays accepted.
-                let _ = converse(stream, &desk, destination, with_length).await;
+                let _ = converse(stream, &inbox, destination, with_length).await;
             }
         })
         .await;
@@ -185,8 +185,8 @@ impl Receiver {
     }
 }
 
-async fn answer(desk: &Desk, request: Request) -> Option<Answer> {
-    match desk.take(delivered(request)).await {
+async fn answer(inbox: &Inbox, request: Request) -> Option<Answer> {
+    match inbox.take(delivered(request)).await {
         None => Some(Answer::status(200)),
         Some(Fault::CutAnswered) => Some(Answer { is_last: true, ..Answer::status(200) }),
         Some(Fault::Refused) => Some(Answer::status(500)),
@@ -220,7 +220,7 @@ fn decoded(text: &str) -> String {
 
 async fn converse(
     mut stream: BufStream<TcpStream>,
-    desk: &Desk,
+    inbox: &Inbox,
     destination: &str,
     with_length: bool,
 ) -> std::io::Result<()> {
@@ -228,7 +228,7 @@ async fn converse(
         let Some(body) = read_frame(&mut stream, with_length).await? else { return Ok(()) };
         let (destination, body) = (destination.to_owned(), written_down(body));
         let delivery = Delivery { destination, body, headers: None };
-        let fault = desk.take(delivery).await;
+        let fault = inbox.take(delivery).await;
         let text = match fault {
             None | Some(Fault::CutAnswered) => "OK",
             Some(Fault::Refused) => "RETRY 1",

@@ -63,7 +63,7 @@ impl Work {
 /// A running transformer; dropping this stops it.
 pub struct Transformer {
     pub work: Arc<Work>,
-    address: SocketAddr,
+    pub address: SocketAddr,
     _server: AbortOnDropHandle<()>,
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use super::LaneKey;
 
-/// So many removed lanes may stay in `order`, however short the queue is.
+/// How many removed lanes may stay in `order`, however short the queue is.
 const REMOVED_MAX: usize = 64;
 
 /// A queue that holds each lane at most once.

@@ -7,6 +7,7 @@
 //! `SLOWLOG` (`make bench-longest`).
 
 mod bulky;
+mod consumers;
 mod operations;
 mod relay;
 mod watch;
@@ -109,7 +110,8 @@ impl Watched {
             Some(monitor) => monitor.cost_until(&marker).await,
             None => Cost::default(),
         };
-        (cost.request_bytes, cost.reply_bytes) = self.relay.largest.take();
+        (cost.request_bytes, cost.reply_bytes, cost.reply_bytes_of_others) =
+            self.relay.largest.take();
         if let Some(slowest) = &self.slowest {
             (cost.micros, cost.micros_of_most, cost.worst) =
                 slowest.take(&self.service.redis).await;
@@ -263,7 +265,7 @@ fn check_growth(few: &[(&'static str, Cost)], many: &[(&'static str, Cost)]) {
             ("commands", few.commands, many.commands, 200),
             ("elements", few.elements, many.elements, 1_000),
             ("bytes of a request", few.request_bytes, many.request_bytes, 50_000),
-            ("bytes of a reply", few.reply_bytes, many.reply_bytes, 50_000),
+            ("bytes of a reply", few.reply_bytes_of_others, many.reply_bytes_of_others, 50_000),
         ];
         for (what, few, many, slack) in all {
             if many > few + few / 2 + slack {

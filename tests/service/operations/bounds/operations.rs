@@ -39,6 +39,7 @@ impl Watched {
         self.damage(name, &at).await;
         self.dead_letters(name, &at).await;
         self.history(name).await;
+        self.consumers(name).await;
         self.bulk_operations(name).await;
         self.define_again(name, definition).await;
         self.rest(&at, &owner).await;
@@ -247,11 +248,16 @@ impl Watched {
 
     /// Calls everything that only reads.
     async fn look_at(&mut self, name: &str, count: usize) {
-        let paths: [(&'static str, String); 16] = [
+        let paths: [(&'static str, String); 21] = [
             ("stats", format!("destinations/{name}/stats")),
             ("stats of all", "stats".to_owned()),
             ("why", format!("destinations/{name}/why")),
             ("pods", "pods".to_owned()),
+            ("the audit log", "audit".to_owned()),
+            ("stuck ones first", "stats?sort=stuck".to_owned()),
+            ("lanes", format!("destinations/{name}/lanes?limit=100")),
+            ("doctor", "doctor".to_owned()),
+            ("deliveries", format!("deliveries?destination={name}&duration_ms=1")),
             ("destinations", "destinations".to_owned()),
             ("a destination", format!("destinations/{name}")),
             ("messages", format!("destinations/{name}/messages?limit=1000")),
@@ -322,7 +328,7 @@ impl Watched {
                     let (key, sequence) = (&one.message.message.key, one.message.position.sequence);
                     (at.destination.lane_of(key.as_deref(), sequence), sequence)
                 }));
-                cursor = Some(page.next.expect("more than so many wait"));
+                cursor = Some(page.next.expect("more wait"));
             }
             found.truncate(WITHDRAW_MAX);
             self.pass().await;

@@ -1,8 +1,11 @@
 //! A proxy in front of Redis that measures the largest request and the largest reply.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use tempfile::TempDir;
@@ -12,17 +15,22 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
+use super::watch::HOLDERS_MAX;
+
 /// Bytes of the largest request and of the largest reply since the last measurement.
 #[derive(Debug, Default)]
 pub struct Largest {
     request: AtomicUsize,
     reply: AtomicUsize,
+    /// Of the replies to others than the look at who holds messages.
+    reply_of_others: AtomicUsize,
 }
 
 impl Largest {
-    /// Returns both and starts again from zero.
-    pub fn take(&self) -> (usize, usize) {
-        (self.request.swap(0, Ordering::Relaxed), self.reply.swap(0, Ordering::Relaxed))
+    /// Returns all three and starts again from zero.
+    pub fn take(&self) -> (usize, usize, usize) {
+        let take = |bytes: &AtomicUsize| bytes.swap(0, Ordering::Relaxed);
+        (take(&self.request), take(&self.reply), take(&self.reply_of_others))
     }
 }
 
@@ -57,23 +65,43 @@ impl Relay {
 async fn pass(near: UnixStream, far: UnixStream, largest: Arc<Largest>) {
     let (near_read, near_write) = near.into_split();
     let (far_read, far_write) = far.into_split();
+    // For each request without a reply: whether it is such a look. Replies come in the order of requests.
+    let looks = Mutex::new(VecDeque::new());
+    let requested = |request: &[u8]| {
+        largest.request.fetch_max(request.len(), Ordering::Relaxed);
+        looks.lock().unwrap().push_back(is_look(request));
+    };
+    let replied = |reply: &[u8]| {
+        largest.reply.fetch_max(reply.len(), Ordering::Relaxed);
+        if looks.lock().unwrap().pop_front() != Some(true) {
+            largest.reply_of_others.fetch_max(reply.len(), Ordering::Relaxed);
+        }
+    };
     tokio::select! {
-        () = copy(near_read, far_write, &largest.request) => {}
-        () = copy(far_read, near_write, &largest.reply) => {}
+        () = copy(near_read, far_write, requested) => {}
+        () = copy(far_read, near_write, replied) => {}
     }
+}
+
+/// Whether a request asks for all leases of a partition, to know who holds messages. Pods do that once a
+/// second for the metrics, whatever operation runs then.
+fn is_look(request: &[u8]) -> bool {
+    // A request with bodies is long, and no such look.
+    let text = if request.len() < 200 { String::from_utf8_lossy(request) } else { "".into() };
+    text.contains(":leases\r\n") && text.contains(&format!("\r\n{}\r\n", HOLDERS_MAX - 1))
 }
 
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    largest: &AtomicUsize,
+    note: impl Fn(&[u8]),
 ) {
     let (mut chunk, mut kept) = (vec![0; 1 << 16], Vec::new());
     while let Ok(count @ 1..) = from.read(&mut chunk).await {
         kept.extend_from_slice(&chunk[..count]);
         let mut at = 0;
         while let Some(end) = end_of(&kept, at) {
-            largest.fetch_max(end - at, Ordering::Relaxed);
+            note(&kept[at..end]);
             at = end;
         }
         kept.drain(..at);

@@ -22,6 +22,8 @@ pub struct Cost {
     pub request_bytes: usize,
     /// Bytes of one reply.
     pub reply_bytes: usize,
+    /// The same without the look at who holds messages, which falls into one operation or another.
+    pub reply_bytes_of_others: usize,
     /// Microseconds of the longest call, and of the 90th percentile, where times are measured.
     pub micros: u64,
     pub micros_of_most: u64,
@@ -233,6 +235,9 @@ const ALL: usize = usize::MAX;
 const LIST_MAX: usize = 1_000;
 /// The most leases of a partition that a withdrawal reads (`LEASES_MAX` in `lua/withdraw.lua`).
 const LEASES_MAX: usize = 20_000;
+/// The most leases of a partition that a query reads to know who holds messages (`LEASES_MAX` in
+/// `src/store/queries/messages.rs`).
+pub const HOLDERS_MAX: usize = 5_000;
 /// The most operations of a partition that are kept (`KEPT_MAX` in
 /// `src/store/transitions/note_operation.rs`).
 const OPERATIONS_MAX: usize = 1_000;
@@ -267,6 +272,8 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         }
         "zrange" if of_index => 1,
         "zrange" if has(words, "BYSCORE") => limit(words),
+        // Who holds messages. Pods look it up once a second for the metrics, whatever operation runs then.
+        "zrange" if key.ends_with(":leases") && range(words) == HOLDERS_MAX => 1,
         "zrange" if key.ends_with(":leases") && range(words) == ALL => LEASES_MAX,
         "zrange" if key.ends_with(":operations") => OPERATIONS_MAX,
         "zrange" => range(words),
@@ -278,6 +285,12 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         "scan" | "hscan" | "zscan" | "sscan" => {
             let at = words.iter().position(|word| word.eq_ignore_ascii_case("COUNT"));
             at.map_or(10, |at| number(words, at + 1))
+        }
+        // The audit log: adds an entry, and removes the oldest.
+        "xadd" => 2,
+        "xrevrange" => {
+            let at = words.iter().position(|word| word.eq_ignore_ascii_case("COUNT"));
+            at.map_or(ALL, |at| number(words, at + 1))
         }
         // These grow with the number of definitions, not with the backlog.
         "hgetall" if of_index => 1,

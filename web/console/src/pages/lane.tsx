@@ -3,11 +3,13 @@ import { useState } from "preact/hooks";
 import { api, ask, may, type Message, type Pending, type Session } from "../api.ts";
 import { LiveSign } from "../app.tsx";
 import { BulkDialog } from "../bulk.tsx";
+import { BusiestLanes } from "../busiest.tsx";
 import { count, duration, laneName } from "../format.ts";
 import { useLive } from "../live.ts";
 import { bodyText, Errors, isGone, isLetter, MessageDetails, showMessage } from "../message.tsx";
 import { go, href } from "../router.ts";
 import { Strip, type Cell, type Left } from "../strip.tsx";
+import { WhyStuck } from "../why.tsx";
 import { Button, Chip, Dialog, Empty, ErrorNotice, Field, Head, Legend, Notice, Panel, useAction, useLoad, type Counted } from "../ui.tsx";
 import { pausedText } from "./destinations.tsx";
 
@@ -17,6 +19,7 @@ interface Lane {
   key: string | null;
   ordering: "destination" | "key" | "none";
   transform: string;
+  delivery: string;
   paused: { ingest: boolean; delivery: boolean };
   counts: Record<Counted | "pending" | "last_sequence" | "delivered_total" | "dead_letters", number>;
   heads: { sequence: number; key: string | null; state: string; age_ms: number }[];
@@ -72,6 +75,7 @@ export function LanePage({ session, destination, laneKey }: { session: Session; 
               )}
             </Panel>
           </div>
+          {lane.ordering === "key" && <BusiestLanes destination={destination} />}
           <Panel title="The whole destination">
             <Legend counts={lane.counts} />
             <p class="links">
@@ -98,8 +102,14 @@ const HOLDERS: Record<string, (lane: Lane, head: Cell) => string> = {
     const kind = lane.transform === "worker" ? "worker" : "processor";
     return `${head.worker ? `${kind} ${head.worker}` : `a ${kind}${kind === "worker" ? " without a name" : ""}`}, under a lease`;
   },
-  ready: (lane) => (lane.paused.delivery ? "nobody: delivery is paused" : "the sender: it delivers it next, or after a backoff"),
-  delivering: () => "the receiver: its delivery is in progress",
+  ready: (lane) => {
+    if (lane.paused.delivery) return "nobody: delivery is paused";
+    return lane.delivery === "pull" ? "nobody: it waits for a consumer, or for the end of a backoff" : "the sender: it delivers it next, or after a backoff";
+  },
+  delivering: (lane, head) => {
+    if (lane.delivery !== "pull") return "the receiver: its delivery is in progress";
+    return `${head.worker ? `consumer ${head.worker}` : "a consumer without a name"}, under a lease`;
+  },
   delayed: () => "nobody: it is due later",
   halted: () => "you: retry it, repair it, set it aside or cancel it",
   damaged: () => "you: its data cannot be read; set it aside or cancel it",
@@ -127,6 +137,10 @@ function HeadOfLane({ session, lane, head }: { session: Session; lane: Lane; hea
       </dl>
       <ErrorNotice error={error} />
       {message?.errors && message.errors.length > 0 && <><h3>Errors</h3><Errors errors={message.errors.slice(0, 3)} /></>}
+      {lane.ordering !== "none" && (
+        <WhyStuck destination={destination} laneKey={lane.ordering === "key" ? lane.key ?? "" : undefined} head={`${head.sequence} ${head.state} ${head.attempts}`}
+          isUrgent={isBehind || lane.paused.delivery} />
+      )}
       <HeadActions session={session} lane={lane} head={head} message={message} isUrgent={isBehind} />
     </>
   );

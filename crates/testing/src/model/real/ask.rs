@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use reseq::{
-    domain::{Arrival, ErrorKind, LeaseToken, Sequence, Stage, State},
+    domain::{Arrival, ErrorKind, LeaseToken, MessageIds, Sequence, Stage, State},
     redis_client::ClientError,
     store::{
         Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Replaces,
@@ -78,14 +78,14 @@ impl Real {
                     Ok(told)
                 })
             }
-            Op::Complete { call, known, items } => {
+            Op::Complete { known, items } => {
                 let complete = |(token, output)| self.completion(known.name, token, output);
                 let items: Vec<Completion> =
                     items.iter().map(|(token, output)| complete((token, output))).collect();
-                let (caller, known) = (self.caller(call), self.known_of(known));
-                Box::pin(async move {
-                    told(Reply::Statuses(store.complete(&caller, &known, &items).await?))
-                })
+                let known = self.known_of(known);
+                Box::pin(
+                    async move { told(Reply::Statuses(store.complete(&known, &items).await?)) },
+                )
             }
             Op::Release { who, epoch, known, lanes } => {
                 let owner = self.owner(*who, *epoch);
@@ -121,6 +121,7 @@ impl Real {
                     wait: wait(failure.wait),
                     is_final: failure.is_final,
                     error: error(Stage::Transform, ErrorKind::Status),
+                    ids: MessageIds::default(),
                 };
                 let items: Vec<Failed> = items.iter().map(fail).collect();
                 let (caller, known) = (self.caller(call), self.known_of(known));

@@ -103,6 +103,7 @@ fn of_hash(all: &mut Snapshot, name: Name, destination: &Destination) {
         ("definition", real::definition_json(name, &definition)),
         ("ordering", text_of(definition.ordering).to_owned()),
         ("processing", if definition.serial { "serial" } else { "parallel" }.to_owned()),
+        ("delivery", "push".to_owned()),
         ("claimers", definition.claimers().as_str().to_owned()),
         ("born", destination.born.to_string()),
     ];

@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 
 use crate::{
-    policies::desk::{Desk, ERP},
+    policies::scenario::{ERP, Scenario},
     support::{pods::client, wait::eventually},
 };
 
-impl Desk {
+impl Scenario {
     async fn ready(&self) -> String {
         let answer = client().get(self.pod.url("/readyz")).send().await.unwrap();
         assert_eq!(answer.status(), 200, "the pod stays ready");
@@ -65,97 +65,97 @@ fn worker() -> Value {
 #[tokio::test]
 async fn a_damaged_message_is_named_until_it_is_gone() {
     for how in ["dead_letter", "cancel", "purge", "put back", "remove"] {
-        let mut desk = Desk::start(worker()).await;
-        desk.names(None).await;
+        let mut scenario = Scenario::start(worker()).await;
+        scenario.names(None).await;
         for (body, key) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
-            desk.send(body, json!({"key": key})).await;
+            scenario.send(body, json!({"key": key})).await;
         }
-        let messages = desk.keys().messages();
-        let record: Vec<u8> = desk.redis_ask(&["HGET", &messages, "1"]).await;
-        desk.damage("garbage", "1").await;
-        desk.damage("missing", "2").await;
-        while desk.work().await == 0 {}
-        desk.names(Some("damaged: erp: messages: 2 cannot be read: 1, 2\n")).await;
+        let messages = scenario.keys().messages();
+        let record: Vec<u8> = scenario.redis_ask(&["HGET", &messages, "1"]).await;
+        scenario.damage("garbage", "1").await;
+        scenario.damage("missing", "2").await;
+        while scenario.work().await == 0 {}
+        scenario.names(Some("damaged: erp: messages: 2 cannot be read: 1, 2\n")).await;
         if how == "cancel" {
             // A pod that starts after the damage was found finds it again.
-            desk.let_go().await;
-            desk.pod.restart().await;
-            desk.names(Some("damaged: erp: messages: 2 cannot be read: 1, 2\n")).await;
+            scenario.let_go().await;
+            scenario.pod.restart().await;
+            scenario.names(Some("damaged: erp: messages: 2 cannot be read: 1, 2\n")).await;
         }
         match how {
             "dead_letter" => {
-                desk.steer("skip-head", json!({"key": "a", "sequence": 1})).await;
-                desk.names(Some("damaged: erp: messages: 1 cannot be read: 2\n")).await;
-                desk.steer("skip-head", json!({"key": "a", "sequence": 2})).await;
+                scenario.steer("skip-head", json!({"key": "a", "sequence": 1})).await;
+                scenario.names(Some("damaged: erp: messages: 1 cannot be read: 2\n")).await;
+                scenario.steer("skip-head", json!({"key": "a", "sequence": 2})).await;
             }
             "cancel" => {
-                desk.cancel(1).await;
-                desk.cancel(2).await;
+                scenario.cancel(1).await;
+                scenario.cancel(2).await;
             }
-            "purge" => drop(desk.steer("purge", json!({})).await),
+            "purge" => drop(scenario.steer("purge", json!({})).await),
             "put back" => {
-                desk.ask_bytes(&[b"HSET", messages.as_bytes(), b"1", &record]).await;
-                desk.names(Some("damaged: erp: messages: 1 cannot be read: 2\n")).await;
-                desk.steer("retry-head", json!({"key": "a", "sequence": 1})).await;
-                desk.cancel(2).await;
+                scenario.ask_bytes(&[b"HSET", messages.as_bytes(), b"1", &record]).await;
+                scenario.names(Some("damaged: erp: messages: 1 cannot be read: 2\n")).await;
+                scenario.steer("retry-head", json!({"key": "a", "sequence": 1})).await;
+                scenario.cancel(2).await;
             }
-            _ => drop(desk.ok("DELETE", "/v1/destinations/erp?force=true", Value::Null).await),
+            _ => drop(scenario.ok("DELETE", "/v1/destinations/erp?force=true", Value::Null).await),
         }
-        desk.names(None).await;
+        scenario.names(None).await;
     }
 }
 
 #[tokio::test]
 async fn a_message_damaged_before_its_delivery_is_named_until_it_is_gone() {
-    let mut desk = Desk::start(json!({"ordering": "key"})).await;
-    desk.steer("pause", json!({"what": "delivery"})).await;
-    desk.send_four().await;
-    desk.let_go().await;
-    desk.damage("cut", "2").await;
-    desk.pod.restart().await;
-    desk.steer("resume", json!({"what": "delivery"})).await;
-    desk.names(Some("damaged: erp: messages: 1 cannot be read: 2\n")).await;
-    desk.cancel(2).await;
-    desk.names(None).await;
-    desk.is_drained().await;
+    let mut scenario = Scenario::start(json!({"ordering": "key"})).await;
+    scenario.steer("pause", json!({"what": "delivery"})).await;
+    scenario.send_four().await;
+    scenario.let_go().await;
+    scenario.damage("cut", "2").await;
+    scenario.pod.restart().await;
+    scenario.steer("resume", json!({"what": "delivery"})).await;
+    scenario.names(Some("damaged: erp: messages: 1 cannot be read: 2\n")).await;
+    scenario.cancel(2).await;
+    scenario.names(None).await;
+    scenario.is_drained().await;
 }
 
 #[tokio::test]
 async fn what_a_repair_removed_is_not_named_any_more() {
-    let desk = Desk::start(worker()).await;
-    desk.send("a1", json!({"key": "a"})).await;
-    desk.spoil(&desk.keys().waiting()).await;
+    let scenario = Scenario::start(worker()).await;
+    scenario.send("a1", json!({"key": "a"})).await;
+    scenario.spoil(&scenario.keys().waiting()).await;
     let send = json!({"destinations": [ERP], "body": "a2", "key": "a"});
-    assert_eq!(desk.ask("POST", "/v1/messages", send).await.0, 503);
-    desk.names(Some("damaged: erp: ingest: ")).await;
-    desk.steer("repair", json!({})).await;
+    assert_eq!(scenario.ask("POST", "/v1/messages", send).await.0, 503);
+    scenario.names(Some("damaged: erp: ingest: ")).await;
+    scenario.steer("repair", json!({})).await;
     // Nobody calls ingest for the destination again: a scan for damage is enough.
-    assert_eq!(desk.ready().await, "ready\n");
-    while desk.work().await == 0 {}
-    desk.is_drained().await;
+    assert_eq!(scenario.ready().await, "ready\n");
+    while scenario.work().await == 0 {}
+    scenario.is_drained().await;
 }
 
 #[tokio::test]
 async fn a_lane_that_cannot_be_read_keeps_no_other_from_ending() {
-    let desk = Desk::start(worker()).await;
-    desk.send("a1", json!({"key": "a"})).await;
-    desk.send("b1", json!({"key": "b"})).await;
-    let leases = desk.lease(json!({"max": 9, "wait_ms": 20_000})).await;
+    let scenario = Scenario::start(worker()).await;
+    scenario.send("a1", json!({"key": "a"})).await;
+    scenario.send("b1", json!({"key": "b"})).await;
+    let leases = scenario.lease(json!({"max": 9, "wait_ms": 20_000})).await;
     assert_eq!(leases.len(), 2);
-    let ready = desk.keys().ready(Some("a"));
-    desk.redis_ask::<String>(&["SET", &ready, "of another type"]).await;
-    let statuses = desk.ends("complete", &leases, json!({"body": "done"})).await;
+    let ready = scenario.keys().ready(Some("a"));
+    scenario.redis_ask::<String>(&["SET", &ready, "of another type"]).await;
+    let statuses = scenario.ends("complete", &leases, json!({"body": "done"})).await;
     assert_eq!(statuses, ["damaged", "ok"]);
-    desk.until("the other leaves", |stats| stats["delivered_total"] == 1).await;
-    desk.names(Some("damaged: erp: complete: ")).await;
+    scenario.until("the other leaves", |stats| stats["delivered_total"] == 1).await;
+    scenario.names(Some("damaged: erp: complete: ")).await;
 
     // Ingest of lanes behaves the same.
-    let in_progress = desk.keys().in_progress(Some("a"));
-    desk.redis_ask::<String>(&["RENAME", &in_progress, "aside"]).await;
-    desk.spoil(&in_progress).await;
+    let in_progress = scenario.keys().in_progress(Some("a"));
+    scenario.redis_ask::<String>(&["RENAME", &in_progress, "aside"]).await;
+    scenario.spoil(&in_progress).await;
     let line = |key| json!({"destinations": [ERP], "body": key, "key": key}).to_string();
     let body = format!("{}\n{}\n{}\n", line("a"), line("c"), line("a"));
-    let request = client().post(desk.pod.url("/v1/messages"));
+    let request = client().post(scenario.pod.url("/v1/messages"));
     let request = request.header("content-type", "application/x-ndjson").body(body);
     let answer = request.send().await.unwrap().text().await.unwrap();
     let lines: Vec<Value> =
@@ -164,161 +164,161 @@ async fn a_lane_that_cannot_be_read_keeps_no_other_from_ending() {
     assert_eq!(lines[0]["status"], 500, "{answer}");
     assert_eq!(lines[1]["deliveries"][0]["sequence"], 3, "{answer}");
     assert_eq!(lines[2]["code"], "damaged", "{answer}");
-    desk.names(Some("damaged: erp: ingest: ")).await;
+    scenario.names(Some("damaged: erp: ingest: ")).await;
 
     // So does withdrawing.
     let path = format!("/v1/destinations/{ERP}/messages/1");
-    let (status, answer) = desk.ask("DELETE", &path, Value::Null).await;
+    let (status, answer) = scenario.ask("DELETE", &path, Value::Null).await;
     assert_eq!((status, &answer["code"]), (500, &json!("damaged")), "{answer}");
 
-    desk.redis_ask::<u64>(&["DEL", &ready]).await;
-    desk.redis_ask::<String>(&["RENAME", "aside", &in_progress]).await;
-    desk.names(None).await;
-    assert_eq!(desk.ends("complete", &leases[..1], json!({"body": "done"})).await, ["ok"]);
-    while desk.work().await == 0 {}
-    desk.is_drained().await;
+    scenario.redis_ask::<u64>(&["DEL", &ready]).await;
+    scenario.redis_ask::<String>(&["RENAME", "aside", &in_progress]).await;
+    scenario.names(None).await;
+    assert_eq!(scenario.ends("complete", &leases[..1], json!({"body": "done"})).await, ["ok"]);
+    while scenario.work().await == 0 {}
+    scenario.is_drained().await;
 }
 
 /// Redis cannot store what becomes of a refused head. The sender does not send it again meanwhile,
 /// and the other lanes go on.
 #[tokio::test]
 async fn a_head_that_cannot_be_ended_keeps_no_other_lane_and_is_not_sent_again() {
-    let desk = Desk::start(json!({"ordering": "key"})).await;
-    desk.receiver.refuse("\"a1\"", 422, None);
-    desk.spoil(&desk.keys().halted()).await;
-    desk.send("a1", json!({"key": "a"})).await;
-    desk.names(Some("damaged: erp: halt: ")).await;
+    let scenario = Scenario::start(json!({"ordering": "key"})).await;
+    scenario.receiver.refuse("\"a1\"", 422, None);
+    scenario.spoil(&scenario.keys().halted()).await;
+    scenario.send("a1", json!({"key": "a"})).await;
+    scenario.names(Some("damaged: erp: halt: ")).await;
     for number in 0..5 {
-        desk.send(&format!("b{number}"), json!({"key": "b"})).await;
+        scenario.send(&format!("b{number}"), json!({"key": "b"})).await;
     }
-    desk.receives(&["b0", "b1", "b2", "b3", "b4"]).await;
-    assert_eq!(desk.receiver.arrived.load(std::sync::atomic::Ordering::Relaxed), 6);
-    desk.redis_ask::<u64>(&["DEL", &desk.keys().halted()]).await;
-    desk.until("it is halted", |stats| stats["halted"] == 1).await;
-    desk.names(None).await;
-    desk.cancel(1).await;
-    desk.is_drained().await;
+    scenario.receives(&["b0", "b1", "b2", "b3", "b4"]).await;
+    assert_eq!(scenario.receiver.arrived.load(std::sync::atomic::Ordering::Relaxed), 6);
+    scenario.redis_ask::<u64>(&["DEL", &scenario.keys().halted()]).await;
+    scenario.until("it is halted", |stats| stats["halted"] == 1).await;
+    scenario.names(None).await;
+    scenario.cancel(1).await;
+    scenario.is_drained().await;
 }
 
 #[tokio::test]
 async fn a_destination_that_cannot_be_read_keeps_no_other_from_its_workers() {
-    let desk = Desk::start(worker()).await;
-    desk.define("other", worker()).await;
+    let scenario = Scenario::start(worker()).await;
+    scenario.define("other", worker()).await;
     let both = json!({"destinations": [ERP, "other"], "max": 9, "wait_ms": 20_000});
     let send = async |name: &str| {
         let item = json!({"destinations": [name], "body": name, "key": "k"});
-        desk.ok("POST", "/v1/messages", item).await;
+        scenario.ok("POST", "/v1/messages", item).await;
     };
     send(ERP).await;
     send("other").await;
     let mut leases = Vec::new();
     while leases.len() < 2 {
-        leases.extend(desk.lease(both.clone()).await);
+        leases.extend(scenario.lease(both.clone()).await);
     }
     leases.sort_by_key(|lease| lease["destination"].to_string());
-    let messages = desk.keys().messages();
-    desk.redis_ask::<String>(&["RENAME", &messages, "aside"]).await;
-    desk.spoil(&messages).await;
+    let messages = scenario.keys().messages();
+    scenario.redis_ask::<String>(&["RENAME", &messages, "aside"]).await;
+    scenario.spoil(&messages).await;
     for how in ["extend", "fail", "complete", "requeue"] {
         let fields = match how {
             "complete" => json!({"body": 1}),
             "fail" => json!({"retry_ms": 0}),
             _ => json!({}),
         };
-        let statuses = desk.ends(how, &leases, fields).await;
+        let statuses = scenario.ends(how, &leases, fields).await;
         // `extend` and `requeue` need no record.
         let of_erp = if matches!(how, "extend" | "requeue") { "ok" } else { "damaged" };
         assert_eq!(statuses, [of_erp, "ok"], "{how}");
         if how == "fail" {
-            let again = desk.lease(json!({"destinations": ["other"], "wait_ms": 20_000})).await;
+            let again = scenario.lease(json!({"destinations": ["other"], "wait_ms": 20_000})).await;
             leases[1] = again[0].clone();
         }
         if how == "complete" {
             send("other").await;
-            let again = desk.lease(json!({"destinations": ["other"], "wait_ms": 20_000})).await;
+            let again = scenario.lease(json!({"destinations": ["other"], "wait_ms": 20_000})).await;
             leases[1] = again[0].clone();
         }
     }
     // The requeued message waits and cannot be claimed; the other one can.
-    let answer = desk.ok("POST", "/v1/leases", both.clone()).await;
+    let answer = scenario.ok("POST", "/v1/leases", both.clone()).await;
     assert_eq!(answer["leases"][0]["destination"], "other", "{answer}");
     assert_eq!(answer["damaged"], json!([ERP]), "{answer}");
     let (status, answer) =
-        desk.ask("POST", "/v1/leases", json!({"destinations": [ERP], "wait_ms": 0})).await;
+        scenario.ask("POST", "/v1/leases", json!({"destinations": [ERP], "wait_ms": 0})).await;
     assert_eq!((status, &answer["code"]), (500, &json!("damaged")), "{answer}");
-    desk.redis_ask::<u64>(&["DEL", &messages]).await;
-    desk.redis_ask::<String>(&["RENAME", "aside", &messages]).await;
-    while desk.work().await == 0 {}
-    desk.is_drained().await;
+    scenario.redis_ask::<u64>(&["DEL", &messages]).await;
+    scenario.redis_ask::<String>(&["RENAME", "aside", &messages]).await;
+    while scenario.work().await == 0 {}
+    scenario.is_drained().await;
 }
 
 #[tokio::test]
 async fn a_listing_that_meets_damage_says_so_and_goes_on() {
-    let desk = Desk::start(json!({"ordering": "key", "on_exhausted": "dead_letter"})).await;
-    desk.define("other", json!({})).await;
+    let scenario = Scenario::start(json!({"ordering": "key", "on_exhausted": "dead_letter"})).await;
+    scenario.define("other", json!({})).await;
     for body in ["a1", "a2", "a3"] {
-        desk.send(body, json!({"key": "a"})).await;
+        scenario.send(body, json!({"key": "a"})).await;
     }
-    desk.is_drained().await;
-    let keys = desk.keys();
+    scenario.is_drained().await;
+    let keys = scenario.keys();
 
     let log = keys.log();
-    desk.redis_ask::<u64>(&["HSET", &log, "2", "what cannot be read"]).await;
-    let listed = desk.get(&format!("/v1/destinations/{ERP}/log")).await;
+    scenario.redis_ask::<u64>(&["HSET", &log, "2", "what cannot be read"]).await;
+    let listed = scenario.get(&format!("/v1/destinations/{ERP}/log")).await;
     let items = listed["items"].as_array().unwrap();
     assert_eq!(items.len(), 3, "{listed}");
     assert_eq!((&items[1]["sequence"], items[1]["damaged"].is_string()), (&json!(2), true));
     assert!(items[0]["damaged"].is_null() && items[2]["damaged"].is_null(), "{listed}");
 
     // A dead letter that is listed and has no record.
-    desk.redis_ask::<u64>(&["ZADD", &keys.dead_letters(), "2", "2"]).await;
-    let listed = desk.get(&format!("/v1/destinations/{ERP}/dead-letters")).await;
+    scenario.redis_ask::<u64>(&["ZADD", &keys.dead_letters(), "2", "2"]).await;
+    let listed = scenario.get(&format!("/v1/destinations/{ERP}/dead-letters")).await;
     assert_eq!(listed["items"][0]["sequence"], 2, "{listed}");
     assert!(listed["items"][0]["damaged"].is_string(), "{listed}");
 
     // A field that is not a sequence hides no message from the list.
-    desk.steer("pause", json!({"what": "delivery"})).await;
-    desk.send("a4", json!({"key": "a"})).await;
-    desk.redis_ask::<u64>(&["HSET", &keys.messages(), "no number", "x"]).await;
-    let listed = desk.get(&format!("/v1/destinations/{ERP}/messages")).await;
+    scenario.steer("pause", json!({"what": "delivery"})).await;
+    scenario.send("a4", json!({"key": "a"})).await;
+    scenario.redis_ask::<u64>(&["HSET", &keys.messages(), "no number", "x"]).await;
+    let listed = scenario.get(&format!("/v1/destinations/{ERP}/messages")).await;
     assert_eq!(listed["items"][0]["sequence"], 4, "{listed}");
-    desk.redis_ask::<u64>(&["HDEL", &keys.messages(), "no number"]).await;
+    scenario.redis_ask::<u64>(&["HDEL", &keys.messages(), "no number"]).await;
 
     // A counter that cannot be read is listed as damaged; the others are shown.
-    desk.spoil(&keys.halted()).await;
-    let stats = desk.stats().await;
+    scenario.spoil(&keys.halted()).await;
+    let stats = scenario.stats().await;
     assert_eq!((&stats["pending"], &stats["damaged"]), (&json!(1), &json!(["halted"])), "{stats}");
-    let all = desk.get("/v1/stats").await;
+    let all = scenario.get("/v1/stats").await;
     let lines = all["items"].as_array().unwrap();
     assert_eq!(lines.len(), 2, "{all}");
     assert_eq!((&lines[0]["name"], &lines[0]["damaged"]), (&json!(ERP), &json!(["halted"])));
     assert!(lines[1]["damaged"].is_null(), "{all}");
-    desk.redis_ask::<u64>(&["DEL", &keys.halted()]).await;
-    desk.steer("resume", json!({"what": "delivery"})).await;
-    desk.is_drained().await;
+    scenario.redis_ask::<u64>(&["DEL", &keys.halted()]).await;
+    scenario.steer("resume", json!({"what": "delivery"})).await;
+    scenario.is_drained().await;
 }
 
 /// A value of the wrong kind is damage, not a lost answer: the client must not ask again.
 #[tokio::test]
 async fn an_answer_that_holds_something_else_is_damage_and_not_unconfirmed() {
-    let desk = Desk::start(json!({})).await;
-    let hash = desk.keys().hash();
-    desk.redis_ask::<u64>(&["HSET", &hash, "settled", "many"]).await;
+    let scenario = Scenario::start(json!({})).await;
+    let hash = scenario.keys().hash();
+    scenario.redis_ask::<u64>(&["HSET", &hash, "settled", "many"]).await;
     let (status, answer) =
-        desk.ask("GET", &format!("/v1/destinations/{ERP}/log"), Value::Null).await;
+        scenario.ask("GET", &format!("/v1/destinations/{ERP}/log"), Value::Null).await;
     assert_eq!((status, &answer["code"]), (500, &json!("unreadable")), "{answer}");
-    desk.names(Some("damaged: erp: HGET: ")).await;
-    let stats = desk.stats().await;
+    scenario.names(Some("damaged: erp: HGET: ")).await;
+    let stats = scenario.stats().await;
     assert_eq!(stats["damaged"], json!(["settled"]), "{stats}");
 }
 
 /// Hints name destinations and lanes. A hint that is not UTF-8 is ignored and hides no other.
 #[tokio::test]
 async fn a_hint_that_cannot_be_read_hides_no_other() {
-    let desk = Desk::start(json!({"ordering": "key"})).await;
-    let definition = desk.with_transform(json!({"ordering": "key"}));
-    desk.define("shaped", definition).await;
-    let keys = desk.keys();
+    let scenario = Scenario::start(json!({"ordering": "key"})).await;
+    let definition = scenario.with_transform(json!({"ordering": "key"}));
+    scenario.define("shaped", definition).await;
+    let keys = scenario.keys();
     let shaped = reseq::store::Keys::new("reseq", 64).destination(&"shaped".parse().unwrap());
     for key in [
         keys.partition.releasable(),
@@ -327,13 +327,13 @@ async fn a_hint_that_cannot_be_read_hides_no_other() {
         keys.partition.delayed(),
         shaped.partition.active(reseq::store::Claimers::Builtin),
     ] {
-        desk.ask_bytes(&[b"ZADD", key.as_bytes(), b"1", b"\xff\xfe"]).await;
+        scenario.ask_bytes(&[b"ZADD", key.as_bytes(), b"1", b"\xff\xfe"]).await;
     }
-    desk.send("a1", json!({"key": "a"})).await;
+    scenario.send("a1", json!({"key": "a"})).await;
     let item = json!({"destinations": ["shaped"], "body": "s1", "key": "s", "delay_ms": 1});
-    desk.ok("POST", "/v1/messages", item).await;
+    scenario.ok("POST", "/v1/messages", item).await;
     eventually("both are delivered", async || {
-        let found = desk.receiver.bodies();
+        let found = scenario.receiver.bodies();
         if found.len() == 2 { Ok(()) } else { Err(format!("{found:?}")) }
     })
     .await;

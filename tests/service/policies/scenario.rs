@@ -118,7 +118,7 @@ impl Service {
 }
 
 /// A pod, its receiver and its transform service.
-pub struct Desk {
+pub struct Scenario {
     pub redis: TestRedis,
     pub pod: Pod,
     /// The sender, where it is a separate pod.
@@ -130,16 +130,16 @@ pub struct Desk {
     _servers: Vec<AbortOnDropHandle<()>>,
 }
 
-impl Desk {
+impl Scenario {
     /// Starts a pod with a destination `erp` of this definition; fills in the receiver's `url`.
-    pub async fn start(definition: Value) -> Desk {
+    pub async fn start(definition: Value) -> Scenario {
         let redis = TestRedis::start().await;
         let (receiver, transformer) = (Arc::new(Service::default()), Arc::new(Service::default()));
         let (receiver_url, server) = receiver.serve().await;
         let (transformer_url, other) = transformer.serve().await;
         let settings = Settings::new(redis.url());
         let pod = Pod::start("all", "ingest,processor,sender", &settings).await;
-        let desk = Desk {
+        let scenario = Scenario {
             redis,
             pod,
             sender: None,
@@ -149,23 +149,23 @@ impl Desk {
             transformer_url,
             _servers: vec![server, other],
         };
-        desk.define(ERP, definition).await;
-        desk
+        scenario.define(ERP, definition).await;
+        scenario
     }
 
     /// Starts it with a separate sender pod, whose leases outlast every test.
-    pub async fn start_apart(definition: Value) -> Desk {
-        let mut desk = Desk::start(definition).await;
-        desk.pod.kill();
-        desk.redis.ask::<()>(&["FLUSHALL"]).await.unwrap();
-        let mut settings = Settings::new(desk.redis.url());
+    pub async fn start_apart(definition: Value) -> Scenario {
+        let mut scenario = Scenario::start(definition).await;
+        scenario.pod.kill();
+        scenario.redis.ask::<()>(&["FLUSHALL"]).await.unwrap();
+        let mut settings = Settings::new(scenario.redis.url());
         settings.sender_lease_ms = 300_000;
-        desk.pod = Pod::start("ingest", "ingest", &settings).await;
-        desk.sender = Some(Pod::start("sender", "sender", &settings).await);
-        desk
+        scenario.pod = Pod::start("ingest", "ingest", &settings).await;
+        scenario.sender = Some(Pod::start("sender", "sender", &settings).await);
+        scenario
     }
 
-    /// Adds this desk's transform service to a definition, with short backoffs.
+    /// Adds this scenario's transform service to a definition, with short backoffs.
     pub fn with_transform(&self, definition: Value) -> Value {
         let mut definition = definition;
         definition["transform"]["kind"] = json!("http");

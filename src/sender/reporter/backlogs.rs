@@ -1,7 +1,7 @@
 //! How much is pending, halted and dead at the destinations of owned partitions, as metrics.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     ops::Bound,
     sync::Arc,
     time::Duration,
@@ -32,6 +32,8 @@ pub(super) struct Backlogs {
     reported: HashSet<DestinationName>,
     /// Reported so far in this round.
     reporting: HashSet<DestinationName>,
+    /// Destinations with pending messages, as far as is known.
+    pending: BTreeSet<DestinationName>,
     /// Destinations with halted messages, and how far these have been checked for damage.
     halted: BTreeMap<DestinationName, usize>,
     /// The last of them that was checked.
@@ -61,9 +63,15 @@ impl Backlogs {
             let reporting = std::mem::take(&mut self.reporting);
             for name in self.reported.difference(&reporting) {
                 telemetry::backlog(name.as_str(), None);
+                self.pending.remove(name);
             }
             self.reported = reporting;
         }
+    }
+
+    /// Destinations with pending messages.
+    pub(super) fn pending(&self) -> &BTreeSet<DestinationName> {
+        &self.pending
     }
 
     /// Looks for damaged messages among the halted ones, at some destinations in turn: the process that
@@ -98,10 +106,19 @@ impl Backlogs {
                     let backlog = Backlog {
                         pending: numbers.pending,
                         pending_bytes: numbers.pending_bytes,
+                        waiting: numbers.waiting,
+                        leased: numbers.processing,
+                        ready: numbers.ready + numbers.delivering,
+                        delayed: numbers.delayed,
                         halted: numbers.halted,
                         dead_letters: numbers.dead_letters,
+                        dead_letters_max: entry.destination.dead_letters_max,
                     };
                     telemetry::backlog(name.as_str(), Some(backlog));
+                    match numbers.pending {
+                        0 => drop(self.pending.remove(name)),
+                        _ => drop(self.pending.insert(name.clone())),
+                    }
                     if numbers.halted > 0 {
                         self.halted.entry(name.clone()).or_default();
                     }

@@ -1,0 +1,170 @@
+// Consumers against a real Reseq and a real Redis.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Permanent, Reseq, ReseqError, Retry } from "reseq";
+import { Deployment, until } from "./support/processes.mjs";
+
+let deployment;
+let reseq;
+before(async () => {
+  deployment = await Deployment.start();
+  reseq = new Reseq({ url: deployment.urls, retryMs: Infinity, backoff: { maxMs: 200 } });
+});
+after(async () => {
+  reseq?.close();
+  await deployment?.stop();
+});
+
+let count = 0;
+
+/** A destination of its own for a test. */
+async function pulled(definition = {}) {
+  const name = `pulled-${(count += 1)}`;
+  const delivery = { kind: "pull", backoff_ms: 1, backoff_max_ms: 10, ...definition.delivery };
+  await reseq.define(name, { ordering: "key", ...definition, delivery });
+  return name;
+}
+
+const send = (name, all) => Promise.all(all.map(([key, body]) => reseq.send(name, body, { key })));
+const isDrained = (name) => until("nothing is pending", async () => (await reseq.stats(name)).pending === 0);
+
+/** Takes this many messages, and accepts all of them. */
+async function take(name, many, options) {
+  const taken = [];
+  for await (const message of reseq.consume(name, options)) {
+    taken.push(message);
+    if (taken.length < many) continue;
+    await message.accept();
+    break;
+  }
+  return taken;
+}
+
+test("several loops share the lanes, each in order, and going on accepts", async () => {
+  const name = await pulled();
+  const all = Array.from({ length: 300 }, (_, number) => [`k${number % 7}`, number]);
+  await send(name, all);
+  const stop = new AbortController();
+  const seen = new Map();
+  const holders = new Map();
+  const loop = async (number) => {
+    for await (const { key, lane, body, attempt, previous } of reseq.consume(name, { signal: stop.signal, max: 1 + number * 20 })) {
+      assert.ok(!holders.has(key), "two hold a lane");
+      holders.set(key, number);
+      assert.deepEqual([lane, attempt, typeof previous], [key, 1, "number"]);
+      seen.set(key, [...(seen.get(key) ?? []), body]);
+      if (body % 3 === 0) await sleep(1);
+      holders.delete(key);
+    }
+  };
+  const loops = [0, 1, 2].map(loop);
+  await isDrained(name);
+  stop.abort();
+  await Promise.all(loops);
+  for (let key = 0; key < 7; key += 1) {
+    const expected = all.filter(([of]) => of === `k${key}`).map(([, body]) => body);
+    assert.deepEqual(seen.get(`k${key}`), expected);
+  }
+  const { delivered_total: delivered } = await reseq.stats(name);
+  assert.equal(delivered, 300);
+});
+
+test("break and an error give back, refuse tries again, Permanent ends, bytes stay bytes", async () => {
+  const name = await pulled({ on_exhausted: "dead_letter" });
+  await send(name, [["a", 1], ["a", 2], ["a", 3]]);
+  for await (const { body } of reseq.consume(name)) {
+    assert.equal(body, 1);
+    break;
+  }
+  await assert.rejects(async () => {
+    for await (const { body, attempt } of reseq.consume(name)) {
+      assert.deepEqual([body, attempt], [1, 1], "given back: it counts as no attempt");
+      throw new Error("the loop ends");
+    }
+  }, /the loop ends/);
+  const seen = [];
+  for await (const message of reseq.consume(name)) {
+    seen.push([message.body, message.attempt, message.lastError?.detail]);
+    if (message.body === 1 && message.attempt === 1) await message.refuse(new Retry("later", 1));
+    if (message.body === 2) await message.refuse(new Permanent("never"));
+    if (message.body !== 3) continue;
+    await message.accept();
+    await message.accept();
+    break;
+  }
+  assert.deepEqual(seen, [[1, 1, undefined], [1, 2, "later"], [2, 1, undefined], [3, 1, undefined]]);
+  await isDrained(name);
+  const { delivered_total: delivered, dead_letters: dead } = await reseq.stats(name);
+  assert.deepEqual([delivered, dead], [2, 1]);
+
+  const url = `${deployment.urls[0]}/v1/destinations/${name}/messages`;
+  for (const [type, body] of [["application/json", '{"n": 12345678901234567890}'], ["application/x-thing", Buffer.from([0, 255])]]) {
+    await fetch(url, { method: "POST", body, headers: { "content-type": type, "x-tenant": "7" } });
+  }
+  const [json, bytes] = await take(name, 2);
+  assert.equal(json.raw.toString(), '{"n": 12345678901234567890}');
+  assert.deepEqual([bytes.body, bytes.contentType, bytes.headers["x-tenant"]], [Buffer.from([0, 255]), "application/x-thing", "7"]);
+});
+
+test("a lease is extended while the body runs, and lost when Reseq says so", async () => {
+  const name = await pulled({ delivery: { timeout_ms: 600 } });
+  await send(name, [["a", 1], ["a", 2]]);
+  let other;
+  for await (const { body, attempt, signal } of reseq.consume(name)) {
+    assert.equal(attempt, 1);
+    // Longer than three leases.
+    if (body === 1) await sleep(2000);
+    assert.ok(!signal.aborted);
+    if (body === 1) continue;
+    // All pods stand still: the lease cannot be extended.
+    deployment.pods[0].child.kill("SIGSTOP");
+    await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+    deployment.pods[0].child.kill("SIGCONT");
+    [other] = await take(name, 1);
+    break;
+  }
+  assert.deepEqual([other.body, other.attempt], [2, 2]);
+  await isDrained(name);
+});
+
+test("it goes on through SIGKILL of Reseq and of Redis: nothing is lost, the order stays", async () => {
+  const name = await pulled({ delivery: { timeout_ms: 1000 } });
+  const stop = new AbortController();
+  const seen = new Map();
+  const loop = async () => {
+    for await (const { key, body, epoch, sequence } of reseq.consume(name, { signal: stop.signal })) {
+      seen.set(key, [...(seen.get(key) ?? []), { body, epoch, sequence }]);
+      await sleep(2);
+    }
+  };
+  const loops = [loop(), loop()];
+  for (let round = 0; round < 3; round += 1) {
+    await send(name, Array.from({ length: 60 }, (_, at) => [`k${at % 4}`, round * 60 + at]));
+    const victim = round === 1 ? deployment.redis : deployment.pods[0];
+    await victim.kill();
+    victim.spawn();
+    await deployment.ready();
+  }
+  await isDrained(name);
+  stop.abort();
+  await Promise.all(loops);
+  for (const [key, all] of seen) {
+    // Without what came again, each lane is complete and in order; what comes again goes back, and never skips.
+    let last = -1;
+    for (const { body } of all) {
+      assert.ok(body <= last + 4 || last === -1, `${key}: ${body} after ${last}`);
+      last = Math.max(last, body);
+    }
+    assert.equal(new Set(all.map(({ body }) => body)).size, 45, key);
+  }
+});
+
+test("what cannot be consumed is thrown", async () => {
+  const first = (name) => reseq.consume(name).next();
+  await assert.rejects(first("nowhere"), (error) => error instanceof ReseqError && error.code === "unknown_destination");
+  await reseq.define("pushed", { url: "http://127.0.0.1:9/" });
+  await assert.rejects(first("pushed"), (error) => error.code === "wrong_state");
+  await assert.rejects(reseq.consume("pushed", { max: 0 }).next(), RangeError);
+  await assert.rejects(reseq.consume("pushed", { name: "a b" }).next(), TypeError);
+});

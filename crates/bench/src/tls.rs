@@ -1,0 +1,182 @@
+//! TLS on all connections of the pods, with `--tls`. The producers and the receiver of the bench speak plain text, and
+//! relays in this process speak TLS for them. So the pods do what TLS costs a deployment, and what it costs the other
+//! side counts for the bench.
+//!
+//! ```text
+//! producer ─► relay ─TLS─► pod ─TLS─► relay ─► receiver
+//!                          pod ─TLS─► Redis
+//! ```
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use anyhow::Context;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+};
+use reseq::{
+    config::{Config, ListenerTls},
+    harness::Harness,
+};
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_util::task::AbortOnDropHandle;
+
+/// The host of all servers.
+const HOST: &str = "127.0.0.1";
+
+/// One certificate for all servers, its authority, and the relays.
+pub struct Tls {
+    /// The certificate of the authority, in PEM.
+    pub ca: String,
+    ca_file: PathBuf,
+    certificate_file: PathBuf,
+    key_file: PathBuf,
+    server: TlsAcceptor,
+    client: TlsConnector,
+    /// Dropping them ends them.
+    relays: Mutex<Vec<AbortOnDropHandle<()>>>,
+}
+
+impl Tls {
+    /// With new certificates, in files among those of the processes.
+    pub fn new(harness: &Harness) -> anyhow::Result<Tls> {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(DnType::CommonName, "reseq-bench");
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let key = KeyPair::generate()?;
+        let params = CertificateParams::new(vec![HOST.to_owned()])?;
+        let certificate = params.signed_by(&key, &authority)?.pem();
+        let (ca, key) = (authority.pem(), key.serialize_pem());
+        let write = |name: &str, text: &str| -> anyhow::Result<PathBuf> {
+            let path = harness.directory().join(name);
+            std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+            Ok(path)
+        };
+        Ok(Tls {
+            ca_file: write("ca.pem", &ca)?,
+            certificate_file: write("server.pem", &certificate)?,
+            key_file: write("server.key", &key)?,
+            server: Arc::new(server(&certificate, &key)?).into(),
+            client: Arc::new(client(&ca)?).into(),
+            relays: Mutex::default(),
+            ca,
+        })
+    }
+
+    /// What all pods trust.
+    pub fn apply(&self, config: &mut Config) {
+        config.redis.tls.ca_file.clone_from(&self.ca_file);
+        config.outgoing.tls.ca_file.clone_from(&self.ca_file);
+    }
+
+    /// The certificate of the listeners of producers.
+    pub fn of_listener(&self) -> ListenerTls {
+        ListenerTls {
+            certificate_file: self.certificate_file.clone(),
+            key_file: self.key_file.clone(),
+            client_ca_file: PathBuf::new(),
+        }
+    }
+
+    /// The settings of a Redis that speaks TLS.
+    pub fn of_redis(&self) -> Vec<(&'static str, String)> {
+        let shown = |path: &PathBuf| path.display().to_string();
+        vec![
+            ("tls-cert-file", shown(&self.certificate_file)),
+            ("tls-key-file", shown(&self.key_file)),
+            ("tls-ca-cert-file", shown(&self.ca_file)),
+            ("tls-auth-clients", "no".to_owned()),
+        ]
+    }
+
+    /// Where a server in plain text can be reached over TLS.
+    pub async fn before(&self, target: SocketAddr) -> io::Result<SocketAddr> {
+        self.relay(Side::Server(self.server.clone()), target).await
+    }
+
+    /// Where a server over TLS can be reached in plain text.
+    pub async fn behind(&self, target: SocketAddr) -> io::Result<SocketAddr> {
+        self.relay(Side::Client(self.client.clone()), target).await
+    }
+
+    async fn relay(&self, side: Side, target: SocketAddr) -> io::Result<SocketAddr> {
+        let listener = TcpListener::bind((HOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let relay = AbortOnDropHandle::new(tokio::spawn(serve(listener, side, target)));
+        self.relays.lock().unwrap_or_else(PoisonError::into_inner).push(relay);
+        Ok(address)
+    }
+}
+
+/// The side of TLS that a relay is.
+#[derive(Clone)]
+enum Side {
+    /// It takes TLS, and passes plain text on.
+    Server(TlsAcceptor),
+    /// It takes plain text, and passes it on over TLS.
+    Client(TlsConnector),
+}
+
+/// Passes connections on for as long as it is polled.
+async fn serve(listener: TcpListener, side: Side, target: SocketAddr) {
+    // Owned here, so that the connections end with the listener.
+    let mut connections = JoinSet::new();
+    loop {
+        // An accept fails for a connection that has gone again, which its peer will notice.
+        if let Ok((near, _)) = listener.accept().await {
+            connections.spawn(pass(side.clone(), near, target));
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Both ends of a connection notice when the other is gone.
+async fn pass(side: Side, mut near: TcpStream, target: SocketAddr) -> io::Result<()> {
+    let mut far = TcpStream::connect(target).await?;
+    // Otherwise small answers may wait for an acknowledgement, which would be blamed on Reseq.
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
+    match side {
+        Side::Server(acceptor) => {
+            let mut near = acceptor.accept(near).await?;
+            copy_bidirectional(&mut near, &mut far).await?;
+        }
+        Side::Client(connector) => {
+            let mut far = connector.connect(ServerName::from(target.ip()), far).await?;
+            copy_bidirectional(&mut near, &mut far).await?;
+        }
+    }
+    Ok(())
+}
+
+fn server(certificate: &str, key: &str) -> anyhow::Result<ServerConfig> {
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes())?];
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions()?.with_no_client_auth();
+    Ok(builder.with_single_cert(chain, key)?)
+}
+
+fn client(ca: &str) -> anyhow::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca.as_bytes())?)?;
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions()?.with_root_certificates(roots);
+    Ok(builder.with_no_client_auth())
+}

@@ -1,0 +1,17 @@
+//! The audit log.
+
+use serde::{Deserialize, Serialize};
+
+/// The audit log: what operators did.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Audit {
+    /// How many entries Redis keeps: the newest ones.
+    pub entries_max: usize,
+}
+
+impl Default for Audit {
+    fn default() -> Self {
+        Audit { entries_max: 10_000 }
+    }
+}

@@ -1,0 +1,37 @@
+//! The log.
+
+use std::io::IsTerminal;
+
+use serde::{Deserialize, Serialize};
+
+/// The log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// What a line looks like.
+    pub format: LogFormat,
+}
+
+/// What a line of the log looks like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    #[default]
+    Auto,
+    /// For people.
+    Text,
+    /// One JSON object on each line.
+    Json,
+}
+
+impl Log {
+    /// True if each line is a JSON object.
+    pub fn is_json(&self) -> bool {
+        match self.format {
+            LogFormat::Auto => !std::io::stderr().is_terminal(),
+            LogFormat::Text => false,
+            LogFormat::Json => true,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The parsers of input, for fuzzing: one function a target of `fuzz/`. Each also checks what its parser
+//! returns. A unit test runs the inputs in `fuzz/corpus` through them.
+
+mod addresses;
+mod definitions;
+mod frames;
+mod signatures;
+mod tokens;
+
+pub use crate::{
+    api::fuzzing::cursors,
+    ingest::fuzzing::{headers, messages},
+};
+pub use addresses::addresses;
+pub use definitions::{configuration, definitions};
+pub use frames::frames;
+pub use signatures::{signatures, verification};
+pub use tokens::tokens;
+
+/// Checks one input.
+pub type Target = fn(&[u8]);
+
+/// Every target, by its name.
+pub const TARGETS: [(&str, Target); 10] = [
+    ("addresses", addresses),
+    ("configuration", configuration),
+    ("cursors", cursors),
+    ("definitions", definitions),
+    ("frames", frames),
+    ("headers", headers),
+    ("messages", messages),
+    ("signatures", signatures),
+    ("tokens", tokens),
+    ("verification", verification),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    use super::*;
+
+    fn names(folder: &Path) -> BTreeSet<String> {
+        let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
+        let name =
+            |path: std::path::PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+        entries.map(|entry| name(entry.unwrap().path())).collect()
+    }
+
+    #[test]
+    fn every_input_that_fuzzing_found_is_read() {
+        let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
+        let targets: BTreeSet<String> =
+            TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(names(&fuzz.join("fuzz_targets")), targets);
+        assert_eq!(names(&fuzz.join("corpus")), targets);
+        for (name, target) in TARGETS {
+            let inputs = fs::read_dir(fuzz.join("corpus").join(name)).unwrap();
+            let inputs: Vec<_> = inputs.map(|entry| entry.unwrap().path()).collect();
+            assert!(inputs.len() > 4, "{name}: only {} inputs", inputs.len());
+            for input in inputs {
+                let bytes = fs::read(&input).unwrap();
+                // The path names the input of a panic.
+                println!("{}", input.display());
+                target(&bytes);
+            }
+        }
+    }
+}

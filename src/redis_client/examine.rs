@@ -1,0 +1,185 @@
+//! What the servers say of themselves: their settings, memory, replicas and clock. For `doctor`.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use futures::future::join_all;
+use redis::{InfoDict, RedisResult, aio::MultiplexedConnection};
+
+use super::{
+    call::{Question, ServerTime, server_ms},
+    client::RedisClient,
+    error::{ClientError, is_broken},
+};
+
+/// The state of a primary.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerState {
+    /// Its version.
+    pub version: String,
+    /// What it does when its memory is full.
+    pub policy: String,
+    /// Used memory, in bytes.
+    pub used: u64,
+    /// The limit of its memory, in bytes; 0: none.
+    pub max: u64,
+    /// The memory of its machine, in bytes; 0: unknown.
+    pub of_machine: u64,
+    /// True if it keeps an append-only file.
+    pub appends: bool,
+    /// When it syncs this file; `None` if it does not say.
+    pub fsync: Option<String>,
+    /// What failed when it last wrote to its disk.
+    pub failed_writes: Vec<&'static str>,
+    /// Keys that it deleted because its memory was full.
+    pub evicted: u64,
+    /// Open connections.
+    pub clients: u64,
+    /// The most connections; 0: unknown.
+    pub clients_max: u64,
+    /// Its replicas.
+    pub replicas: Vec<Replica>,
+    /// How far its clock is ahead of this machine's, in ms.
+    pub ahead_ms: i64,
+    /// How long it took to ask it for the time, in ms: `ahead_ms` may be wrong by this much.
+    pub round_trip_ms: u64,
+}
+
+/// A replica, as its primary sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Replica {
+    /// Host and port.
+    pub address: String,
+    /// True if it follows the primary.
+    pub is_online: bool,
+    /// How long ago it last reported, in seconds.
+    pub lag_seconds: u64,
+    /// How many bytes of the primary's writes it does not have yet.
+    pub bytes_behind: u64,
+}
+
+impl RedisClient {
+    /// Asks all primaries in parallel. Returns the name and the state of each, or why it says nothing.
+    pub async fn examine(&self) -> Vec<(String, Result<ServerState, ClientError>)> {
+        let asked = self.primaries().into_iter().map(|node| async move {
+            let name = match node.host() {
+                (host, _) if host.is_empty() => "the primary".to_owned(),
+                (host, port) => format!("{host}:{port}"),
+            };
+            let state = async {
+                let mut link = node.take().await?;
+                Examination.ask(&mut link.connection).await.map_err(|error| {
+                    if is_broken(&error) {
+                        node.discard(&link, &error);
+                    }
+                    ClientError::from(error)
+                })
+            };
+            (name, state.await)
+        });
+        join_all(asked).await
+    }
+}
+
+struct Examination;
+
+impl Question for Examination {
+    type Answer = ServerState;
+
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<ServerState> {
+        let info: InfoDict = redis::cmd("INFO").query_async(connection).await?;
+        let before = since_1970();
+        let time: ServerTime = redis::cmd("TIME").query_async(connection).await?;
+        let after = since_1970();
+        let round_trip = after.saturating_sub(before);
+        let here_ms = (before + round_trip / 2).as_millis() as i64;
+        // The user may lack the right to read settings.
+        let settings: HashMap<String, String> = redis::cmd("CONFIG")
+            .arg("GET")
+            .arg("appendfsync")
+            .query_async(connection)
+            .await
+            .unwrap_or_default();
+        Ok(ServerState {
+            fsync: settings.get("appendfsync").cloned(),
+            ahead_ms: server_ms(time) as i64 - here_ms,
+            round_trip_ms: round_trip.as_millis() as u64,
+            ..state_of(&info)
+        })
+    }
+}
+
+/// The time since 1970 by the clock of this machine.
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn state_of(info: &InfoDict) -> ServerState {
+    let text = |name: &str| info.get::<String>(name).unwrap_or_default();
+    let number = |name: &str| text(name).parse().unwrap_or(0_u64);
+    let writes = [
+        ("aof_last_write_status", "writing the append-only file"),
+        ("aof_last_bgrewrite_status", "rewriting the append-only file"),
+        ("rdb_last_bgsave_status", "saving a snapshot"),
+    ];
+    let failed = writes.into_iter().filter(|(name, _)| text(name) == "err");
+    let written = number("master_repl_offset");
+    let replicas = (0..number("connected_slaves")).map(|at| text(&format!("slave{at}")));
+    ServerState {
+        version: text("redis_version"),
+        policy: text("maxmemory_policy"),
+        used: number("used_memory"),
+        max: number("maxmemory"),
+        of_machine: number("total_system_memory"),
+        appends: text("aof_enabled") == "1",
+        fsync: None,
+        failed_writes: failed.map(|(_, what)| what).collect(),
+        evicted: number("evicted_keys"),
+        clients: number("connected_clients"),
+        clients_max: number("maxclients"),
+        replicas: replicas.map(|line| replica(&line, written)).collect(),
+        ahead_ms: 0,
+        round_trip_ms: 0,
+    }
+}
+
+/// Reads `ip=10.0.0.7,port=6379,state=online,offset=1260,lag=1`.
+fn replica(line: &str, written: u64) -> Replica {
+    let fields: HashMap<&str, &str> =
+        line.split(',').filter_map(|field| field.split_once('=')).collect();
+    let field = |name: &str| fields.get(name).copied().unwrap_or_default();
+    let offset = field("offset").parse().unwrap_or(0_u64);
+    Replica {
+        address: format!("{}:{}", field("ip"), field("port")),
+        is_online: field("state") == "online",
+        lag_seconds: field("lag").parse().unwrap_or_default(),
+        bytes_behind: written.saturating_sub(offset),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_understood() {
+        let info = InfoDict::new(
+            "# Memory\r\nused_memory:900\r\nmaxmemory:1000\r\nmaxmemory_policy:noeviction\r\n\
+             aof_enabled:1\r\naof_last_write_status:err\r\nrdb_last_bgsave_status:ok\r\n\
+             connected_slaves:1\r\nmaster_repl_offset:1300\r\n\
+             slave0:ip=10.0.0.7,port=6379,state=online,offset=1260,lag=1\r\n",
+        );
+        let state = state_of(&info);
+        assert_eq!((state.used, state.max, state.appends), (900, 1000, true));
+        assert_eq!(state.failed_writes, ["writing the append-only file"]);
+        let replica = Replica {
+            address: "10.0.0.7:6379".to_owned(),
+            is_online: true,
+            lag_seconds: 1,
+            bytes_behind: 40,
+        };
+        assert_eq!(state.replicas, [replica]);
+    }
+}

@@ -1,0 +1,19 @@
+//! What the Redis servers say of themselves.
+
+use crate::{
+    redis_client::ServerState,
+    store::{Store, StoreError},
+};
+
+impl Store {
+    /// The name and the state of each primary, or why it does not answer.
+    pub async fn examine_servers(&self) -> Vec<(String, Result<ServerState, StoreError>)> {
+        let asked = self.client().examine().await;
+        asked.into_iter().map(|(name, state)| (name, state.map_err(StoreError::from))).collect()
+    }
+
+    /// How many replicas each primary should have, as configured.
+    pub fn replicas_wanted(&self) -> u32 {
+        self.inner.replicas
+    }
+}

@@ -1,0 +1,187 @@
+//! The backlogs of destinations as gauges: those of the largest, and the rest together.
+
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    fmt::Write,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::{by_destination::REST, names};
+
+/// The pending messages of a destination by state, and those that need an operator.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Messages that are not gone.
+    pub pending: u64,
+    /// The bytes of their bodies, as they arrived.
+    pub pending_bytes: u64,
+    /// Messages that wait for processing.
+    pub waiting: u64,
+    /// Messages that a processor or worker holds.
+    pub leased: u64,
+    /// Messages that are processed, or need not be; also those in delivery.
+    pub ready: u64,
+    /// Messages that wait for their delay or backoff.
+    pub delayed: u64,
+    /// Messages whose attempts are used up.
+    pub halted: u64,
+    /// Dead letters.
+    pub dead_letters: u64,
+    /// The most dead letters that the destination keeps.
+    pub dead_letters_max: u64,
+}
+
+type Gauge = (&'static str, fn(&Backlog) -> u64);
+
+const GAUGES: [Gauge; 9] = [
+    ("reseq_pending", |of| of.pending),
+    ("reseq_pending_bytes", |of| of.pending_bytes),
+    ("reseq_waiting", |of| of.waiting),
+    ("reseq_leased", |of| of.leased),
+    ("reseq_ready", |of| of.ready),
+    ("reseq_delayed", |of| of.delayed),
+    ("reseq_halted", |of| of.halted),
+    ("reseq_dead_letters", |of| of.dead_letters),
+    ("reseq_dead_letters_max", |of| of.dead_letters_max),
+];
+
+impl Backlog {
+    fn add(&mut self, other: &Backlog) {
+        self.pending += other.pending;
+        self.pending_bytes += other.pending_bytes;
+        self.waiting += other.waiting;
+        self.leased += other.leased;
+        self.ready += other.ready;
+        self.delayed += other.delayed;
+        self.halted += other.halted;
+        self.dead_letters += other.dead_letters;
+        self.dead_letters_max += other.dead_letters_max;
+    }
+
+    /// Those that need an operator come first.
+    fn size(&self) -> (bool, u64) {
+        (self.halted > 0, self.pending.max(self.dead_letters))
+    }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What this process reports of the destinations of its partitions.
+#[derive(Default)]
+pub(super) struct Backlogs {
+    backlogs: Mutex<HashMap<Arc<str>, Backlog>>,
+    head_ages: Mutex<HashMap<Arc<str>, Duration>>,
+}
+
+impl Backlogs {
+    pub(super) fn set(&self, destination: &str, backlog: Option<Backlog>) {
+        match backlog {
+            Some(backlog) => drop(locked(&self.backlogs).insert(destination.into(), backlog)),
+            None => drop(locked(&self.backlogs).remove(destination)),
+        }
+    }
+
+    pub(super) fn set_head_age(&self, destination: &str, age: Option<Duration>) {
+        match age {
+            Some(age) => drop(locked(&self.head_ages).insert(destination.into(), age)),
+            None => drop(locked(&self.head_ages).remove(destination)),
+        }
+    }
+
+    /// At most `series_max` destinations by name, and the others together.
+    pub(super) fn render(&self, series_max: usize) -> String {
+        let backlogs = locked(&self.backlogs);
+        let mut all: Vec<(Arc<str>, Backlog)> =
+            backlogs.iter().map(|(name, backlog)| (name.clone(), *backlog)).collect();
+        drop(backlogs);
+        if all.len() > series_max {
+            all.sort_by_key(|(_, backlog)| Reverse(backlog.size()));
+            let mut rest = Backlog::default();
+            all.drain(series_max..).for_each(|(_, one)| rest.add(&one));
+            all.push((REST.into(), rest));
+        }
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut text = String::new();
+        for (metric, value) in GAUGES.iter().filter(|_| !all.is_empty()) {
+            let values = all.iter().map(|(name, backlog)| (&**name, value(backlog) as f64));
+            render_gauge(&mut text, metric, values);
+        }
+        text + &self.render_head_ages(series_max)
+    }
+
+    fn render_head_ages(&self, series_max: usize) -> String {
+        let ages = locked(&self.head_ages);
+        let mut all: Vec<(Arc<str>, Duration)> =
+            ages.iter().map(|(name, age)| (name.clone(), *age)).collect();
+        drop(ages);
+        if all.len() > series_max {
+            all.sort_by_key(|(_, age)| Reverse(*age));
+            let oldest = all.drain(series_max..).map(|(_, age)| age).max();
+            all.push((REST.into(), oldest.unwrap_or_default()));
+        }
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut text = String::new();
+        if !all.is_empty() {
+            let values = all.iter().map(|(name, age)| (&**name, age.as_secs_f64()));
+            render_gauge(&mut text, "reseq_head_age_seconds", values);
+        }
+        text
+    }
+}
+
+fn render_gauge<'a>(text: &mut String, metric: &str, values: impl Iterator<Item = (&'a str, f64)>) {
+    let _ = writeln!(text, "# HELP {metric} {}\n# TYPE {metric} gauge", names::help(metric));
+    for (name, value) in values {
+        let _ = writeln!(text, "{metric}{{destination=\"{name}\"}} {value}");
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
+        text.lines().filter(|line| line.starts_with(start)).collect()
+    }
+
+    #[test]
+    fn the_largest_backlogs_are_shown_and_the_others_summed() {
+        let backlogs = Backlogs::default();
+        for (name, pending) in [("a", 5), ("b", 1), ("c", 9), ("d", 2)] {
+            let backlog = Backlog { pending, waiting: 1, dead_letters: 1, ..Backlog::default() };
+            backlogs.set(name, Some(backlog));
+        }
+        let expected = [
+            "reseq_pending{destination=\"*\"} 3",
+            "reseq_pending{destination=\"a\"} 5",
+            "reseq_pending{destination=\"c\"} 9",
+        ];
+        let text = backlogs.render(2);
+        assert_eq!(lines(&text, "reseq_pending{"), expected);
+        assert_eq!(lines(&text, "reseq_waiting{")[0], "reseq_waiting{destination=\"*\"} 2");
+        assert_eq!(lines(&text, "# HELP reseq_waiting").len(), 1);
+        ["a", "b", "c", "d"].iter().for_each(|name| backlogs.set(name, None));
+        assert_eq!(backlogs.render(2), "");
+    }
+
+    #[test]
+    fn the_oldest_heads_are_shown_and_of_the_others_the_oldest() {
+        let backlogs = Backlogs::default();
+        for (name, seconds) in [("a", 5), ("b", 1), ("c", 9), ("d", 2)] {
+            backlogs.set_head_age(name, Some(Duration::from_secs(seconds)));
+        }
+        let expected = [
+            "reseq_head_age_seconds{destination=\"*\"} 2",
+            "reseq_head_age_seconds{destination=\"a\"} 5",
+            "reseq_head_age_seconds{destination=\"c\"} 9",
+        ];
+        assert_eq!(lines(&backlogs.render(2), "reseq_head_age_seconds{"), expected);
+        ["a", "b", "c", "d"].iter().for_each(|name| backlogs.set_head_age(name, None));
+        assert_eq!(backlogs.render(2), "");
+    }
+}

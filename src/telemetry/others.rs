@@ -1,0 +1,58 @@
+//! Counts how often destinations without series of their own are counted, to find those that need some more than others.
+
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The most destinations to remember. Beyond that, those that were counted once are forgotten.
+const NAMES_MAX: usize = 4_096;
+
+#[derive(Default)]
+pub(super) struct Others(Mutex<HashMap<Arc<str>, u64>>);
+
+impl Others {
+    /// A destination without series was counted.
+    pub(super) fn note(&self, destination: &str) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(destination) {
+            *count += 1;
+            return;
+        }
+        if counts.len() >= NAMES_MAX {
+            counts.retain(|_, count| {
+                *count -= 1;
+                *count > 0
+            });
+        }
+        if counts.len() < NAMES_MAX {
+            counts.insert(destination.into(), 1);
+        }
+    }
+
+    /// Returns all of them, the most counted first, and starts from zero.
+    pub(super) fn take(&self) -> Vec<(Arc<str>, u64)> {
+        let counts = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut all: Vec<_> = counts.into_iter().collect();
+        all.sort_by_key(|(_, count)| Reverse(*count));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_counted_are_first_and_their_number_is_limited() {
+        let others = Others::default();
+        others.note("a");
+        (0..9).for_each(|_| others.note("b"));
+        (0..2 * NAMES_MAX).for_each(|number| others.note(&format!("once-{number}")));
+        let all = others.take();
+        assert_eq!(&*all[0].0, "b");
+        assert!(all.len() <= NAMES_MAX, "{}", all.len());
+        assert!(others.take().is_empty());
+    }
+}

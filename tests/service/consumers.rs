@@ -1,0 +1,386 @@
+//! Delivery `pull`: consumers take the messages of a destination over HTTP, in order.
+
+use serde_json::{Value, json};
+use support::{
+    pods::{Pod, Settings, client},
+    redis::TestRedis,
+    wait::{eventually, within},
+};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use crate::support;
+
+struct Service {
+    redis: TestRedis,
+    settings: Settings,
+    /// Serves the API.
+    pod: Pod,
+    sender: Pod,
+}
+
+impl Service {
+    async fn start() -> Service {
+        let redis = TestRedis::start().await;
+        let mut settings = Settings::new(redis.url());
+        settings.sender_lease_ms = 1500;
+        let pod = Pod::start("api", "ingest,processor", &settings).await;
+        let sender = Pod::start("sender", "sender", &settings).await;
+        Service { redis, settings, pod, sender }
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let request = client().request(method.parse().unwrap(), self.pod.url(path));
+        let request = if body.is_null() { request } else { request.json(&body) };
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        let text = answer.text().await.unwrap();
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    async fn ok(&self, method: &str, path: &str, body: Value) -> Value {
+        let (status, answer) = self.ask(method, path, body).await;
+        assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
+        answer
+    }
+
+    /// Defines a destination whose leases do not end within a test, unless the fields say so.
+    async fn define(&self, name: &str, fields: Value) {
+        let mut definition = json!({"delivery": {"kind": "pull", "timeout_ms": 600_000,
+            "backoff_ms": 1, "backoff_max_ms": 10}});
+        for (field, value) in fields.as_object().unwrap() {
+            match value.as_object() {
+                Some(inner) => {
+                    inner.iter().for_each(|(inner, value)| definition[field][inner] = value.clone())
+                }
+                None => definition[field] = value.clone(),
+            }
+        }
+        self.ok("PUT", &format!("/v1/destinations/{name}"), definition).await;
+    }
+
+    /// Sends messages, each given by its key and body.
+    async fn send(&self, name: &str, messages: &[(&str, u64)]) {
+        for (key, body) in messages {
+            let message = json!({"destinations": [name], "key": key, "body": body});
+            self.ok("POST", "/v1/messages", message).await;
+        }
+    }
+
+    async fn consume(&self, name: &str, request: Value) -> Vec<Value> {
+        let path = format!("/v1/destinations/{name}/consume");
+        let answer = within("messages", self.ok("POST", &path, request)).await;
+        answer["deliveries"].as_array().unwrap().clone()
+    }
+
+    /// Takes at least one message.
+    async fn next(&self, name: &str, max: u64) -> Vec<Value> {
+        let request = json!({"max": max, "wait_ms": 60_000, "consumer": "test"});
+        let taken = self.consume(name, request).await;
+        assert!(!taken.is_empty());
+        taken
+    }
+
+    /// Takes messages until there are this many of a lane, all of one lease.
+    async fn take(&self, name: &str, count: usize) -> Vec<Value> {
+        eventually("the run of the lane", async || {
+            let taken = self.next(name, 100).await;
+            if taken.len() == count {
+                return Ok(taken);
+            }
+            self.end("requeue", &taken[0], json!({})).await;
+            Err(format!("{}", taken.len()))
+        })
+        .await
+    }
+
+    /// Acknowledges a message. Returns the result.
+    async fn end(&self, verb: &str, message: &Value, more: Value) -> Value {
+        let mut item = json!({"token": message["token"]});
+        item.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let path = format!("/v1/deliveries/{verb}");
+        let mut answer = self.ok("POST", &path, json!({"items": [item]})).await;
+        answer["results"][0].take()
+    }
+
+    async fn accept(&self, message: &Value) -> Value {
+        self.end("accept", message, json!({})).await["status"].take()
+    }
+
+    async fn until(&self, name: &str, expected: Value) {
+        eventually("the stats", async || {
+            let stats =
+                self.ok("GET", &format!("/v1/destinations/{name}/stats"), Value::Null).await;
+            let is_so = expected.as_object().unwrap().iter().all(|(of, is)| stats[of] == *is);
+            if is_so { Ok(()) } else { Err(stats.to_string()) }
+        })
+        .await;
+    }
+}
+
+fn bodies(taken: &[Value]) -> Vec<u64> {
+    taken.iter().map(|message| message["body"].as_u64().unwrap()).collect()
+}
+
+/// When a lease expires.
+fn expiry(of: &Value) -> OffsetDateTime {
+    OffsetDateTime::parse(of["expires_at"].as_str().unwrap(), &Rfc3339).unwrap()
+}
+
+fn is(taken: &[Value], key: &str) -> Vec<u64> {
+    let of_key = taken.iter().filter(|message| message["key"] == key).cloned();
+    bodies(&of_key.collect::<Vec<_>>())
+}
+
+#[tokio::test]
+async fn consumers_get_each_lane_in_order_and_one_at_a_time() {
+    let service = Service::start().await;
+    service.define("keyed", json!({"ordering": "key", "log_max": 10})).await;
+    service.send("keyed", &[("a", 1), ("b", 2), ("a", 3), ("b", 4), ("a", 5)]).await;
+    service.until("keyed", json!({"ready": 5})).await;
+    let (mut all, mut first): (Vec<Value>, Option<Value>) = (Vec::new(), None);
+    while all.len() < 5 {
+        let taken = service.next("keyed", 100).await;
+        // Nobody gets another message of a lane that somebody holds.
+        let nothing = service.consume("keyed", json!({"max": 100})).await;
+        for lane in ["a", "b"].into_iter().filter(|lane| !is(&taken, lane).is_empty()) {
+            assert_eq!(is(&nothing, lane), [0; 0], "{lane}");
+        }
+        for other in &nothing {
+            service.end("requeue", other, json!({})).await;
+        }
+        for message in &taken {
+            let last = taken.iter().rfind(|one| one["key"] == message["key"]).unwrap();
+            if last == message {
+                // It accepts those before it in its lane, too.
+                assert_eq!(service.accept(message).await, "ok");
+            }
+        }
+        first.get_or_insert_with(|| taken[0].clone());
+        all.extend(taken);
+    }
+    assert_eq!((is(&all, "a"), is(&all, "b")), (vec![1, 3, 5], vec![2, 4]));
+    let one = &all[0];
+    assert_eq!((&one["attempt"], &one["destination"]), (&json!(1), &json!("keyed")), "{one}");
+    assert!(one["expires_at"].as_str().unwrap().ends_with('Z') && one["epoch"].is_u64(), "{one}");
+    service.until("keyed", json!({"pending": 0, "delivered_total": 5})).await;
+    // What is acknowledged again changes nothing.
+    assert_eq!(service.accept(&first.unwrap()).await, "settled");
+    let log = service.ok("GET", "/v1/destinations/keyed/log", Value::Null).await;
+    assert_eq!(log["items"].as_array().unwrap().len(), 5, "{log}");
+
+    // Without order each message is a lane; a destination as a whole may be one.
+    service.define("none", json!({"ordering": "none"})).await;
+    service.define("whole", json!({})).await;
+    for name in ["none", "whole"] {
+        service.send(name, &[("a", 1), ("b", 2), ("c", 3)]).await;
+        let mut got = Vec::new();
+        while got.len() < 3 {
+            let taken = service.next(name, 2).await;
+            assert!(taken.len() <= 2);
+            got.extend(bodies(&taken));
+            for message in &taken {
+                assert_eq!(service.accept(message).await, "ok");
+            }
+        }
+        if name == "none" {
+            got.sort_unstable();
+        }
+        assert_eq!(got, [1, 2, 3], "{name}");
+        service.until(name, json!({"pending": 0, "delivered_total": 3})).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_or_given_back_comes_again_and_what_is_late_changes_nothing() {
+    let service = Service::start().await;
+    service.define("erp", json!({"on_exhausted": "dead_letter"})).await;
+    service.send("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
+    let taken = service.take("erp", 3).await;
+    // Given back: not counted.
+    assert_eq!(service.end("requeue", &taken[0], json!({})).await["status"], "ok");
+    assert_eq!(service.accept(&taken[0]).await, "stale_lease");
+    let taken = service.take("erp", 3).await;
+    assert_eq!((bodies(&taken), &taken[0]["attempt"]), (vec![1, 2, 3], &json!(1)));
+    let extended = service.end("extend", &taken[0], json!({})).await;
+    assert_eq!(extended["status"], "ok", "{extended}");
+    assert!(expiry(&extended) >= expiry(&taken[0]), "{extended} {taken:?}");
+    // The second is refused, which accepts the first.
+    let refusal = json!({"error": "not now", "retry_ms": 0});
+    assert_eq!(service.end("refuse", &taken[1], refusal).await["status"], "ok");
+    assert_eq!(service.end("refuse", &taken[1], json!({})).await["status"], "stale_lease");
+    let taken = service.next("erp", 100).await;
+    assert_eq!((&taken[0]["body"], &taken[0]["attempt"]), (&json!(2), &json!(2)), "{taken:?}");
+    assert_eq!(taken[0]["last_error"]["detail"], "not now", "{taken:?}");
+    let refusal = json!({"error": "never", "final": true});
+    assert_eq!(service.end("refuse", &taken[0], refusal).await["status"], "ok");
+    let taken = service.next("erp", 100).await;
+    assert_eq!((bodies(&taken), &taken[0]["attempt"]), (vec![3], &json!(1)), "{taken:?}");
+    assert_eq!(service.accept(&taken[0]).await, "ok");
+    let expected = json!({"pending": 0, "delivered_total": 2, "dead_lettered_total": 1});
+    service.until("erp", expected).await;
+
+    // A consumer dies: its lease expires, and another one gets the message, as another attempt.
+    service.define("short", json!({"delivery": {"timeout_ms": 100}})).await;
+    service.send("short", &[("a", 1)]).await;
+    let dead = service.next("short", 1).await;
+    service.define("short", json!({"delivery": {"timeout_ms": 60_000}})).await;
+    let taken = service.next("short", 1).await;
+    assert_eq!((bodies(&taken), &taken[0]["attempt"]), (vec![1], &json!(2)), "{taken:?}");
+    assert_eq!(taken[0]["last_error"]["kind"], "stalled", "{taken:?}");
+    assert_eq!(service.accept(&dead[0]).await, "stale_lease");
+    assert_eq!(service.end("extend", &dead[0], json!({})).await["status"], "stale_lease");
+    assert_eq!(service.accept(&taken[0]).await, "ok");
+    service.until("short", json!({"pending": 0, "delivered_total": 1})).await;
+}
+
+#[tokio::test]
+async fn a_withdrawal_waits_only_for_a_consumer_and_the_kind_changes_only_without_messages() {
+    let service = Service::start().await;
+    service.define("erp", json!({"log_max": 10})).await;
+    service.send("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
+    service.until("erp", json!({"ready": 3})).await;
+    let path = "/v1/destinations/erp/messages";
+    // Nobody holds it.
+    let cancelled = service.ok("DELETE", &format!("{path}/2"), Value::Null).await;
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    let mut taken = service.next("erp", 100).await;
+    assert_eq!(taken[0]["body"], 1);
+    let held = service.ok("DELETE", &format!("{path}/1"), Value::Null).await;
+    assert_eq!(held["state"], "withdrawing", "{held}");
+    // It was accepted before it could be withdrawn.
+    assert_eq!(service.accept(&taken[0]).await, "ok");
+    while taken.iter().all(|one| one["body"] != 3) {
+        taken = service.next("erp", 100).await;
+    }
+    // The definition cannot change under a consumer.
+    let push = json!({"url": "http://127.0.0.1:9/", "delivery": null});
+    let (status, problem) = service.ask("PATCH", "/v1/destinations/erp", push.clone()).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("wrong_state")), "{problem}");
+    // While delivery is paused, nobody gets anything.
+    service.ok("POST", "/v1/destinations/erp/pause", json!({"what": "delivery"})).await;
+    let last = taken.last().unwrap().clone();
+    assert_eq!(service.end("requeue", &last, json!({})).await["status"], "ok");
+    assert!(service.consume("erp", json!({"max": 9, "wait_ms": 300})).await.is_empty());
+    service.ok("POST", "/v1/destinations/erp/resume", json!({"what": "delivery"})).await;
+    let taken = service.next("erp", 9).await;
+    assert_eq!(bodies(&taken), [3]);
+    assert_eq!(service.accept(&taken[0]).await, "ok");
+    let expected = json!({"pending": 0, "delivered_total": 2, "cancelled_total": 1});
+    service.until("erp", expected).await;
+    service.ok("PATCH", "/v1/destinations/erp", push).await;
+    let consume = "/v1/destinations/erp/consume";
+    let (status, problem) = service.ask("POST", consume, json!({})).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("wrong_state")), "{problem}");
+    for (body, named) in [(json!({"max": 0}), "max"), (json!({"wait_ms": 60_001}), "wait_ms")] {
+        let (status, problem) = service.ask("POST", consume, body).await;
+        assert_eq!((status, &problem["code"]), (400, &json!("invalid_field")), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().starts_with(named), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn consumers_go_on_while_the_sender_dies_and_after_a_restart_of_redis() {
+    let mut service = Service::start().await;
+    service.define("erp", json!({})).await;
+    service.send("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
+    let taken = service.take("erp", 3).await;
+    service.sender.kill();
+    // Redis has the lease and what was accepted: neither needs the sender.
+    assert_eq!(service.accept(&taken[0]).await, "ok");
+    let sender = Pod::start("other", "sender", &service.settings).await;
+    service.until("erp", json!({"delivered_total": 1})).await;
+    assert!(service.consume("erp", json!({"max": 9})).await.is_empty(), "it is held");
+    assert_eq!(service.accept(&taken[1]).await, "ok");
+    service.until("erp", json!({"delivered_total": 2})).await;
+
+    // Redis may have forgotten something: what was leased comes again, once its lease must be over.
+    service.define("erp", json!({"delivery": {"timeout_ms": 500}})).await;
+    service.end("requeue", &taken[2], json!({})).await;
+    let taken = service.next("erp", 1).await;
+    service.redis.kill_and_restart().await;
+    let again = eventually("the message comes again", async || {
+        let request = json!({"wait_ms": 1000});
+        let (status, answer) = service.ask("POST", "/v1/destinations/erp/consume", request).await;
+        match answer["deliveries"].as_array() {
+            Some(taken) if !taken.is_empty() => Ok(taken.clone()),
+            _ => Err(format!("{status} {answer}")),
+        }
+    })
+    .await;
+    assert_eq!((bodies(&again), bodies(&taken)), (vec![3], vec![3]));
+    assert_eq!(service.accept(&taken[0]).await, "stale_lease");
+    // Its lease is short, so it may have to be taken again.
+    eventually("it is accepted", async || {
+        let taken = service.consume("erp", json!({"wait_ms": 1000})).await;
+        let accepted = match taken.first() {
+            Some(message) => service.accept(message).await,
+            None => service.accept(&again[0]).await,
+        };
+        match accepted.as_str() {
+            Some("ok" | "settled") => Ok(()),
+            _ => Err(accepted.to_string()),
+        }
+    })
+    .await;
+    service.until("erp", json!({"pending": 0})).await;
+    drop(sender);
+}
+
+#[tokio::test]
+async fn why_says_that_a_consumer_is_missing_or_who_holds_the_message() {
+    let service = Service::start().await;
+    service.define("erp", json!({"ordering": "key"})).await;
+    service.send("erp", &[("a", 1), ("b", 2)]).await;
+    let blocked_by = async |cause: &str| {
+        eventually(cause, async || {
+            let why = service.ok("GET", "/v1/destinations/erp/why?key=a", Value::Null).await;
+            if why["cause"] == *cause { Ok(why) } else { Err(why.to_string()) }
+        })
+        .await
+    };
+    let why = blocked_by("awaiting_consumer").await;
+    let explanation = why["explanation"].as_str().unwrap();
+    assert!(explanation.contains("waits for a consumer"), "{explanation}");
+    assert!(explanation.contains("POST /v1/destinations/erp/consume"), "{explanation}");
+    assert_eq!((&why["head"]["state"], &why["head"]["lease"]), (&json!("ready"), &Value::Null));
+    // What waits for a consumer is not being delivered.
+    service.until("erp", json!({"ready": 2, "delivering": 0})).await;
+
+    let mut taken = Vec::new();
+    while taken.len() < 2 {
+        taken.extend(service.next("erp", 100).await);
+    }
+    let why = blocked_by("consuming").await;
+    assert_eq!(why["explanation"], "Message 1 is held by test.", "{why}");
+    let lease = &why["head"]["lease"];
+    assert_eq!(lease["consumer"], "test", "{lease}");
+    assert!(lease["expires_at"].as_str().unwrap().ends_with('Z'), "{lease}");
+    service.until("erp", json!({"delivering": 2})).await;
+    let page = service.ok("GET", "/v1/destinations/erp/messages", Value::Null).await;
+    for message in page["items"].as_array().unwrap() {
+        assert_eq!(message["lease"]["consumer"], "test", "{message}");
+    }
+    for message in &taken {
+        assert_eq!(service.end("requeue", message, json!({})).await["status"], "ok");
+    }
+    blocked_by("awaiting_consumer").await;
+    service.until("erp", json!({"ready": 2, "delivering": 0})).await;
+}
+
+#[tokio::test]
+async fn what_has_become_ready_while_nobody_came_is_taken_in_one_call() {
+    let service = Service::start().await;
+    service.define("erp", json!({})).await;
+    service.send("erp", &[("a", 1)]).await;
+    let offered = async || {
+        let why = service.ok("GET", "/v1/destinations/erp/why", Value::Null).await;
+        if why["cause"] == "awaiting_consumer" { Ok(()) } else { Err(why.to_string()) }
+    };
+    eventually("the first is offered", offered).await;
+    service.send("erp", &[("a", 2), ("a", 3), ("a", 4)]).await;
+    // Each look takes the lane and gives it back.
+    let taken = service.take("erp", 4).await;
+    assert_eq!(bodies(&taken), [1, 2, 3, 4]);
+    assert_eq!(service.accept(&taken[3]).await, "ok");
+    service.until("erp", json!({"pending": 0, "delivered_total": 4})).await;
+}
