@@ -66,6 +66,17 @@ impl Service {
         }
     }
 
+    /// Sends messages to an empty destination that are offered together: one by one, a sender
+    /// would offer some of them, and more only when there are twice as many.
+    async fn send_at_once(&self, name: &str, messages: &[(&str, u64)]) {
+        let path = format!("/v1/destinations/{name}");
+        let delivery = json!({"what": "delivery"});
+        self.ok("POST", &format!("{path}/pause"), delivery.clone()).await;
+        self.send(name, messages).await;
+        self.until(name, json!({"ready": messages.len()})).await;
+        self.ok("POST", &format!("{path}/resume"), delivery).await;
+    }
+
     async fn consume(&self, name: &str, request: Value) -> Vec<Value> {
         let path = format!("/v1/destinations/{name}/consume");
         let answer = within("messages", self.ok("POST", &path, request)).await;
@@ -194,7 +205,7 @@ async fn consumers_get_each_lane_in_order_and_one_at_a_time() {
 async fn what_is_refused_or_given_back_comes_again_and_what_is_late_changes_nothing() {
     let service = Service::start().await;
     service.define("erp", json!({"on_exhausted": "dead_letter"})).await;
-    service.send("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
+    service.send_at_once("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
     let taken = service.take("erp", 3).await;
     // Given back: not counted.
     assert_eq!(service.end("requeue", &taken[0], json!({})).await["status"], "ok");
@@ -282,7 +293,7 @@ async fn a_withdrawal_waits_only_for_a_consumer_and_the_kind_changes_only_withou
 async fn consumers_go_on_while_the_sender_dies_and_after_a_restart_of_redis() {
     let mut service = Service::start().await;
     service.define("erp", json!({})).await;
-    service.send("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
+    service.send_at_once("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
     let taken = service.take("erp", 3).await;
     service.sender.kill();
     // Redis has the lease and what was accepted: neither needs the sender.
