@@ -54,9 +54,13 @@ async fn destinations_that_came_and_went_leave_no_series_no_task_and_no_memory()
     // The pod would keep idle connections to the receiver, as many as it once needed at a time.
     inbox.always(Some(Fault::CutAnswered));
     let receiver = Receiver::http(&inbox).await;
-    let worker = json!({"url": receiver.url(), "transform": {"kind": "worker"}});
-    // The allocator would keep a reserve, which varies.
-    let no_reserve = "dirty_decay_ms:0,muzzy_decay_ms:0".to_owned();
+    // A request that takes a connection just as it ends fails, and must not wait long.
+    let delivery = json!({"backoff_ms": 1, "backoff_max_ms": 10});
+    let plain = json!({"url": receiver.url(), "ordering": "key", "delivery": delivery});
+    let transform = json!({"kind": "worker"});
+    let worker = json!({"url": receiver.url(), "transform": transform, "delivery": delivery});
+    // The allocator would keep a reserve, which varies, and one arena for each processor.
+    let no_reserve = "dirty_decay_ms:0,muzzy_decay_ms:0,narenas:1,thp:never".to_owned();
     let environment = vec![("_RJEM_MALLOC_CONF".into(), no_reserve)];
     let settings = Settings { environment, ..Settings::new(redis.url()) };
     let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
@@ -68,21 +72,22 @@ async fn destinations_that_came_and_went_leave_no_series_no_task_and_no_memory()
         // Some are processed by workers, some not at all, some by Reseq.
         each(&names, async |name| {
             let number: usize = name.rsplit('-').next().unwrap().parse().unwrap();
-            let plain = match number % 3 {
-                0 => worker.clone(),
-                _ => json!({"url": receiver.url(), "ordering": "key"}),
-            };
+            let definition = if number.is_multiple_of(3) { &worker } else { &plain };
             let path = pod.url(&format!("/v1/destinations/{name}"));
-            assert_eq!(said(client.put(&path).json(&plain)).await.status, 201);
+            assert_eq!(said(client.put(&path).json(definition)).await.status, 201);
             let sent = client.post(format!("{path}/messages")).body("x").header("reseq-key", "k");
             assert_eq!(said(sent).await.status, 202);
             if number.is_multiple_of(3) {
-                let lease = json!({"destinations": [name], "max": 1, "wait_ms": 1000});
+                let lease = json!({"destinations": [name], "max": 1, "wait_ms": 60_000});
                 let leased = said(client.post(pod.url("/v1/leases")).json(&lease)).await;
                 let token = &leased.body["leases"][0]["token"];
                 let done = json!({"items": [{"token": token, "body": "y"}]});
                 let done = said(client.post(pod.url("/v1/leases/complete")).json(&done)).await;
-                assert_eq!(done.body["results"][0]["status"], "ok");
+                assert_eq!(
+                    done.body["results"][0]["status"], "ok",
+                    "{} {}",
+                    leased.body, done.body
+                );
             }
         })
         .await;
@@ -108,7 +113,7 @@ async fn destinations_that_came_and_went_leave_no_series_no_task_and_no_memory()
             if is_gone { Ok(after) } else { Err(format!("{after:?}; before: {before:?}")) }
         })
         .await;
-        println!("round {round}: used {used:?}, after {after:?}");
+        println!("round {round}: before {before:?}, used {used:?}, after {after:?}");
         rounds.push(after.resident_kib);
     }
     let (early, late) = (rounds[0].max(rounds[1]), rounds[2].min(rounds[3]));
