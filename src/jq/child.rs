@@ -1,8 +1,9 @@
-//! The runner process: evaluates the expression for one input after the other, within the limits of
-//! its process.
+//! The runner process: evaluates an expression for an input, one after the other, within the limits of its process. It
+//! keeps the expressions that it has compiled.
 
 use std::{
     io::{self, Write},
+    num::NonZeroUsize,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::mpsc,
     thread,
@@ -13,6 +14,7 @@ use jaq_json::{
     Map, Val, read,
     write::{Pp, write},
 };
+use lru::LruCache;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::de::IgnoredAny;
 
@@ -25,6 +27,9 @@ pub const MEMORY_BYTES_MAX: u64 = 512 << 20;
 const STACK_BYTES: usize = 64 << 20;
 /// How deep a body may nest, because the parser recurses.
 const NESTING_MAX: usize = 1000;
+/// The most compiled expressions that a runner keeps. The one that was not used for the longest time makes room for a
+/// new one.
+const COMPILED_MAX: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// Evaluates the inputs on standard input until it is closed, which ends the process even during an
 /// evaluation: a killed service leaves no runner behind.
@@ -40,8 +45,8 @@ pub fn run() -> io::Result<()> {
         // However it ended, exit, so that the service does not wait for an answer.
         std::process::exit(i32::from(!matches!(answering, Ok(Ok(())))));
     })?;
-    while let Some(input) = protocol::read::<Input>(&mut input)? {
-        if sender.send(input).is_err() {
+    while let Some(question) = protocol::read(&mut input)? {
+        if sender.send(question).is_err() {
             break;
         }
     }
@@ -55,11 +60,12 @@ fn bound() -> io::Result<()> {
     Ok(setrlimit(Resource::As, to(MEMORY_BYTES_MAX))?)
 }
 
-fn answer_all(setup: &Setup, inputs: &mpsc::Receiver<Input>) -> io::Result<()> {
-    let expression = Expression::parse(&setup.expression);
+fn answer_all(setup: &Setup, questions: &mpsc::Receiver<(String, Input)>) -> io::Result<()> {
     protocol::write(&mut io::stdout(), &READY)?;
-    for input in inputs {
-        let evaluated = match &expression {
+    let mut compiled = LruCache::new(COMPILED_MAX);
+    for (text, input) in questions {
+        let expression = compiled.get_or_insert_ref(text.as_str(), || Expression::parse(&text));
+        let evaluated = match expression {
             Ok(expression) => evaluate(expression, input, setup.output_bytes_max),
             Err(problem) => {
                 Err(format!("the expression is wrong: {}", excerpt(problem.as_bytes())))

@@ -1,8 +1,8 @@
 //! Evaluates `jq` expressions, in child processes that can be killed: an expression may run forever
 //! and use any amount of memory, and a thread cannot be stopped.
 //!
-//! [`Evaluator`] has the processes of one expression, [`Evaluators`] those of many. [`child`] is
-//! what such a process runs.
+//! [`Evaluators`] has an [`Evaluator`] for each expression; all of them share their processes. [`child`] is what such
+//! a process runs.
 
 mod cache;
 pub mod child;

@@ -1,19 +1,22 @@
-//! The processes that evaluate one expression.
+//! The processes that evaluate expressions, and how many of them an expression may use at once.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use tokio::{
     sync::Semaphore,
-    time::{Instant, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::{
     protocol::{self, Evaluated, Input, Setup},
     runner::{PROGRAM_VARIABLE, Program, Runner},
 };
+
+/// A process that was idle for this time ends.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// The time limits of one evaluation.
 #[derive(Debug, Clone, Copy)]
@@ -40,13 +43,29 @@ pub enum EvaluationError {
     Broken(String),
 }
 
-/// An expression, and the processes that evaluate it. No process runs before the first evaluation.
-pub struct Evaluator {
-    setup: Setup,
+/// Processes, each of which can evaluate any expression. None runs before the first evaluation.
+pub(super) struct Pool {
+    output_bytes_max: usize,
     program: Program,
     slots: Semaphore,
-    /// Idle runners. Idle and busy ones together are never more than slots.
-    idle: Mutex<Vec<Runner>>,
+    idle: Mutex<Idle>,
+}
+
+/// Idle processes. Together with busy ones they are never more than slots.
+#[derive(Default)]
+struct Idle {
+    /// Each since when. The last one was used last.
+    runners: Vec<(Runner, Instant)>,
+    /// True while a task ends those that are idle for long.
+    is_swept: bool,
+}
+
+/// An expression, and the processes that evaluate it.
+pub struct Evaluator {
+    expression: String,
+    /// The expression's own share of the processes: one that never ends does not keep all of them busy.
+    slots: Semaphore,
+    pool: Arc<Pool>,
 }
 
 /// How many evaluations of one expression run at once: as many as CPUs, because more would not be
@@ -76,48 +95,36 @@ impl Clock {
     }
 }
 
-impl Evaluator {
-    /// For this expression. An output longer than `output_bytes_max` is none.
-    pub fn new(expression: String, output_bytes_max: usize, program: Program) -> Evaluator {
-        Evaluator {
-            setup: Setup { expression, output_bytes_max },
-            program,
-            slots: Semaphore::new(at_once()),
-            idle: Mutex::default(),
-        }
+impl Pool {
+    /// At most this many processes. An output longer than `output_bytes_max` is none.
+    pub(super) fn new(output_bytes_max: usize, program: Program, processes: usize) -> Pool {
+        let (slots, idle) = (Semaphore::new(processes), Mutex::default());
+        Pool { output_bytes_max, program, slots, idle }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The process ids of the idle runners.
-    pub fn idle(&self) -> Vec<u32> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.iter().filter_map(Runner::id).collect()
+    pub(super) fn idle(&self) -> Vec<u32> {
+        self.lock().runners.iter().filter_map(|(runner, _)| runner.id()).collect()
     }
 
-    /// Evaluates the expression. If this is dropped early, the process is killed.
-    pub async fn evaluate(
-        &self,
-        input: &Input,
-        limits: Limits,
-    ) -> Result<Evaluated, EvaluationError> {
-        let clock = Clock::start(limits);
-        let (end, limit) = clock.step();
-        let Ok(_slot) = timeout_at(end, self.slots.acquire()).await else {
-            let what = "other evaluations of the expression took all that time";
-            return Err(timed_out(limit, what));
-        };
-        let waiting = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some(runner) = waiting
-            && let Ok(answer) = self.ask(runner, input, &clock).await?
-        {
-            return Ok(answer);
+    fn take_idle(&self) -> Option<Runner> {
+        self.lock().runners.pop().map(|(runner, _)| runner)
+    }
+
+    fn put_back(self: &Arc<Self>, runner: Runner) {
+        let mut idle = self.lock();
+        idle.runners.push((runner, Instant::now()));
+        if !std::mem::replace(&mut idle.is_swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(self)));
         }
-        // An idle runner may have been killed: that is not a failure.
-        let runner = self.started(&clock).await?;
-        self.ask(runner, input, &clock).await?.map_err(EvaluationError::Broken)
     }
 
     async fn started(&self, clock: &Clock) -> Result<Runner, EvaluationError> {
-        let setup = protocol::frame(&self.setup);
+        let setup = protocol::frame(&Setup { output_bytes_max: self.output_bytes_max });
         let setup = setup.map_err(|error| EvaluationError::Broken(error.to_string()))?;
         match timeout_at(clock.deadline, Runner::start(&self.program, &setup)).await {
             Ok(runner) => runner.map_err(EvaluationError::Broken),
@@ -129,6 +136,53 @@ impl Evaluator {
             }
         }
     }
+}
+
+/// Ends processes that are idle for long, until none is idle.
+async fn sweep(pool: Weak<Pool>) {
+    loop {
+        sleep(IDLE).await;
+        let Some(pool) = pool.upgrade() else { return };
+        let mut idle = pool.lock();
+        // Dropping a runner kills it.
+        idle.runners.retain(|(_, since)| since.elapsed() < IDLE);
+        if idle.runners.is_empty() {
+            idle.is_swept = false;
+            return;
+        }
+    }
+}
+
+impl Evaluator {
+    pub(super) fn new(expression: String, pool: Arc<Pool>) -> Evaluator {
+        Evaluator { expression, slots: Semaphore::new(at_once()), pool }
+    }
+
+    /// Evaluates the expression. If this is dropped early, the process is killed.
+    pub async fn evaluate(
+        &self,
+        input: &Input,
+        limits: Limits,
+    ) -> Result<Evaluated, EvaluationError> {
+        let clock = Clock::start(limits);
+        let (end, limit) = clock.step();
+        let Ok(_own) = timeout_at(end, self.slots.acquire()).await else {
+            let what = "other evaluations of the expression took all that time";
+            return Err(timed_out(limit, what));
+        };
+        let Ok(_shared) = timeout_at(end, self.pool.slots.acquire()).await else {
+            let what = "evaluations of other expressions took all that time";
+            return Err(timed_out(limit, what));
+        };
+        if let Some(runner) = self.pool.take_idle()
+            && let Ok(answer) = self.ask(runner, input, &clock).await?
+        {
+            return Ok(answer);
+        }
+        // An idle runner may have been killed: that is not a failure.
+        let runner = self.pool.started(&clock).await?;
+        self.ask(runner, input, &clock).await?.map_err(EvaluationError::Broken)
+    }
 
     /// Asks this runner, which is idle afterwards. The inner error says why the runner failed.
     async fn ask(
@@ -138,13 +192,13 @@ impl Evaluator {
         clock: &Clock,
     ) -> Result<Result<Evaluated, String>, EvaluationError> {
         let (end, limit) = clock.step();
-        let asked = runner.ask(input, self.setup.output_bytes_max);
+        let asked = runner.ask(&self.expression, input, self.pool.output_bytes_max);
         let Ok(answer) = timeout_at(end, asked).await else {
             // Dropping the runner kills it.
             return Err(timed_out(limit, "the expression was still running, and was stopped"));
         };
         if answer.is_ok() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(runner);
+            self.pool.put_back(runner);
         }
         Ok(answer)
     }

@@ -4,8 +4,8 @@
 //! ```text
 //! runner   GREETING, its version
 //! process  Setup
-//! runner   READY, once it has read the expression
-//! process  Input      runner  Evaluated     and so on, until the runner's input is closed
+//! runner   READY
+//! process  (expression, Input)      runner  Evaluated     and so on, until the runner's input is closed
 //! ```
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,7 +14,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The first bytes from a runner, to recognize one. The last digit changes with the protocol.
-pub const GREETING: &[u8; 8] = b"RESEQJQ2";
+pub const GREETING: &[u8; 8] = b"RESEQJQ3";
 /// The version that a runner sends after it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What a runner sends after its setup: the next frame is the answer to an input.
@@ -23,13 +23,11 @@ pub const READY: &str = "ready";
 /// The settings of a runner.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Setup {
-    /// The expression.
-    pub expression: String,
     /// The longest output, in bytes.
     pub output_bytes_max: usize,
 }
 
-/// A message to evaluate the expression for.
+/// A message to evaluate an expression for.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Input {
     /// The input `.`, as JSON.

@@ -57,7 +57,7 @@ impl Program {
     }
 }
 
-/// A process that evaluates one expression. Dropping it kills it.
+/// A process that evaluates expressions. Dropping it kills it.
 pub struct Runner {
     child: Child,
     inputs: ChildStdin,
@@ -122,15 +122,16 @@ impl Runner {
         self.child.id()
     }
 
-    /// Sends an input and reads the answer. After an error, or if this is dropped early, the
+    /// Sends an expression with an input, and reads the answer. After an error, or if this is dropped early, the
     /// runner cannot be used again. The error is a sentence.
     pub async fn ask(
         &mut self,
+        expression: &str,
         input: &Input,
         output_bytes_max: usize,
     ) -> Result<Evaluated, String> {
         let asked = async {
-            self.inputs.write_all(&protocol::frame(input)?).await?;
+            self.inputs.write_all(&protocol::frame(&(expression, input))?).await?;
             let answer = self.frame(output_bytes_max + ANSWER_OVERHEAD).await?;
             protocol::decode(&answer)
         };

@@ -53,6 +53,12 @@ impl Script {
         self.composed = Some((composed.clone(), number));
     }
 
+    /// True if a call may wait for others, to go together with them.
+    #[cfg(test)]
+    pub fn may_wait(&self) -> bool {
+        self.composed.is_some()
+    }
+
     /// The text that Redis runs.
     pub fn source(&self) -> &str {
         &self.source

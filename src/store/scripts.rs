@@ -238,4 +238,13 @@ mod tests {
             }
         }
     }
+    /// The renewal of a partition's lease, a heartbeat or an extension must not wait until another call ends, and what
+    /// is rare gains nothing from company.
+    #[test]
+    fn only_what_each_message_needs_waits_for_other_calls() {
+        let scripts = Scripts::new();
+        let all = scripts.all();
+        let names = all.iter().filter(|script| script.may_wait()).map(|script| script.name);
+        assert_eq!(names.collect::<Vec<_>>(), ["ingest", "claim", "complete", "release"]);
+    }
 }

@@ -25,7 +25,7 @@ const ARROWS: [(&str, &[&[&str]]); 21] = [
     ("tls", &[&["config", "domain", "faults"]]),
     ("wire", &[&["domain", "tls", "faults"]]),
     ("jq", &[&["domain"]]),
-    ("redis_client", &[&["config", "telemetry", "tls"]]),
+    ("redis_client", &[&["config", "telemetry", "tls", "faults"]]),
     ("store", &[&["domain", "config", "telemetry", "faults", "redis_client"]]),
     ("access", &[&["domain", "config", "store", "wire", "faults"]]),
     ("ingest", STAGE_WITH_JQ),

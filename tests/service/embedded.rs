@@ -9,12 +9,12 @@ use std::{
 
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 use reseq::redis_client::embedded::{EmbeddedError, EmbeddedRedis};
-use support::redis::{TestCluster, TestRedis};
+use support::redis::{TestCluster, TestRedis, connection_to, patient};
 
 use crate::support;
 
 async fn connect(url: &str) -> MultiplexedConnection {
-    redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
+    connection_to(url).await.unwrap()
 }
 
 async fn started(data_dir: &Path) -> EmbeddedRedis {
@@ -176,12 +176,8 @@ async fn a_server_that_ends_at_once_gives_an_error_with_its_log() {
 async fn loading_process_id(data_dir: &Path) -> u32 {
     let url = format!("unix://{}", data_dir.join("redis.sock").display());
     let client = redis::Client::open(url).unwrap();
-    // While it loads, the server answers only now and then: more than the client's default of half a
-    // second may pass.
-    let patient =
-        redis::AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     loop {
-        let connection = client.get_multiplexed_async_connection_with_config(&patient).await;
+        let connection = client.get_multiplexed_async_connection_with_config(&patient()).await;
         if let Ok(mut connection) = connection {
             let info = redis::cmd("INFO").query_async::<redis::InfoDict>(&mut connection).await;
             let info = info.ok().filter(|info| info.get::<u8>("loading") == Some(1));

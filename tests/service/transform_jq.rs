@@ -9,7 +9,7 @@ use common::{message, message_with_everything};
 use reseq::{
     config::Config,
     domain::{self, Body, Stamped, TransformKind},
-    jq::Program,
+    jq::{Evaluated, Evaluators, Input, Limits, Program},
     processor::transform::{Failure, Jq, Output, Transform},
 };
 use support::wait::{eventually, within};
@@ -150,6 +150,30 @@ async fn many_at_once_share_a_few_runners() {
     assert!((1..=processors).contains(&jq.idle().len()), "{:?}", jq.idle());
 }
 
+/// Many quiet destinations, each with an expression of its own, start no process each.
+#[tokio::test]
+async fn many_expressions_share_a_few_runners() {
+    const EXPRESSIONS: usize = 300;
+    let evaluators = Evaluators::new(OUTPUT_BYTES_MAX, Program::new(env!("CARGO_BIN_EXE_reseq")));
+    let timeout = Duration::from_millis(TIMEOUT_MS);
+    let limits = Limits { whole: timeout, step: timeout };
+    let input = Input {
+        body: "1".into(),
+        id: None,
+        destination: "erp".into(),
+        sequence: None,
+        key: None,
+        headers: Vec::new(),
+    };
+    // Twice, so that the runner has had to forget some of them.
+    for number in (0..EXPRESSIONS).chain(0..EXPRESSIONS) {
+        let evaluated = evaluators.of(&format!(". + {number}")).evaluate(&input, limits).await;
+        let expected = (number + 1).to_string().into();
+        assert_eq!(evaluated, Ok(Evaluated::One(expected)));
+    }
+    assert_eq!(evaluators.idle().len(), 1);
+}
+
 /// Waits until no process with this id runs.
 async fn ended(id: u32) {
     let path = format!("/proc/{id}/stat");
@@ -271,11 +295,11 @@ async fn a_runner_ends_with_its_input_even_amid_an_evaluation() {
         .spawn()
         .unwrap();
     let mut frames = Vec::new();
-    for value in [
-        serde_json::json!({"expression": "def f: f; f", "output_bytes_max": 10}),
-        serde_json::json!({"body": "1", "id": "", "destination": "d", "sequence": 1, "key": null,
-            "headers": []}),
-    ] {
+    let message = serde_json::json!({"body": "1", "id": "", "destination": "d", "sequence": 1,
+        "key": null, "headers": []});
+    for value in
+        [serde_json::json!({"output_bytes_max": 10}), serde_json::json!(["def f: f; f", message])]
+    {
         let bytes = rmp_serde::to_vec_named(&value).unwrap();
         frames.write_all(&(bytes.len() as u32).to_be_bytes()).unwrap();
         frames.write_all(&bytes).unwrap();

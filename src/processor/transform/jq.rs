@@ -22,7 +22,7 @@ const JSON: &str = "application/json";
 /// timed out, its process died        retry
 /// ```
 pub struct Jq {
-    /// Destinations with the same expression share its processes: many quiet ones would start one each.
+    /// All destinations share their processes: many quiet ones would start one each.
     evaluators: Evaluators,
     expression: String,
     limits: Limits,
@@ -44,7 +44,7 @@ impl Jq {
 
     /// The process ids of the idle runners.
     pub fn idle(&self) -> Vec<u32> {
-        self.evaluators.of(&self.expression).idle()
+        self.evaluators.idle()
     }
 }
 

@@ -38,12 +38,13 @@ macro_rules! scenario {
     };
 }
 
-const SCENES: [Of; 26] = [
+const SCENES: [Of; 27] = [
     scenario!(failures, "journey"),
     scenario!(unclear_answers, "journey"),
     scenario!(sent_twice, "journey"),
     scenario!(deep_body, "journey"),
     scenario!(damaged_lane, "journey"),
+    scenario!(many_in_one_call, "requests"),
     scenario!(batches, "pause points"),
     scenario!(lost_answer, "pause points"),
     scenario!(full, "pause points"),
@@ -69,7 +70,7 @@ const SCENES: [Of; 26] = [
 
 /// Each bug, its description, the scenario that must find it, and the anomalies that prove it. A
 /// request that is sent before the answer to the previous one may also overtake it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 40] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 41] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -91,6 +92,12 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 40] = [
         &[Anomaly::Stuck],
     ),
     ("damage_unnamed", "what is damaged is not noted", "damaged_lane", &[Anomaly::Unnamed]),
+    (
+        "answers_of_blocks_shifted",
+        "of a call for several callers, each gets the answer of the next one",
+        "many_in_one_call",
+        &[Anomaly::Reordered],
+    ),
     ("batches_side_by_side", "ingest calls not in turn", "batches", &[Anomaly::Reordered]),
     ("call_renumbered", "a lost call again as a new one", "lost_answer", &[Anomaly::Doubled]),
     (

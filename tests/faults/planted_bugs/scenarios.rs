@@ -93,6 +93,45 @@ pub async fn sent_twice(bug: Option<String>) -> Ended {
     (verdict, 2)
 }
 
+/// Messages to several destinations at once, whose blocks go to Redis in one call. Each destination has another
+/// number of messages already, so that the position in an answer tells whose answer it is.
+pub async fn many_in_one_call(bug: Option<String>) -> Ended {
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+    const ROUNDS: u64 = 20;
+    let with_destinations = |settings: &mut Settings| {
+        for name in NAMES {
+            let fields = "url = \"http://127.0.0.1:9/\"";
+            *settings = settings.clone().destination(name, fields);
+        }
+    };
+    let manners = Manners::default();
+    let scenario =
+        Scenario::start(bug.as_deref(), &["ingest"], manners, SOON, with_destinations).await;
+    let url = scenario.pods[0].url("/v1/messages");
+    let send = async |names: &[&str]| {
+        let message = json!({"destinations": names, "body": 0});
+        let answer = client().post(&url).json(&message).send().await.unwrap();
+        assert_eq!(answer.status(), 202);
+        let answer: Value = answer.json().await.unwrap();
+        let stamps = answer["deliveries"].as_array().unwrap();
+        stamps.iter().map(|stamp| stamp["sequence"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    // The first has none yet, the second one, and so on.
+    for before in 1..NAMES.len() {
+        for name in &NAMES[before..] {
+            send(&[name]).await;
+        }
+    }
+    let mut verdict = Ok(());
+    for round in 1..=ROUNDS {
+        let expected: Vec<_> = (0..NAMES.len() as u64).map(|before| before + round).collect();
+        if send(&NAMES).await != expected {
+            verdict = Err(Anomaly::Reordered);
+        }
+    }
+    (verdict, ROUNDS as usize)
+}
+
 /// A destination verifies signatures. It gets one that is right, and three that are not: of another secret, right
 /// only at its beginning, and of a time long ago.
 pub async fn forged(bug: Option<String>) -> Ended {

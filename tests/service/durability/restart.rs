@@ -19,7 +19,7 @@ use super::{
 use crate::support::{
     pods::{Pod, Settings, client},
     receiver::{Inbox, Receiver},
-    redis::TestRedis,
+    redis::{TestRedis, connection_to},
     wait::eventually,
 };
 
@@ -111,8 +111,7 @@ impl Drop for ServerIn {
 /// How long the takeover wait of each partition was when its epoch began.
 async fn quarantines(data_dir: &Path) -> Vec<u64> {
     let url = format!("unix://{}/redis.sock", data_dir.display());
-    let client = redis::Client::open(url).unwrap();
-    let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+    let mut redis = connection_to(&url).await.unwrap();
     let mut all = Vec::new();
     for partition in 0..4 {
         let mut ask = redis::cmd("HMGET");

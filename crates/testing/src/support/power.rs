@@ -13,7 +13,11 @@ use std::{
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
-use super::{preload::compile, redis::server_binary, wait::eventually};
+use super::{
+    preload::compile,
+    redis::{connection_to, server_binary},
+    wait::eventually,
+};
 
 /// The effect of a power cut.
 #[derive(Debug, Clone, Copy)]
@@ -55,8 +59,7 @@ impl PoweredRedis {
 
     /// A new connection to it.
     pub async fn connection(&self) -> MultiplexedConnection {
-        let client = redis::Client::open(self.url.as_str()).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
+        connection_to(&self.url).await.unwrap()
     }
 
     /// True if `WAITAOF` exists and answers only after a sync: Redis 7.2, or 8.0 and later.
@@ -127,13 +130,12 @@ impl PoweredRedis {
         command.env("LD_PRELOAD", self.dir.path().join("fsynced.so")).env("FSYNCED", self.notes());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.child = command.spawn().expect("redis-server is installed (make setup)");
-        let client = redis::Client::open(self.url.as_str()).unwrap();
+        let url = self.url.clone();
         eventually("redis-server answers", async || {
             let log = || fs::read_to_string(self.dir.path().join("redis.log")).unwrap_or_default();
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none(), "redis-server ended: {ended:?}\n{}", log());
-            let connected = client.get_multiplexed_async_connection().await;
-            let mut connection = connected.map_err(|error| error.to_string())?;
+            let mut connection = connection_to(&url).await.map_err(|error| error.to_string())?;
             let pong = redis::cmd("PING").exec_async(&mut connection).await;
             pong.map_err(|error| error.to_string())
         })
