@@ -332,6 +332,7 @@ async fn redis_is_killed_and_restarted_and_nothing_is_lost_or_out_of_order() {
         for at in [400, 1000] {
             inbox.journal.reaches(at).await;
             assert!(inbox.journal.messages() < DELIVERIES * 3 / 4);
+            redis.written().await;
             redis.kill();
             // At least one delivery has happened and could not be settled before Redis is back.
             let arrived = inbox.journal.messages();

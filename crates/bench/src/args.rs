@@ -7,6 +7,10 @@ use clap::{Args, ValueEnum, builder::ArgPredicate, value_parser};
 use reseq::domain::{Envelope, Framing, Ordering};
 use serde::Serialize;
 
+/// The microseconds of work, unless given: only `native` works.
+const WORK: [(&str, &str, &str); 3] =
+    [("transform", "none", "0"), ("transform", "jq", "0"), ("case", "sparse", "5000")];
+
 /// The arguments of `reseq-bench`.
 #[derive(Debug, Clone, Args)]
 pub struct BenchArgs {
@@ -72,15 +76,16 @@ pub struct BenchArgs {
     /// Bytes of a body.
     #[arg(long, default_value_t = 200, value_parser = value_parser!(u64).range(24..=1_000_000))]
     pub body_bytes: u64,
-    /// `native`: work in the processors, in Rust; `none`: messages are ready at once.
+    /// `native`: work in the processors, in Rust; `jq`: an expression of its own for each destination, which leaves
+    /// messages as they are; `none`: messages are ready at once.
     #[arg(long, default_value = "native")]
     #[arg(default_value_if("failover", ArgPredicate::IsPresent, "none"))]
     pub transform: TransformArg,
     /// The shortest work, in microseconds (waiting; timers round up to whole milliseconds).
-    #[arg(long, default_value_t = 0, default_value_if("case", "sparse", "5000"))]
+    #[arg(long, default_value_t = 0, default_value_ifs(WORK))]
     pub work_min_us: u64,
     /// The longest work, in microseconds.
-    #[arg(long, default_value_t = 0, default_value_if("case", "sparse", "5000"))]
+    #[arg(long, default_value_t = 0, default_value_ifs(WORK))]
     pub work_max_us: u64,
     /// Messages in work at once, in each processor.
     #[arg(long, default_value_t = 256, value_parser = value_parser!(u64).range(1..=100_000))]
@@ -199,6 +204,7 @@ pub enum OrderingArg {
 pub enum TransformArg {
     None,
     Native,
+    Jq,
 }
 
 /// How messages are told apart.
@@ -235,11 +241,11 @@ impl BenchArgs {
         ensure!(min <= max, "--work-min-us {min} is above --work-max-us {max}");
         ensure!(
             self.transform == TransformArg::Native || max == 0,
-            "with --transform none nothing works; leave out --work-max-us, or use --transform native"
+            "only --transform native takes --work-max-us; leave it out, or use --transform native"
         );
         ensure!(
             self.transform == TransformArg::None || self.processors != Some(0),
-            "--transform native needs a processor; leave out --processors 0"
+            "a transform needs a processor; leave out --processors 0, or use --transform none"
         );
         ensure!(
             self.failover.is_none() || self.senders >= 2,
@@ -278,6 +284,6 @@ impl BenchArgs {
 
     /// Processor processes.
     pub fn processors(&self) -> u64 {
-        self.processors.unwrap_or((self.transform == TransformArg::Native).into())
+        self.processors.unwrap_or((self.transform != TransformArg::None).into())
     }
 }

@@ -68,11 +68,19 @@ fn destination(
     }
     let transform = &mut destination.transform;
     transform.concurrency = args.concurrency as u32;
-    if args.transform == TransformArg::Native {
-        transform.kind = TransformKind::Native;
-        transform.name = Some(processor::NAME.to_owned());
-        let longest = Duration::from_micros(args.work_max_us) + WORK_SLACK;
-        transform.timeout_ms = longest.as_millis() as u64;
+    match args.transform {
+        TransformArg::None => {}
+        TransformArg::Native => {
+            transform.kind = TransformKind::Native;
+            transform.name = Some(processor::NAME.to_owned());
+            let longest = Duration::from_micros(args.work_max_us) + WORK_SLACK;
+            transform.timeout_ms = longest.as_millis() as u64;
+        }
+        TransformArg::Jq => {
+            transform.kind = TransformKind::Jq;
+            // Another one for each destination, and all with the same result.
+            transform.expression = Some(format!("({number} | empty), ."));
+        }
     }
     Ok(destination)
 }
@@ -167,12 +175,18 @@ pub async fn start_rest(
     ];
     words.extend(work.iter().flat_map(|(name, value)| [(*name).into(), value.to_string().into()]));
     let this = program::this()?;
-    let processor = |number| PodArgs {
-        role: "processor",
-        number: number as usize,
-        program: Some(this.clone()),
-        arguments: words.clone(),
-        is_tls: false,
+    let processor = |number| match args.transform {
+        // The work of the bench is linked into this program.
+        TransformArg::Native => PodArgs {
+            role: "processor",
+            number: number as usize,
+            program: Some(this.clone()),
+            arguments: words.clone(),
+            is_tls: false,
+        },
+        TransformArg::Jq | TransformArg::None => {
+            PodArgs::serving("processor", number as usize, &path)
+        }
     };
     let sender = |number| PodArgs::serving("sender", number as usize, &path);
     let cast = (1..=args.processors()).map(processor).chain((1..=args.senders).map(sender));

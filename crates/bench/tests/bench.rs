@@ -76,6 +76,15 @@ async fn the_sparse_case_is_many_destinations_and_says_how_many_blocks_a_call_ha
 }
 
 #[tokio::test]
+async fn each_destination_has_a_jq_expression_of_its_own() {
+    let jq = ["--transform", "jq", "--destinations", "5", "--rate", "100", "--seconds", "1"];
+    let report = bench(&[&["--case", "sparse"], &jq[..]].concat()).await;
+    is_well(&report, 100);
+    let settings = &report["settings"];
+    assert_eq!((&settings["transform"], &settings["work_max_us"]), (&"jq".into(), &0.into()));
+}
+
+#[tokio::test]
 async fn a_ramp_is_drawn() {
     let directory = tempfile::tempdir().unwrap();
     let picture = directory.path().join("new/ramp.svg");

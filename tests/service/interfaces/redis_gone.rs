@@ -43,6 +43,7 @@ async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_i
     service.inbox.gate.hold(Point::Arrived);
     assert!(send(&service, 0).await);
     service.inbox.gate.holds(1).await;
+    service.redis.written().await;
     service.redis.kill();
 
     let pod = &service.pod;
@@ -113,6 +114,7 @@ async fn redis_dies_under_load_and_each_message_is_there_once_or_not_at_all() {
     let (first, ()) = tokio::join!(join_all(sends), kill);
     let promised = first.iter().filter(|is_promised| **is_promised).count();
     assert!((1..COUNT).contains(&promised), "{promised} of {COUNT} were promised");
+    service.redis.written().await;
     service.redis.kill();
     service.redis.restart().await;
     consistent(&service, promised as u64).await;

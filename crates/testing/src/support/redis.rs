@@ -15,7 +15,7 @@ use redis::aio::MultiplexedConnection;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::{certificates::Authority, ports::free_port};
+use super::{certificates::Authority, ports::free_port, wait::eventually};
 
 #[allow(unused_imports)]
 pub use super::cluster::TestCluster;
@@ -222,8 +222,19 @@ impl TestRedis {
         self.wait_until_ready().await.expect("redis-server starts again");
     }
 
-    /// Kills it with SIGKILL and starts it again.
+    /// Waits until the append-only file has what Redis has confirmed. With `appendfsync everysec`, Redis confirms what
+    /// it has not written while the disk is slow.
+    pub async fn written(&self) {
+        eventually("everything is written", async || match self.info("aof_buffer_length").await {
+            length if length.is_empty() || length == "0" => Ok(()),
+            length => Err(format!("{length} bytes are not")),
+        })
+        .await;
+    }
+
+    /// Kills it with SIGKILL and starts it again. It has everything that it had confirmed.
     pub async fn kill_and_restart(&self) {
+        self.written().await;
         self.kill();
         self.restart().await;
     }
