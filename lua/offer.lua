@@ -72,9 +72,9 @@ local function look(lane, offer, is_recalled)
   return offer[5] > 0 and {'accepted', offer[5]} or {'offered'}
 end
 
--- Offers these sequences anew.
+-- Makes a new offer of these sequences.
 local has_new = false
-local function offer_anew(lane, sequences)
+local function start_offer(lane, sequences)
   keep_offer(KEYS[4], lane, {ARGV[2], '', 0, 0, 0, '', sequences})
   redis.call('ZADD', KEYS[5], 'NX', text(now), lane)
   has_new = true
@@ -96,18 +96,18 @@ local function put(lane, sequences)
     offer = nil
   end
   if from > now then return {'wait', from - now} end
-  if not offer then return offer_anew(lane, sequences) end
+  if not offer then return start_offer(lane, sequences) end
   local accepted = accepted_of(offer, sequences)
   local at = find_in(offer, sequences[accepted + 1])
   -- Anything but the continuation of what was offered: the lane has changed meanwhile.
-  if accepted == 0 and at ~= offer[5] + 1 then return offer_anew(lane, sequences) end
+  if accepted == 0 and at ~= offer[5] + 1 then return start_offer(lane, sequences) end
   local outcome = outcome_of(lane, offer)
   if outcome then
     outcome[2] = accepted
     return outcome
   end
   if accepted > 0 then return {'accepted', accepted} end
-  if not is_offer_leased(offer, now) then return offer_anew(lane, sequences) end
+  if not is_offer_leased(offer, now) then return start_offer(lane, sequences) end
   offer[4], offer[5] = math.min(offer[4] - offer[5], #sequences), 0
   offer[7] = sequences
   keep_offer(KEYS[4], lane, offer)

@@ -48,3 +48,23 @@ impl Evaluators {
         self.0.pool.idle()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_in_use_is_shared_and_the_oldest_makes_room_for_a_new_one() {
+        let evaluators = Evaluators::new(1, Program::new("/nonexistent/reseq"));
+        let first = evaluators.of("0");
+        let second = evaluators.of("1");
+        for number in 2..EVALUATORS_MAX.get() {
+            evaluators.of(&number.to_string());
+        }
+        assert!(Arc::ptr_eq(&first, &evaluators.of("0")));
+        evaluators.of("new");
+        assert!(Arc::ptr_eq(&first, &evaluators.of("0")));
+        assert!(!Arc::ptr_eq(&second, &evaluators.of("1")));
+        assert_eq!(evaluators.0.by_expression.lock().unwrap().len(), EVALUATORS_MAX.get());
+    }
+}

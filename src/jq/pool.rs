@@ -48,16 +48,28 @@ pub(super) struct Pool {
     output_bytes_max: usize,
     program: Program,
     slots: Semaphore,
-    idle: Mutex<Idle>,
+    idle: Mutex<Idle<Runner>>,
 }
 
 /// Idle processes. Together with busy ones they are never more than slots.
-#[derive(Default)]
-struct Idle {
+struct Idle<T> {
     /// Each since when. The last one was used last.
-    runners: Vec<(Runner, Instant)>,
+    runners: Vec<(T, Instant)>,
     /// True while a task ends those that are idle for long.
     is_swept: bool,
+}
+
+impl<T> Default for Idle<T> {
+    fn default() -> Self {
+        Idle { runners: Vec::new(), is_swept: false }
+    }
+}
+
+impl<T> Idle<T> {
+    /// Drops those that are idle for long. A dropped runner is killed.
+    fn expire(&mut self, now: Instant) {
+        self.runners.retain(|(_, since)| now.duration_since(*since) < IDLE);
+    }
 }
 
 /// An expression, and the processes that evaluate it.
@@ -102,7 +114,7 @@ impl Pool {
         Pool { output_bytes_max, program, slots, idle }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Idle> {
+    fn lock(&self) -> MutexGuard<'_, Idle<Runner>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -144,8 +156,7 @@ async fn sweep(pool: Weak<Pool>) {
         sleep(IDLE).await;
         let Some(pool) = pool.upgrade() else { return };
         let mut idle = pool.lock();
-        // Dropping a runner kills it.
-        idle.runners.retain(|(_, since)| since.elapsed() < IDLE);
+        idle.expire(Instant::now());
         if idle.runners.is_empty() {
             idle.is_swept = false;
             return;
@@ -206,4 +217,21 @@ impl Evaluator {
 
 fn timed_out(limit: Duration, what: impl Into<String>) -> EvaluationError {
     EvaluationError::TimedOut { limit, what: what.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_is_idle_for_long_goes_and_one_that_was_used_stays() {
+        let (begun, mut idle) = (Instant::now(), Idle::default());
+        idle.runners = vec![(1, begun), (2, begun + IDLE / 2)];
+        idle.expire(begun + IDLE / 2);
+        assert_eq!(idle.runners.len(), 2);
+        idle.expire(begun + IDLE);
+        assert_eq!(idle.runners, [(2, begun + IDLE / 2)]);
+        idle.expire(begun + IDLE / 2 + IDLE);
+        assert!(idle.runners.is_empty());
+    }
 }

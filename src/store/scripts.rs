@@ -238,6 +238,7 @@ mod tests {
             }
         }
     }
+
     /// The renewal of a partition's lease, a heartbeat or an extension must not wait until another call ends, and what
     /// is rare gains nothing from company.
     #[test]

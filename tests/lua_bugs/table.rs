@@ -477,8 +477,8 @@ end",
     bug(
         "a lane that a consumer holds is offered to another one",
         "offer",
-        "if not is_offer_leased(offer, now) then return offer_anew(lane, sequences) end",
-        "if true then return offer_anew(lane, sequences) end",
+        "if not is_offer_leased(offer, now) then return start_offer(lane, sequences) end",
+        "if true then return start_offer(lane, sequences) end",
     ),
     bug(
         "a lane whose consumer holds it from an earlier epoch is offered to another one",

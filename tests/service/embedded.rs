@@ -9,7 +9,7 @@ use std::{
 
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 use reseq::redis_client::embedded::{EmbeddedError, EmbeddedRedis};
-use support::redis::{TestCluster, TestRedis, connection_to, patient};
+use support::redis::{TestCluster, TestRedis, connection_to};
 
 use crate::support;
 
@@ -175,10 +175,8 @@ async fn a_server_that_ends_at_once_gives_an_error_with_its_log() {
 /// Waits until a server reports that it loads its data. Returns its process id.
 async fn loading_process_id(data_dir: &Path) -> u32 {
     let url = format!("unix://{}", data_dir.join("redis.sock").display());
-    let client = redis::Client::open(url).unwrap();
     loop {
-        let connection = client.get_multiplexed_async_connection_with_config(&patient()).await;
-        if let Ok(mut connection) = connection {
+        if let Ok(mut connection) = connection_to(&url).await {
             let info = redis::cmd("INFO").query_async::<redis::InfoDict>(&mut connection).await;
             let info = info.ok().filter(|info| info.get::<u8>("loading") == Some(1));
             if let Some(process_id) = info.and_then(|info| info.get("process_id")) {

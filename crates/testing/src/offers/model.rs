@@ -43,7 +43,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn anew(&mut self, lane: &'static str, sequences: &[u64]) -> String {
+    pub(super) fn start(&mut self, lane: &'static str, sequences: &[u64]) -> String {
         let sequences = sequences.to_vec();
         let offer = Offer {
             epoch: self.epoch,
@@ -89,11 +89,11 @@ impl Model {
         if self.waits {
             return "wait".to_owned();
         }
-        let Some(offer) = self.offers.get(lane) else { return self.anew(lane, sequences) };
+        let Some(offer) = self.offers.get(lane) else { return self.start(lane, sequences) };
         let done = &offer.sequences[..offer.accepted];
         let accepted = sequences.iter().take_while(|one| Some(*one) <= done.last()).count();
         if accepted == 0 && offer.left().first() != sequences.first() {
-            return self.anew(lane, sequences);
+            return self.start(lane, sequences);
         }
         if let Some(outcome) = self.outcome(lane, accepted) {
             return outcome;
@@ -102,7 +102,7 @@ impl Model {
             return format!("accepted {accepted}");
         }
         if !self.offers[lane].is_held() {
-            return self.anew(lane, sequences);
+            return self.start(lane, sequences);
         }
         if let Some(offer) = self.offers.get_mut(lane) {
             offer.leased = (offer.leased - offer.accepted).min(sequences.len());

@@ -130,12 +130,12 @@ impl PoweredRedis {
         command.env("LD_PRELOAD", self.dir.path().join("fsynced.so")).env("FSYNCED", self.notes());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.child = command.spawn().expect("redis-server is installed (make setup)");
-        let url = self.url.clone();
         eventually("redis-server answers", async || {
             let log = || fs::read_to_string(self.dir.path().join("redis.log")).unwrap_or_default();
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none(), "redis-server ended: {ended:?}\n{}", log());
-            let mut connection = connection_to(&url).await.map_err(|error| error.to_string())?;
+            let mut connection =
+                connection_to(&self.url).await.map_err(|error| error.to_string())?;
             let pong = redis::cmd("PING").exec_async(&mut connection).await;
             pong.map_err(|error| error.to_string())
         })

@@ -344,13 +344,6 @@ pub fn server_binary() -> String {
     std::env::var("RESEQ_TEST_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
-/// Waits long for an answer. The client's default of half a second makes tests fail on a slow machine.
-pub fn patient() -> redis::AsyncConnectionConfig {
-    redis::AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(READY_MAX))
-        .set_response_timeout(Some(READY_MAX))
-}
-
 /// A new connection to a server without TLS.
 pub async fn connection_to(url: &str) -> redis::RedisResult<MultiplexedConnection> {
     connect(url, &None).await
@@ -360,7 +353,10 @@ async fn connect(
     url: &str,
     tls: &Option<redis::TlsCertificates>,
 ) -> redis::RedisResult<MultiplexedConnection> {
-    let config = patient();
+    // With the client's default of half a second, tests would fail on a slow machine.
+    let config = redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(READY_MAX))
+        .set_response_timeout(Some(READY_MAX));
     let client = match tls {
         Some(tls) => redis::Client::build_with_tls(url, tls.clone())?,
         None => redis::Client::open(url)?,
