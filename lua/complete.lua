@@ -36,35 +36,31 @@
 local FIRST_LANE = 15
 
 local is_short = #KEYS == 9
-if is_short then
-  local k, a = KEYS, ARGV
-  KEYS = {k[1], k[2], k[3], k[4], k[5]}
-  KEYS[7], KEYS[13], KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1] = k[6], k[7], k[8], k[9]
-  ARGV = {a[1], '1', a[2], '1', '', a[3], a[4], a[5]}
-end
 
-local schema = check_schema(KEYS[13])
-if schema ~= ARGV[3] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
+local schema
+if is_short then schema = check_schema(KEYS[7]) else schema = check_schema(KEYS[13]) end
+if schema ~= ARGV[is_short and 2 or 3] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 
 -- Read from the destination itself, because the caller may know an old definition.
 local destination = ARGV[1]
 local known = redis.call('HMGET', KEYS[1], 'ordering', 'processing', 'ready')
 local ordering, serial = known[1], known[2] == 'serial'
-if is_short and (ordering ~= 'destination' or serial) then
-  return redis.error_reply('MORE_KEYS the destination is not one parallel lane any more')
-end
-local lane_count = tonumber(ARGV[2])
 
--- One lane, one message, no body stored apart.
-if ordering == 'destination' and not serial and #ARGV == 8 and ARGV[5] == '' then
-  local now = now_ms()
-  local is_head = complete_alone(destination, KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[FIRST_LANE],
-    KEYS[FIRST_LANE + 1], ARGV[6], ARGV[7], ARGV[8], now)
+-- The fast path (include/complete_alone.lua) is for short calls.
+if is_short then
+  if ordering ~= 'destination' or serial then
+    return redis.error_reply('MORE_KEYS the destination is not one parallel lane any more')
+  end
+  local k, a = KEYS, ARGV
+  local is_head = complete_alone(destination, k[2], k[3], k[4], k[5], k[8], k[9], a[3], a[4], a[5])
   if is_head ~= nil then
-    redis.call('HSET', KEYS[1], 'ready', text((tonumber(known[3]) or 0) + 1))
-    if is_head then wake(KEYS[7], destination) end
+    redis.call('HSET', k[1], 'ready', text((tonumber(known[3]) or 0) + 1))
+    if is_head then wake(k[6], destination) end
     return {}
   end
+  KEYS = {k[1], k[2], k[3], k[4], k[5]}
+  KEYS[7], KEYS[13], KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1] = k[6], k[7], k[8], k[9]
+  ARGV = {a[1], '1', a[2], '1', '', a[3], a[4], a[5]}
 end
 
 -- The rest is for calls that cannot take the fast path.
@@ -77,7 +73,7 @@ local place = {
 local function in_progress_of(lane) return KEYS[13 + 2 * lane] end
 local function ready_of(lane) return KEYS[14 + 2 * lane] end
 
-local count = tonumber(ARGV[4])
+local lane_count, count = tonumber(ARGV[2]), tonumber(ARGV[4])
 local sequence_base, member_base = 4 + lane_count, 4 + lane_count + count
 local record_base, lane_base = member_base + count, member_base + 2 * count
 local held = deadlines(KEYS[4], ARGV, member_base + 1, member_base + count)
@@ -204,9 +200,9 @@ local heads_ready = {n = 0}
 -- Updates hints after messages of a lane became ready. True if one of them may be released.
 local function finish(lane, of_lane, now)
   if ordering == 'none' then
-    local hints, now_text = {}, text(now)
+    local hints = {}
     for i = 2, of_lane.n, 2 do
-      hints[i - 1], hints[i] = now_text, of_lane[i]
+      hints[i - 1], hints[i] = now_text(), of_lane[i]
     end
     redis.call('ZADD', KEYS[6], unpack(hints))
     return true

@@ -52,13 +52,7 @@ local IDS_REMOVED_MAX = 1000
 -- The index of the keys of the first lane.
 local FIRST_LANE = 19
 
-if #KEYS == 8 then
-  local k, a = KEYS, ARGV
-  KEYS = {k[1], k[2], k[3], k[4], k[5], k[6]}
-  KEYS[9], KEYS[FIRST_LANE] = k[7], k[8]
-  ARGV = {a[1], a[2], a[3], a[4], a[5], 'waiting', a[6], '0', '0', 'destination', 'parallel', '1', '0', a[7],
-    text(#a - 8), a[8], '0', '0', '', unpack(a, 9)}
-end
+local is_short = #KEYS == 8
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[2], number)
@@ -67,9 +61,8 @@ if answered and not answered.err then return keep(KEYS[2], number, answered) end
 if answered then return answered end
 
 local now = now_ms()
-local now_text = text(now)
 local epoch, _, schema = current_epoch(KEYS[1], now, ARGV[5])
-if schema ~= ARGV[14] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
+if schema ~= ARGV[is_short and 7 or 14] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'last', 'settled', 'born', 'bytes',
   'all_keys_known')
@@ -77,28 +70,32 @@ if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION n
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 local born = tonumber(known[5]) or 0
 epoch = math.max(epoch, born)
-if text(epoch) ~= ARGV[4] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
+if epoch ~= tonumber(ARGV[4]) then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 
 local destination, last = ARGV[2], tonumber(known[3]) or 0
-local room = tonumber(ARGV[7]) - (last - (tonumber(known[4]) or 0))
-local count, pending_bytes = tonumber(ARGV[15]), tonumber(known[6]) or 0
+local room = tonumber(ARGV[is_short and 6 or 7]) - (last - (tonumber(known[4]) or 0))
+local pending_bytes = tonumber(known[6]) or 0
 
--- The fast path (include/ingest_alone.lua) is for one lane, and nothing but the records.
-local is_simple = ARGV[10] == 'destination' and ARGV[11] == 'parallel' and ARGV[6] == 'waiting' and ARGV[8] == '0'
-  and ARGV[12] == '1' and #ARGV == 19 + count and count <= FEW_ARRIVALS and count <= room
-if is_simple then
-  local length = ingest_alone(destination, KEYS[4], KEYS[5], KEYS[6], KEYS[FIRST_LANE], last + 1, count, 19, now)
+-- The fast path (include/ingest_alone.lua) is for short calls.
+if is_short then
+  local k, a, count = KEYS, ARGV, #ARGV - 8
+  local length = count <= FEW_ARRIVALS and count <= room
+    and ingest_alone(destination, k[4], k[5], k[6], k[8], last + 1, count, 8)
   if length then
-    redis.call('HSET', KEYS[3], 'last', text(last + count), 'bytes', text(pending_bytes + ARGV[16]))
-    if length == count then wake(KEYS[9], destination) end
-    return keep(KEYS[2], number, {last + 1})
+    redis.call('HSET', k[3], 'last', text(last + count), 'bytes', text(pending_bytes + a[8]))
+    if length == count then wake(k[7], destination) end
+    return keep(k[2], number, {last + 1})
   end
+  KEYS = {k[1], k[2], k[3], k[4], k[5], k[6]}
+  KEYS[9], KEYS[FIRST_LANE] = k[7], k[8]
+  ARGV = {a[1], a[2], a[3], a[4], a[5], 'waiting', a[6], '0', '0', 'destination', 'parallel', '1', '0', a[7],
+    text(count), a[8], '0', '0', '', unpack(a, 9)}
 end
 
 -- The rest is for calls that cannot take the fast path.
 -- include: expect, lists, attempts, waiting, bodies, dead_letters
 
-local needs_processing = ARGV[6] == 'waiting'
+local count, needs_processing = tonumber(ARGV[15]), ARGV[6] == 'waiting'
 local ordering, serial, window_ms = ARGV[10], ARGV[11] == 'serial', tonumber(ARGV[9])
 local bytes, has_room_for_all = 0, ARGV[8] == '0'
 local room_bytes = has_room_for_all and math.huge or tonumber(ARGV[8]) - pending_bytes
@@ -210,7 +207,7 @@ local function set_state(lane, sequence, due, priority, is_finished)
     add(finished[lane], sequence, sequence)
     ready_count = ready_count + 1
     if ordering == 'none' then
-      add(lanes_ready, now_text, sequence)
+      add(lanes_ready, now_text(), sequence)
     elseif was_empty[lane] and pending[lane].n == 2 then
       first_ready[lane] = true
     end
@@ -334,7 +331,7 @@ local function store_waiting()
     redis.call('DEL', KEYS[4])
     undo_records()
   end
-  written_or(undo, redis.pcall('ZADD', KEYS[6], now_text, destination))
+  written_or(undo, redis.pcall('ZADD', KEYS[6], now_text(), destination))
   wake(KEYS[9], destination)
 end
 
@@ -364,7 +361,7 @@ if records.n > 0 then
     if of_ready.n > 0 then redis.call('ZADD', ready_of(lane), unpack(of_ready, 1, of_ready.n)) end
     if first_ready[lane] then
       releasable = true
-      if ordering == 'key' then redis.call('ZADD', KEYS[8], now_text, lane_key(lane)) end
+      if ordering == 'key' then redis.call('ZADD', KEYS[8], now_text(), lane_key(lane)) end
     end
   end
   if ready_count > 0 then redis.call('HINCRBY', KEYS[3], 'ready', ready_count) end
@@ -379,7 +376,7 @@ if records.n > 0 then
     redis.call('HINCRBY', KEYS[3], 'delayed', #delays / 2)
   end
   if releasable then
-    redis.call('ZADD', KEYS[7], 'LT', now_text, destination)
+    redis.call('ZADD', KEYS[7], 'LT', now_text(), destination)
     wake(KEYS[10], destination)
   end
   local redriven = {}

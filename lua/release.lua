@@ -45,18 +45,24 @@
 -- The index of the keys of the first lane.
 local FIRST_LANE = 16
 
-local is_short = #KEYS == 10
+-- What the fast path needs, and whether the call has no more lanes, and no bodies and keys to remove.
+local is_short, is_one_lane, entry_count = #KEYS == 10, true, 0
+local known_by_owner, room, log_max, upto, accounted_bytes, held_upto, most, log_order, bodies, in_progress, ready
 if is_short then
-  local k, a = KEYS, ARGV
-  KEYS = {k[1], k[2], k[3], k[4], k[5], k[6]}
-  KEYS[11], KEYS[13], KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1] = k[7], k[8], k[9], k[10]
-  ARGV = {a[1], a[2], a[3], a[4], 'destination', a[5], a[6], a[7], '1', '0', '0', a[8], a[9], '0', '', a[10], a[11],
-    a[12], a[13]}
+  known_by_owner, room, log_max, upto, accounted_bytes, held_upto, most =
+    ARGV[5], ARGV[6], ARGV[7], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+  log_order, bodies, in_progress, ready = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+else
+  entry_count = tonumber(ARGV[10])
+  is_one_lane = ARGV[5] == 'destination' and ARGV[9] == '1' and ARGV[11] == '0' and #ARGV == 19 + 2 * entry_count
+  known_by_owner, room, log_max, upto, accounted_bytes, held_upto, most =
+    ARGV[6], ARGV[7], ARGV[8], ARGV[16], ARGV[17], ARGV[18], ARGV[19]
+  log_order, bodies, in_progress, ready = KEYS[11], KEYS[13], KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1]
 end
 
 local now = now_ms()
-local epoch, takeover_wait = current_epoch(KEYS[1], now, ARGV[6])
-if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
+local epoch, takeover_wait = current_epoch(KEYS[1], now, known_by_owner)
+if epoch ~= tonumber(ARGV[2]) then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if takeover_wait > 0 then return redis.error_reply('TAKEOVER_WAIT ' .. text(takeover_wait)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'withdrawals', 'halted_ready', 'settled',
@@ -64,8 +70,8 @@ local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'withdrawals', 
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
-local destination, ordering = ARGV[4], ARGV[5]
-local room, entry_count = tonumber(ARGV[7]), tonumber(ARGV[10])
+local destination = ARGV[4]
+room = tonumber(room)
 local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
 -- Without withdrawals and halted messages.
 local is_plain = (known[3] or '0') == '0' and (known[4] or '0') == '0'
@@ -74,26 +80,37 @@ if is_short and not is_plain then
 end
 
 -- Adds to the counters that changed: for damaged messages they are not exact, so they never go below 0.
-local function counted(at, change) return text(math.max(0, (tonumber(known[at]) or 0) + change)) end
+local function counted(at, change)
+  local number = (tonumber(known[at]) or 0) + change
+  return number <= 0 and '0' or text(number)
+end
 
 -- One lane, of which the owner holds nothing more, and wants something.
-local is_simple = is_plain and ordering == 'destination' and ARGV[9] == '1' and ARGV[18] == '0'
-  and ARGV[19] ~= '0' and not attempts_kept and ARGV[11] == '0' and #ARGV == 19 + 2 * entry_count
+local is_simple = is_plain and is_one_lane and held_upto == '0' and most ~= '0' and not attempts_kept
   and (redis.call('ZSCORE', KEYS[6], destination) or 0) - now <= 0
-local sequences = is_simple and all_ready(KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1])
-if sequences and ARGV[16] == '0' and #sequences <= tonumber(ARGV[19]) then
+local sequences = is_simple and all_ready(in_progress, ready)
+if sequences and upto == '0' and #sequences <= tonumber(most) then
   local run = hand_out_alone(KEYS[4], sequences, room)
   if run then return {0, run} end
-elseif sequences and tonumber(ARGV[16]) >= tonumber(sequences[#sequences])
-    and (ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) == 0 or ARGV[8] ~= '0' and #sequences == entry_count) then
-  local accounted_bytes, count = tonumber(ARGV[17]), #sequences
-  if accounted_bytes and settle_alone(destination, KEYS[4], KEYS[6], KEYS[10], KEYS[11], KEYS[13],
-      KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1], sequences, 19, tonumber(ARGV[8])) then
+elseif sequences and (upto == sequences[#sequences] or tonumber(upto) >= tonumber(sequences[#sequences]))
+    and (log_max == '0' and redis.call('LLEN', log_order) == 0 or log_max ~= '0' and #sequences == entry_count) then
+  local settled_bytes, count = tonumber(accounted_bytes), #sequences
+  if settled_bytes and settle_alone(destination, KEYS[4], KEYS[6], KEYS[10], log_order, bodies, in_progress, ready,
+      sequences, 19, tonumber(log_max)) then
     redis.call('HSET', KEYS[3], 'settled', counted(5, count), 'ready', counted(6, -count),
-      'bytes', counted(7, -accounted_bytes), 'delivered', counted(8, count))
+      'bytes', counted(7, -settled_bytes), 'delivered', counted(8, count))
     return {0, {0, ''}}
   end
 end
+
+if is_short then
+  local k, a = KEYS, ARGV
+  KEYS = {k[1], k[2], k[3], k[4], k[5], k[6]}
+  KEYS[11], KEYS[13], KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1] = log_order, bodies, in_progress, ready
+  ARGV = {a[1], a[2], a[3], a[4], 'destination', a[5], a[6], a[7], '1', '0', '0', a[8], a[9], '0', '', a[10], a[11],
+    a[12], a[13]}
+end
+local ordering = ARGV[5]
 
 -- The rest is for calls that cannot take the fast path.
 -- include: expect, portions, gone, runs

@@ -34,7 +34,7 @@ class Row:
 
 def write(path, rows, versions, failures, settings):
     """Writes the whole report. `rows` come in the order in which they are to stand."""
-    text = ["# Reseq and its peers", "", *_machine(settings), ""]
+    text = ["# Reseq and its peers", "", *_machine(settings), "", *_lead(rows)]
     for case in dict.fromkeys(row.case for row in rows):
         of_case = [row for row in rows if row.case == case and row.runs]
         if of_case:
@@ -45,6 +45,34 @@ def write(path, rows, versions, failures, settings):
         text += ["", "## What could not run", ""]
         text += [f"- {what}: {why}" for what, why in failures.items()]
     path.write_text("\n".join(text) + "\n")
+
+
+# What the page begins with: traffic in bulk, and traffic that is spread over many quiet keys.
+LEAD = [("nothing", "bulk"), ("sparse-1000", "sparse")]
+
+
+def _lead(rows):
+    """One line for each figure of the first way of running Reseq, over each peer's; with the absolute figure."""
+    lines, peers = [], {}
+    for name, kind in LEAD:
+        of_case = [row for row in rows if row.case.name == name and row.runs]
+        ours = next((row for row in of_case if row.contestant.is_reseq), None)
+        theirs = {row.contestant.label: row for row in of_case if not row.contestant.is_reseq}
+        if ours and theirs:
+            peers |= theirs
+            lines += [(kind, ours, theirs, figure) for figure in _figures(ours.case)]
+    if not lines:
+        return []
+    text = ["## In bulk and one at a time", ""]
+    text += ["Reseq's figure, and this figure over the peer's. *Bulk* is work that does nothing, as fast as possible;"]
+    text += ["*sparse* is many quiet keys that get their messages one at a time, at the same rate for all.", ""]
+    text += [_line(["", "Reseq", *peers]), _line(["---"] + ["---:"] * (len(peers) + 1))]
+    for kind, ours, theirs, (name, key) in lines:
+        unit = {"p50_us": 1000, "p99_us": 1000}.get(key, 1)
+        cells = [f"{kind}: {name}", number(ours.median(key) / unit)]
+        cells += [_ratio(ours.median(key), theirs[peer].median(key)) if peer in theirs else "–" for peer in peers]
+        text.append(_line(cells))
+    return [*text, ""]
 
 
 def _machine(settings):
@@ -85,10 +113,7 @@ def _ratios(case, rows):
     theirs = [row for row in rows if not row.contestant.is_reseq]
     if not ours or not theirs:
         return []
-    figures = [("messages/s", "messages_per_s"), ("store CPU", "store_cpu_us")]
-    if case.rate > 0 or case.half_of is not None:
-        of_store = [("store CPU", "store_cpu_us")] if case.rate > 0 and case.keys > 1 else []
-        figures = [*of_store, ("p50", "p50_us"), ("p99", "p99_us")]
+    figures = _figures(case)
     heads = ["", *(peer.contestant.label for peer in theirs)]
     lines = ["Reseq's figure over the peer's:", "", _line(heads), _line(["---"] + ["---:"] * len(theirs))]
     for row in ours:
@@ -96,6 +121,14 @@ def _ratios(case, rows):
             cells = [_ratio(row.median(key), peer.median(key)) for peer in theirs]
             lines.append(_line([f"{row.label}: {name}", *cells]))
     return [*lines, ""]
+
+
+def _figures(case):
+    """What is compared in this case: its name in the table, and in a run."""
+    if case.rate > 0 or case.half_of is not None:
+        of_store = [("store CPU, µs", "store_cpu_us")] if case.rate > 0 and case.keys > 1 else []
+        return [*of_store, ("p50, ms", "p50_us"), ("p99, ms", "p99_us")]
+    return [("messages/s", "messages_per_s"), ("store CPU, µs", "store_cpu_us")]
 
 
 def _line(cells):

@@ -127,6 +127,17 @@ WAYS = [
         },
     ),
     Reseq(
+        "reseq-1000",
+        "Reseq, HTTP in, TCP out",
+        way="http-batch",
+        way_out="tcp",
+        destinations=1000,
+        # As many messages as destinations are on their way, so that each is alone in its destination.
+        loads={
+            "nothing": Load("1,000 destinations, one message at a time each", 1000, 60_000, ("--pending", "1000"))
+        },
+    ),
+    Reseq(
         "reseq-http",
         "Reseq, HTTP",
         way="http-batch",

@@ -1,8 +1,8 @@
 -- Runs many blocks in one call. A block is one transition with KEYS and ARGV of its own. This is the end of a
--- script that src/store/scripts.rs composes: before it are the includes, `transitions` (functions) and `rights`
--- (their checks of the user's rights), both by number. Transitions and includes read the KEYS and ARGV of the
--- block that runs. What they read once a call (the time, the server's identity, the keys epoch and owner of a
--- partition) is in the includes.
+-- script that src/store/scripts.rs composes: before it are the includes, `transitions` (functions, by number) and
+-- `lacks_rights`, which checks once a call whether the user may do what a transition needs. Transitions and includes
+-- read the KEYS and ARGV of the block that runs. What they read once a call (the time, the server's identity, the
+-- keys epoch and owner of a partition) is in the includes.
 --
 -- KEYS of the call: those of the blocks, in order. ARGV, per block: its shape '<number of its transition> <how many
 -- keys it has> <how many arguments>', the arguments. Returns, per block in order: 1 and its answer, or 0 and its
@@ -28,14 +28,10 @@ local function error_text(problem)
   return tostring(problem)
 end
 
--- For each transition of this call: what its check of the rights returned, or false.
-local checked = {}
-
 -- The answer of the block that KEYS and ARGV are set for. An error ends only this block.
 local function run_block(which)
-  if checked[which] == nil then checked[which] = rights[which]() or false end
-  local lacks_rights = checked[which]
-  if lacks_rights then return 0, error_text(lacks_rights) end
+  local lacking = lacks_rights(which)
+  if lacking then return 0, error_text(lacking) end
   local has_ended, answer = pcall(transitions[which])
   if not has_ended then return 0, error_text(answer) end
   if type(answer) == 'table' and answer.err then return 0, error_text(answer) end
@@ -47,12 +43,13 @@ local shapes = {}
 
 local function parse_shape(text)
   local which, key_count, arg_count = string.match(text, '^(%d+) (%d+) (%d+)$')
-  local shape = {tonumber(which), tonumber(key_count), tonumber(arg_count)}
+  local shape = {which, tonumber(key_count), tonumber(arg_count)}
   shapes[text] = shape
   return shape
 end
 
 local answers, answers_size, answered, key_at, arg_at, last_arg = {}, 0, 0, 0, 0, #ALL_ARGV
+wakes_of_call = {}
 while arg_at < last_arg and answers_size <= ANSWERS_SIZE_MAX do
   local text = ALL_ARGV[arg_at + 1]
   local shape = shapes[text] or parse_shape(text)
@@ -65,4 +62,5 @@ while arg_at < last_arg and answers_size <= ANSWERS_SIZE_MAX do
   answered = answered + 2
   if type(answer) == 'table' then answers_size = answers_size + size_of(answer) end
 end
+publish_wakes()
 return answers

@@ -16,3 +16,11 @@ end
 local function text(number)
   return string.format('%d', number)
 end
+
+local now_text_of_call
+
+-- The time as a text.
+local function now_text()
+  now_text_of_call = now_text_of_call or text(now_ms())
+  return now_text_of_call
+end

@@ -7,7 +7,7 @@ local FEW_ARRIVALS = 32
 
 -- Stores `count` records, with the sequences from `first` on; they are in ARGV, behind `base`. Returns how many
 -- messages wait now; nil if it stored none.
-local function ingest_alone(destination, waiting, messages, active, in_progress, first, count, base, now)
+local function ingest_alone(destination, waiting, messages, active, in_progress, first, count, base)
   local records, scores, sequences = {}, {}, {}
   for i = 1, count do
     local sequence = text(first + i - 1)
@@ -22,7 +22,7 @@ local function ingest_alone(destination, waiting, messages, active, in_progress,
     return nil
   end
   local has_lane = try('ZADD', in_progress, unpack(scores))
-  if has_lane and (length > count or try('ZADD', active, text(now), destination)) then return length end
+  if has_lane and (length > count or try('ZADD', active, now_text(), destination)) then return length end
   redis.call('LTRIM', waiting, 0, -1 - count)
   redis.call('HDEL', messages, unpack(sequences))
   if has_lane then redis.call('ZREM', in_progress, unpack(sequences)) end

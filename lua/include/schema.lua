@@ -6,9 +6,13 @@
 local KNOWN_FORMAT = '^[2-' .. SCHEMA_KNOWN .. ']'
 
 -- The stored schema, as text. A pod that does not know it must change nothing.
+local last_known
 local function known_schema(noted)
   local schema = noted or '2'
-  if tonumber(schema) > SCHEMA_KNOWN then error(redis.error_reply('NEWER_SCHEMA ' .. schema)) end
+  if schema ~= last_known and tonumber(schema) > SCHEMA_KNOWN then
+    error(redis.error_reply('NEWER_SCHEMA ' .. schema))
+  end
+  last_known = schema
   return schema
 end
 

@@ -1,9 +1,30 @@
 -- Wake-ups are hints: Reseq also polls for the same work once a second. So a user who may not publish only
 -- waits longer, and the script, which has already written, continues.
 
--- Publishes on this partition's channel.
+-- In a call of several blocks (blocks.lua): the names to publish at its end, by kind of wake-up, and a channel of
+-- that kind. Each message on a channel costs Redis and every listener much more than one name more in it.
+local wakes_of_call
+
+-- Publishes on this partition's channel; in a call of several blocks, on a channel of any of their partitions: who
+-- listens for a kind of wake-up listens for it on the channels of all partitions of a server.
 local function wake(channel, destination)
-  redis.pcall('SPUBLISH', channel, destination)
+  if not wakes_of_call then
+    redis.pcall('SPUBLISH', channel, destination)
+    return
+  end
+  local kind = string.match(channel, '%a+$')
+  local names = wakes_of_call[kind]
+  if names then
+    names[#names + 1] = destination
+  else
+    wakes_of_call[kind] = {channel = channel, destination}
+  end
+end
+
+local function publish_wakes()
+  for _, names in pairs(wakes_of_call) do
+    redis.pcall('SPUBLISH', names.channel, table.concat(names, ' '))
+  end
 end
 
 -- Publishes to all pods, on every node of a cluster.

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::{
     error::{ClientError, unexpected},
-    script::{Script, ScriptCall, Words, is_missing},
+    script::{NUMBER_SIZE, Script, ScriptCall, Words, is_missing},
 };
 
 /// The most blocks of one call.
@@ -30,6 +30,9 @@ const MESSAGES_MAX: usize = 512;
 const BLOCK_BYTES_MAX: usize = 16 << 10;
 const BLOCK_WORDS_MAX: usize = 160;
 const BLOCK_MESSAGES_MAX: usize = 64;
+
+/// About the most bytes of a block's shape.
+const SHAPE_SIZE: usize = 12;
 
 /// Those whose blocks may run in one call: the number of the slot, and the composed script.
 pub(super) type Place = (u16, usize);
@@ -148,8 +151,15 @@ impl Blocks {
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {
-        let mut command = redis::cmd(name);
-        command.arg(script).arg(self.all.iter().map(|(_, words)| words.keys.len()).sum::<usize>());
+        let words = || self.all.iter().map(|(_, words)| words);
+        let size = words().map(|words| words.bytes() + SHAPE_SIZE).sum::<usize>();
+        let count = words().map(|words| words.count() + 1).sum::<usize>();
+        let mut command =
+            Cmd::with_capacity(count + 3, name.len() + script.len() + NUMBER_SIZE + size);
+        command
+            .arg(name)
+            .arg(script)
+            .arg(self.all.iter().map(|(_, words)| words.keys.len()).sum::<usize>());
         for (_, words) in &self.all {
             command.arg(&words.keys);
         }

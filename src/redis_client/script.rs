@@ -25,6 +25,9 @@ pub struct ScriptCall<'a> {
     messages: usize,
 }
 
+/// About the most bytes of a number in a command.
+pub(super) const NUMBER_SIZE: usize = 12;
+
 /// The keys and arguments of a call.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Words {
@@ -77,8 +80,8 @@ impl Script {
 
 impl ScriptCall<'_> {
     /// Adds a key: the next of KEYS.
-    pub fn key(&mut self, key: impl ToRedisArgs) -> &mut Self {
-        key.write_redis_args(&mut Arc::make_mut(&mut self.words).keys);
+    pub fn key(&mut self, key: impl Into<Vec<u8>>) -> &mut Self {
+        Arc::make_mut(&mut self.words).keys.push(key.into());
         self
     }
 
@@ -128,9 +131,10 @@ impl ScriptCall<'_> {
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {
-        let mut command = redis::cmd(name);
         let Words { keys, args } = &*self.words;
-        command.arg(script).arg(keys.len()).arg(keys).arg(args);
+        let size = name.len() + script.len() + NUMBER_SIZE + self.words.bytes();
+        let mut command = Cmd::with_capacity(self.words.count() + 3, size);
+        command.arg(name).arg(script).arg(keys.len()).arg(keys).arg(args);
         command
     }
 

@@ -29,12 +29,12 @@ impl IndexKeys {
 
     /// The revision of each name's last change, including removed names.
     pub fn changes(&self) -> String {
-        format!("{}:changes", self.base)
+        noun(&self.base, "changes")
     }
 
     /// The removed names, by the revision that removed them.
     pub fn removed(&self) -> String {
-        format!("{}:removed", self.base)
+        noun(&self.base, "removed")
     }
 }
 
@@ -63,6 +63,11 @@ impl Claimers {
             Claimers::Worker => "worker",
         }
     }
+}
+
+/// A name that ends with this noun. Faster than `format!`: each message needs some fifty names.
+fn noun(base: &str, noun: &str) -> String {
+    [base, ":", noun].concat()
 }
 
 impl Keys {
@@ -146,7 +151,7 @@ impl Keys {
     /// The keys of a destination.
     pub fn destination(&self, name: &DestinationName) -> DestinationKeys {
         let partition = self.partition(name.partition(self.partitions));
-        let base = format!("{}:d:{name}", partition.tag);
+        let base = [&partition.tag, ":d:", name.as_str()].concat();
         DestinationKeys { partition, base }
     }
 }
@@ -154,62 +159,62 @@ impl Keys {
 impl PartitionKeys {
     /// Server identity, epoch, takeover wait.
     pub fn epoch(&self) -> String {
-        format!("{}:epoch", self.tag)
+        noun(&self.tag, "epoch")
     }
 
     /// The sender that may release here.
     pub fn owner(&self) -> String {
-        format!("{}:owner", self.tag)
+        noun(&self.tag, "owner")
     }
 
     /// Destinations with waiting messages.
     pub fn active(&self, claimers: Claimers) -> String {
-        format!("{}:active:{}", self.tag, claimers.as_str())
+        [&self.tag, ":active:", claimers.as_str()].concat()
     }
 
     /// Destinations with a releasable head.
     pub fn releasable(&self) -> String {
-        format!("{}:releasable", self.tag)
+        noun(&self.tag, "releasable")
     }
 
     /// Leases and their deadlines.
     pub fn leases(&self) -> String {
-        format!("{}:leases", self.tag)
+        noun(&self.tag, "leases")
     }
 
     /// Messages in backoff or delay, and when each is due.
     pub fn delayed(&self) -> String {
-        format!("{}:delayed", self.tag)
+        noun(&self.tag, "delayed")
     }
 
     /// The bulk operations of its destinations, by when they began.
     pub fn operations(&self) -> String {
-        format!("{}:operations", self.tag)
+        noun(&self.tag, "operations")
     }
 
     /// The last call of a call sequence, and its answer.
     pub fn call(&self, caller: &str) -> String {
-        format!("{}:calls:{caller}", self.tag)
+        [&self.tag, ":calls:", caller].concat()
     }
 
     /// The channel for new waiting messages.
     pub fn wake_waiting(&self) -> String {
-        format!("{}:wake:waiting", self.tag)
+        noun(&self.tag, "wake:waiting")
     }
 
     /// The channel for heads that became releasable.
     pub fn wake_releasable(&self) -> String {
-        format!("{}:wake:releasable", self.tag)
+        noun(&self.tag, "wake:releasable")
     }
 
     /// The channel for lanes that were offered to consumers.
     pub fn wake_offered(&self) -> String {
-        format!("{}:wake:offered", self.tag)
+        noun(&self.tag, "wake:offered")
     }
 
     /// The channel for partitions that lost their owner.
     pub fn wake_owner(&self) -> String {
-        format!("{}:wake:owner", self.tag)
+        noun(&self.tag, "wake:owner")
     }
 }
 
@@ -221,32 +226,32 @@ impl DestinationKeys {
 
     /// Sequences that wait to be claimed.
     pub fn waiting(&self) -> String {
-        format!("{}:waiting", self.base)
+        noun(&self.base, "waiting")
     }
 
     /// Records by sequence.
     pub fn messages(&self) -> String {
-        format!("{}:messages", self.base)
+        noun(&self.base, "messages")
     }
 
     /// Long bodies, stored apart from their records.
     pub fn bodies(&self) -> String {
-        format!("{}:bodies", self.base)
+        noun(&self.base, "bodies")
     }
 
     /// Messages that were withdrawn while they waited, and are still in `waiting`.
     pub fn withdrawn(&self) -> String {
-        format!("{}:withdrawn", self.base)
+        noun(&self.base, "withdrawn")
     }
 
     /// Failed attempts, by sequence.
     pub fn attempts(&self) -> String {
-        format!("{}:attempts", self.base)
+        noun(&self.base, "attempts")
     }
 
     /// With ordering by key: lanes with a releasable head, and the earliest time for each.
     pub fn lanes(&self) -> String {
-        format!("{}:lanes", self.base)
+        noun(&self.base, "lanes")
     }
 
     /// A lane's messages in progress.
@@ -261,67 +266,67 @@ impl DestinationKeys {
 
     /// Messages whose attempts are used up, and since when.
     pub fn halted(&self) -> String {
-        format!("{}:halted", self.base)
+        noun(&self.base, "halted")
     }
 
     /// Pending withdrawals of messages that a processor or sender may be working on.
     pub fn withdrawals(&self) -> String {
-        format!("{}:withdrawals", self.base)
+        noun(&self.base, "withdrawals")
     }
 
     /// Sequences of the dead letters.
     pub fn dead_letters(&self) -> String {
-        format!("{}:dead-letters", self.base)
+        noun(&self.base, "dead-letters")
     }
 
     /// When each message became a dead letter.
     pub fn dead_lettered_at(&self) -> String {
-        format!("{}:dead-lettered-at", self.base)
+        noun(&self.base, "dead-lettered-at")
     }
 
     /// The content of the dead letters.
     pub fn dead_letter_messages(&self) -> String {
-        format!("{}:dead-letter-messages", self.base)
+        noun(&self.base, "dead-letter-messages")
     }
 
     /// Idempotency keys that are removed together with their messages.
     pub fn idempotency_keys(&self) -> String {
-        format!("{}:idempotency-keys", self.base)
+        noun(&self.base, "idempotency-keys")
     }
 
     /// The sequences of the last messages, by id.
     pub fn ids(&self) -> String {
-        format!("{}:ids", self.base)
+        noun(&self.base, "ids")
     }
 
     /// The outcome of the last messages, by sequence.
     pub fn log(&self) -> String {
-        format!("{}:log", self.base)
+        noun(&self.base, "log")
     }
 
     /// The sequences of the log, in order of leaving.
     pub fn log_order(&self) -> String {
-        format!("{}:log:order", self.base)
+        noun(&self.base, "log:order")
     }
 
     /// With ordering by key: the last sequence of recent lanes that are empty now.
     pub fn previous(&self) -> String {
-        format!("{}:previous", self.base)
+        noun(&self.base, "previous")
     }
 
     /// With delivery `pull`: what is offered to consumers, by lane.
     pub fn offers(&self) -> String {
-        format!("{}:offers", self.base)
+        noun(&self.base, "offers")
     }
 
     /// The lanes that a consumer may lease, the longest offered first.
     pub fn offered(&self) -> String {
-        format!("{}:offered", self.base)
+        noun(&self.base, "offered")
     }
 
     /// How many messages are being delivered now. For display; expires soon.
     pub fn delivering(&self) -> String {
-        format!("{}:delivering", self.base)
+        noun(&self.base, "delivering")
     }
 
     /// The position that was stamped under an idempotency key.
@@ -353,7 +358,7 @@ impl DestinationKeys {
 
     fn of_lane(&self, noun: &str, lane: Option<&str>) -> String {
         match lane {
-            None => format!("{}:{noun}", self.base),
+            None => self::noun(&self.base, noun),
             Some(key) => format!("{}:{noun}:{key}", self.base),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{commands, known_schema};
+use super::{commands::preamble, known_schema};
 use crate::{faults::planted_lua::text_of, redis_client::Script};
 
 /// The files that scripts include, by name.
@@ -136,7 +136,43 @@ impl Default for Scripts {
 }
 
 fn transition(name: &'static str, source: &str) -> Script {
-    Script::new(name, with_rights(&with_includes(&text_of(name, source))))
+    Script::new(name, on_its_own(&text_of(name, source)))
+}
+
+/// A script that runs one transition. KEYS and ARGV become variables that it may change.
+fn on_its_own(text: &str) -> String {
+    let (first_line, body) = text.split_once('\n').unwrap_or((text, ""));
+    let Parts { fast, whole } = Parts::of(body);
+    let fast = with_includes(fast);
+    let mut script =
+        format!("{first_line}\nlocal KEYS, ARGV = KEYS, ARGV\n{}{fast}", preamble(&fast));
+    if let Some(whole) = whole {
+        let whole = with_includes(whole);
+        script.push_str(&preamble(&whole));
+        script.push_str(&whole);
+    }
+    script
+}
+
+/// A transition: its fast path, if it has one, ends where it includes files for the second time. What comes then is
+/// for the calls that cannot take the fast path. It has its own check of rights: a call on the fast path checks only
+/// what it needs, and the fast path has changed nothing if it is left.
+struct Parts<'a> {
+    fast: &'a str,
+    whole: Option<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(body: &'a str) -> Parts<'a> {
+        let mut includes = body.match_indices(INCLUDE).filter(|(at, _)| {
+            // At the beginning of a line.
+            *at == 0 || body.as_bytes()[at - 1] == b'\n'
+        });
+        match includes.nth(1) {
+            Some((at, _)) => Parts { fast: &body[..at], whole: Some(&body[at..]) },
+            None => Parts { fast: body, whole: None },
+        }
+    }
 }
 
 /// A script that runs many blocks of these transitions (`lua/include/blocks.lua`). Each include is there
@@ -146,7 +182,10 @@ fn composed(names: &[&'static str]) -> Arc<Script> {
     let first_line = texts.first().and_then(|text| text.lines().next()).unwrap_or_default();
     let mut whole = format!(
         "{first_line}\nlocal ALL_KEYS, ALL_ARGV, KEYS, ARGV = KEYS, ARGV, KEYS, ARGV\n\
-         local transitions, rights = {{}}, {{}}\n"
+         local transitions, rights, checked = {{}}, {{}}, {{}}\n\
+         local function lacks_rights(which)\n  \
+         if checked[which] == nil then checked[which] = rights[which]() or false end\n  \
+         return checked[which]\nend\n"
     );
     let mut included: Vec<&str> = Vec::new();
     for name in texts.iter().flat_map(|text| includes_of(text)) {
@@ -157,24 +196,31 @@ fn composed(names: &[&'static str]) -> Arc<Script> {
         }
     }
     for (number, text) in (1..).zip(&texts) {
-        let rights = commands::preamble(&with_includes(text));
-        whole.push_str(&format!("rights[{number}] = function()\n{rights}end\n"));
-        whole.push_str(&format!("transitions[{number}] = function()\n{}end\n", body_of(text)));
+        whole.push_str(&block_of(number, text.split_once('\n').map_or("", |(_, body)| body)));
     }
     whole.push_str(&text_of("include/blocks", BLOCKS));
     Arc::new(Script::new("blocks", whole))
 }
 
-/// A transition without its first line. Its first includes are before it; the others are where only a few calls
-/// come to, because each function that a call defines costs it.
-fn body_of(text: &str) -> String {
-    let lines = text.lines().skip(1);
-    let mut is_first = true;
-    let kept = lines.filter(|line| {
-        let is_dropped = line.starts_with(INCLUDE) && std::mem::replace(&mut is_first, false);
-        !is_dropped
-    });
-    with_includes(&kept.flat_map(|line| [line, "\n"]).collect::<String>())
+/// A transition as a function, with its checks of rights. Its first includes are before all functions; the others
+/// are where only a few calls come to, because each function that a call defines costs it.
+fn block_of(number: usize, body: &str) -> String {
+    let Parts { fast, whole } = Parts::of(body);
+    let rights = |of: &str, text: &str| {
+        format!("rights['{of}{number}'] = function()\n{}end\n", preamble(&with_includes(text)))
+    };
+    let mut block = rights("", fast);
+    block.push_str(&whole.map(|whole| rights("whole ", whole)).unwrap_or_default());
+    block.push_str(&format!("transitions['{number}'] = function()\n"));
+    let is_include = |line: &&str| line.starts_with(INCLUDE);
+    block.extend(fast.lines().filter(|line| !is_include(line)).flat_map(|line| [line, "\n"]));
+    if let Some(whole) = whole {
+        block.push_str(&format!(
+            "do local lacking = lacks_rights('whole {number}') if lacking then return lacking end end\n"
+        ));
+        block.push_str(&with_includes(whole));
+    }
+    block + "end\n"
 }
 
 /// How a line begins that names files to insert.
@@ -197,13 +243,6 @@ fn include(name: &str) -> String {
     whole.push_str(&text_of(&format!("include/{name}"), text));
     whole.push('\n');
     whole
-}
-
-/// Inserts the check of rights after the first line, which only Redis reads (`#!lua`). KEYS and ARGV become
-/// variables that a script may change.
-fn with_rights(whole: &str) -> String {
-    let (first, rest) = whole.split_once('\n').unwrap_or((whole, ""));
-    format!("{first}\nlocal KEYS, ARGV = KEYS, ARGV\n{}{rest}", commands::preamble(rest))
 }
 
 /// Replaces the line `-- include: a, b` with those files.

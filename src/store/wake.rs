@@ -150,7 +150,7 @@ impl Wakes {
         let send = Arc::new(move |heard: Heard| match heard {
             Heard::Gap => self.send_to_all(),
             Heard::Message { channel, text } => {
-                if let Some(wake) = meanings.wake(&channel, text.as_deref()) {
+                for wake in meanings.wakes(&channel, text.as_deref()) {
                     telemetry::wake_heard();
                     self.send(wake);
                 }
@@ -221,15 +221,21 @@ impl Meanings {
         Meanings { waiting, offered, releasable, partition_of }
     }
 
-    fn wake(&self, channel: &str, text: Option<&str>) -> Option<Wake> {
-        let destination = || text?.parse::<DestinationName>().ok();
+    /// What a message means: for each destination that it names one wake-up.
+    fn wakes(&self, channel: &str, text: Option<&str>) -> Vec<Wake> {
+        let each = |wake: fn(DestinationName) -> Wake| {
+            let names = text.unwrap_or_default().split(' ').filter_map(|name| name.parse().ok());
+            names.map(wake).collect()
+        };
         match channel.rsplit(':').next() {
-            Some("waiting") => destination().map(Wake::Waiting),
-            Some("releasable") => destination().map(Wake::Releasable),
-            Some("offered") => destination().map(Wake::Offered),
-            Some("tail") => tail::requested(text).ok().map(Wake::Tail),
-            Some("owner") => self.partition_of.get(channel).copied().map(Wake::OwnerGone),
-            _ => Some(Wake::Definitions),
+            Some("waiting") => each(Wake::Waiting),
+            Some("releasable") => each(Wake::Releasable),
+            Some("offered") => each(Wake::Offered),
+            Some("tail") => tail::requested(text).ok().map(Wake::Tail).into_iter().collect(),
+            Some("owner") => {
+                self.partition_of.get(channel).copied().map(Wake::OwnerGone).into_iter().collect()
+            }
+            _ => vec![Wake::Definitions],
         }
     }
 }

@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 84] = [
+pub static BUGS: [Bug; 85] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -146,13 +146,13 @@ end",
     bug(
         "stamps messages for a caller that knows an old epoch",
         "ingest",
-        "text(epoch) ~= ARGV[4]",
+        "epoch ~= tonumber(ARGV[4])",
         "false",
     ),
     bug(
         "releases messages to a sender that knows an old epoch",
         "release",
-        "text(epoch) ~= ARGV[2]",
+        "epoch ~= tonumber(ARGV[2])",
         "false",
     ),
     bug(
@@ -311,8 +311,8 @@ end",
     bug(
         "fails if the Redis user may not publish, after it has written",
         "include/wake",
-        "redis.pcall('SPUBLISH'",
-        "redis.call('SPUBLISH'",
+        "redis.pcall('SPUBLISH', channel, destination)",
+        "redis.call('SPUBLISH', channel, destination)",
     ),
     // Bounds and times.
     bug(
@@ -395,6 +395,12 @@ end",
     ),
     // Many blocks in one call.
     bug(
+        "a call of many blocks wakes the processors for the first of them only",
+        "include/wake",
+        "names[#names + 1] = destination",
+        "",
+    ),
+    bug(
         "an error of one block ends the others",
         "include/blocks",
         "if type(answer) == 'table' and answer.err then return 0, error_text(answer) end",
@@ -452,7 +458,7 @@ end",
     bug(
         "the fast path of ingest does not note that messages wait",
         "include/ingest_alone",
-        "(length > count or try('ZADD', active, text(now), destination))",
+        "(length > count or try('ZADD', active, now_text(), destination))",
         "true",
     ),
     bug(

@@ -1,7 +1,7 @@
 //! Blocks of several partitions in one call. Each partition has an epoch, an owner and a schema of its own, and each
 //! caller gets the answer to its own block.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::future::join_all;
 use reseq::{
@@ -9,9 +9,11 @@ use reseq::{
     domain::{Arrival, Body, Destination, Message, Position, TransformKind},
     store::{
         CatalogEntry, Claimed, Completion, Ingested, LaneRequest, Owner, OwnerToken, Paused,
-        Settled, Status, Store, StoreError,
+        Settled, Status, Store, StoreError, Wake, WakeKind, Wakes,
     },
 };
+use tokio::sync::broadcast::Receiver;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::support::redis::TestRedis;
 
@@ -33,6 +35,12 @@ pub async fn many_partitions() -> Result<(), String> {
     let settings = config::Redis { url: redis.url().to_owned(), ..config::Redis::default() };
     let (store, _) = Store::open(&settings, LONG).await.map_err(|error| format!("{error:?}"))?;
     let cases = cases(&store, &redis).await;
+    let wakes = Wakes::default();
+    let mut waiting = wakes.listen(WakeKind::Waiting);
+    let listening = wakes.clone().run(store.clone(), CancellationToken::new());
+    let _listening = AbortOnDropHandle::new(tokio::spawn(listening));
+    // What comes first says that the subscription has begun.
+    while !matches!(waiting.recv().await, Ok(Wake::Everything)) {}
 
     let (arrivals, arrival) = (vec![arrival("a"), arrival("b")], arrival("c"));
     let ingested = join_all(cases.iter().enumerate().map(|(number, case)| {
@@ -54,6 +62,7 @@ pub async fn many_partitions() -> Result<(), String> {
         }
     }
 
+    woken(&store, &cases, &mut waiting).await?;
     let claims = cases.iter().map(|case| {
         let call_sequence = store.new_call_sequence("claim");
         let store = &store;
@@ -112,6 +121,29 @@ pub async fn many_partitions() -> Result<(), String> {
         }
     }
     newer_schema(&store, &redis, &cases).await
+}
+
+/// Each destination that got messages is named by a wake-up, however many of them one call stored.
+async fn woken(store: &Store, cases: &[Case], waiting: &mut Receiver<Wake>) -> Result<(), String> {
+    // The one that has nothing yet gets a message now: its wake-up comes after those of the calls before it.
+    let Case { known, owner } = &cases[STALE];
+    let last = CatalogEntry { version: known.version + 1, ..known.clone() };
+    let call_sequence = store.new_call_sequence("ingest");
+    let answer = store.ingest(&call_sequence, &last, owner.epoch, &[&arrival("d")]).await;
+    answer.map_err(|error| format!("{error:?}"))?;
+    let mut named = BTreeSet::new();
+    loop {
+        match waiting.recv().await {
+            Ok(Wake::Waiting(name)) if name == last.destination.name => break,
+            Ok(Wake::Waiting(name)) => drop(named.insert(name)),
+            Ok(_) => {}
+            Err(error) => return Err(format!("{error:?}")),
+        }
+    }
+    let name = |(_, case): (_, &Case)| case.known.destination.name.clone();
+    let expected: BTreeSet<_> =
+        cases.iter().enumerate().filter(|(number, _)| *number != STALE).map(name).collect();
+    (named == expected).then_some(()).ok_or(format!("woken: {named:?}, not {expected:?}"))
 }
 
 /// One partition has a newer schema: only its blocks are refused.

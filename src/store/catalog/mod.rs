@@ -76,7 +76,9 @@ impl Catalog {
 
     /// All destinations, by name. Only for requests; periodic work uses [`Catalog::some`].
     pub fn all(&self) -> Vec<Arc<CatalogEntry>> {
-        self.read(|names| names.by_name.values().cloned().collect())
+        let mut all: Vec<_> = self.read(|names| names.by_name.values().cloned().collect());
+        all.sort_unstable_by(|a, b| a.destination.name.cmp(&b.destination.name));
+        all
     }
 
     /// The next destinations of these partitions, at most `max`, and whether the round is complete.

@@ -1,7 +1,7 @@
 //! The destinations that a pod knows, by name and by partition, and the listeners for changes.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     ops::Bound,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -16,7 +16,7 @@ const BACKLOG_MAX: usize = 4096;
 /// All destinations. The cost of a change does not depend on their number.
 #[derive(Default)]
 pub(super) struct Names {
-    pub(super) by_name: BTreeMap<DestinationName, Arc<CatalogEntry>>,
+    pub(super) by_name: HashMap<DestinationName, Arc<CatalogEntry>>,
     by_partition: HashMap<u16, BTreeSet<DestinationName>>,
 }
 
