@@ -29,7 +29,7 @@ const STACK_BYTES: usize = 64 << 20;
 const NESTING_MAX: usize = 1000;
 /// The most compiled expressions that a runner keeps. The one that was not used for the longest time makes room for a
 /// new one.
-const COMPILED_MAX: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+pub(super) const COMPILED_MAX: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// Evaluates the inputs on standard input until it is closed, which ends the process even during an
 /// evaluation: a killed service leaves no runner behind.

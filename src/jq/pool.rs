@@ -5,12 +5,14 @@ use std::{
     time::Duration,
 };
 
+use lru::LruCache;
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep, timeout_at},
 };
 
 use super::{
+    child::COMPILED_MAX,
     protocol::{self, Evaluated, Input, Setup},
     runner::{PROGRAM_VARIABLE, Program, Runner},
 };
@@ -48,33 +50,66 @@ pub(super) struct Pool {
     output_bytes_max: usize,
     program: Program,
     slots: Semaphore,
+    /// How many slots there are.
+    processes_max: usize,
     idle: Mutex<Idle<Runner>>,
+}
+
+/// A process, and the expressions that it keeps compiled: it forgets them by the same rule.
+struct Process<T> {
+    runner: T,
+    compiled: LruCache<Arc<str>, ()>,
+}
+
+impl<T> Process<T> {
+    fn new(runner: T) -> Process<T> {
+        Process { runner, compiled: LruCache::new(COMPILED_MAX) }
+    }
+
+    fn has_room(&self) -> bool {
+        self.compiled.len() < COMPILED_MAX.get()
+    }
 }
 
 /// Idle processes. Together with busy ones they are never more than slots.
 struct Idle<T> {
     /// Each since when. The last one was used last.
-    runners: Vec<(T, Instant)>,
+    processes: Vec<(Process<T>, Instant)>,
     /// True while a task ends those that are idle for long.
     is_swept: bool,
 }
 
 impl<T> Default for Idle<T> {
     fn default() -> Self {
-        Idle { runners: Vec::new(), is_swept: false }
+        Idle { processes: Vec::new(), is_swept: false }
     }
 }
 
 impl<T> Idle<T> {
     /// Drops those that are idle for long. A dropped runner is killed.
     fn expire(&mut self, now: Instant) {
-        self.runners.retain(|(_, since)| now.duration_since(*since) < IDLE);
+        self.processes.retain(|(_, since)| now.duration_since(*since) < IDLE);
+    }
+
+    /// The process for this expression: one that keeps it compiled, or has room to. If there is none, and there
+    /// may be one more process, `None`: a new process compiles it once, but those here would compile something
+    /// again and again. Otherwise the one that was used last.
+    fn take(&mut self, expression: &str, may_be_more: bool) -> Option<Process<T>> {
+        let last = |is_fit: &dyn Fn(&Process<T>) -> bool| {
+            self.processes.iter().rposition(|(process, _)| is_fit(process))
+        };
+        let at = last(&|process| process.compiled.contains(expression));
+        match at.or_else(|| last(&Process::has_room)) {
+            Some(at) => Some(self.processes.remove(at).0),
+            None if may_be_more => None,
+            None => self.processes.pop().map(|(process, _)| process),
+        }
     }
 }
 
 /// An expression, and the processes that evaluate it.
 pub struct Evaluator {
-    expression: String,
+    expression: Arc<str>,
     /// The expression's own share of the processes: one that never ends does not keep all of them busy.
     slots: Semaphore,
     pool: Arc<Pool>,
@@ -111,7 +146,7 @@ impl Pool {
     /// At most this many processes. An output longer than `output_bytes_max` is none.
     pub(super) fn new(output_bytes_max: usize, program: Program, processes: usize) -> Pool {
         let (slots, idle) = (Semaphore::new(processes), Mutex::default());
-        Pool { output_bytes_max, program, slots, idle }
+        Pool { output_bytes_max, program, slots, processes_max: processes, idle }
     }
 
     fn lock(&self) -> MutexGuard<'_, Idle<Runner>> {
@@ -120,16 +155,20 @@ impl Pool {
 
     /// The process ids of the idle runners.
     pub(super) fn idle(&self) -> Vec<u32> {
-        self.lock().runners.iter().filter_map(|(runner, _)| runner.id()).collect()
+        self.lock().processes.iter().filter_map(|(process, _)| process.runner.id()).collect()
     }
 
-    fn take_idle(&self) -> Option<Runner> {
-        self.lock().runners.pop().map(|(runner, _)| runner)
-    }
-
-    fn put_back(self: &Arc<Self>, runner: Runner) {
+    /// An idle process for this expression. `None`: start one. The caller holds a slot.
+    fn take_idle(&self, expression: &str) -> Option<Process<Runner>> {
         let mut idle = self.lock();
-        idle.runners.push((runner, Instant::now()));
+        let taken = self.processes_max - self.slots.available_permits();
+        let may_be_more = idle.processes.len() + taken <= self.processes_max;
+        idle.take(expression, may_be_more)
+    }
+
+    fn put_back(self: &Arc<Self>, process: Process<Runner>) {
+        let mut idle = self.lock();
+        idle.processes.push((process, Instant::now()));
         if !std::mem::replace(&mut idle.is_swept, true) {
             tokio::spawn(sweep(Arc::downgrade(self)));
         }
@@ -157,7 +196,7 @@ async fn sweep(pool: Weak<Pool>) {
         let Some(pool) = pool.upgrade() else { return };
         let mut idle = pool.lock();
         idle.expire(Instant::now());
-        if idle.runners.is_empty() {
+        if idle.processes.is_empty() {
             idle.is_swept = false;
             return;
         }
@@ -166,6 +205,7 @@ async fn sweep(pool: Weak<Pool>) {
 
 impl Evaluator {
     pub(super) fn new(expression: String, pool: Arc<Pool>) -> Evaluator {
+        let expression = expression.into();
         Evaluator { expression, slots: Semaphore::new(at_once()), pool }
     }
 
@@ -185,31 +225,32 @@ impl Evaluator {
             let what = "evaluations of other expressions took all that time";
             return Err(timed_out(limit, what));
         };
-        if let Some(runner) = self.pool.take_idle()
-            && let Ok(answer) = self.ask(runner, input, &clock).await?
+        if let Some(process) = self.pool.take_idle(&self.expression)
+            && let Ok(answer) = self.ask(process, input, &clock).await?
         {
             return Ok(answer);
         }
         // An idle runner may have been killed: that is not a failure.
-        let runner = self.pool.started(&clock).await?;
-        self.ask(runner, input, &clock).await?.map_err(EvaluationError::Broken)
+        let process = Process::new(self.pool.started(&clock).await?);
+        self.ask(process, input, &clock).await?.map_err(EvaluationError::Broken)
     }
 
     /// Asks this runner, which is idle afterwards. The inner error says why the runner failed.
     async fn ask(
         &self,
-        mut runner: Runner,
+        mut process: Process<Runner>,
         input: &Input,
         clock: &Clock,
     ) -> Result<Result<Evaluated, String>, EvaluationError> {
         let (end, limit) = clock.step();
-        let asked = runner.ask(&self.expression, input, self.pool.output_bytes_max);
+        process.compiled.put(self.expression.clone(), ());
+        let asked = process.runner.ask(&self.expression, input, self.pool.output_bytes_max);
         let Ok(answer) = timeout_at(end, asked).await else {
             // Dropping the runner kills it.
             return Err(timed_out(limit, "the expression was still running, and was stopped"));
         };
         if answer.is_ok() {
-            self.pool.put_back(runner);
+            self.pool.put_back(process);
         }
         Ok(answer)
     }
@@ -226,12 +267,42 @@ mod tests {
     #[test]
     fn one_that_is_idle_for_long_goes_and_one_that_was_used_stays() {
         let (begun, mut idle) = (Instant::now(), Idle::default());
-        idle.runners = vec![(1, begun), (2, begun + IDLE / 2)];
+        let numbers = |idle: &Idle<i32>| {
+            idle.processes.iter().map(|(process, _)| process.runner).collect::<Vec<_>>()
+        };
+        idle.processes = vec![(Process::new(1), begun), (Process::new(2), begun + IDLE / 2)];
         idle.expire(begun + IDLE / 2);
-        assert_eq!(idle.runners.len(), 2);
+        assert_eq!(numbers(&idle), [1, 2]);
         idle.expire(begun + IDLE);
-        assert_eq!(idle.runners, [(2, begun + IDLE / 2)]);
+        assert_eq!(numbers(&idle), [2]);
         idle.expire(begun + IDLE / 2 + IDLE);
-        assert!(idle.runners.is_empty());
+        assert!(numbers(&idle).is_empty());
+    }
+
+    /// Takes a process for this expression, and puts it back. Its number.
+    fn took(idle: &mut Idle<i32>, expression: usize, may_be_more: bool) -> Option<i32> {
+        let process = idle.take(&expression.to_string(), may_be_more)?;
+        let number = process.runner;
+        idle.processes.push((process, Instant::now()));
+        Some(number)
+    }
+
+    #[test]
+    fn an_expression_goes_where_it_is_compiled_and_what_does_not_fit_gets_a_process_of_its_own() {
+        let (mut idle, max) = (Idle::default(), COMPILED_MAX.get());
+        for (number, expressions) in [(1, 0..max), (2, max..2 * max - 1)] {
+            let mut process = Process::new(number);
+            for one in expressions {
+                process.compiled.put(one.to_string().into(), ());
+            }
+            idle.processes.push((process, Instant::now()));
+        }
+        assert_eq!(took(&mut idle, max, true), Some(2));
+        assert_eq!(took(&mut idle, 0, true), Some(1));
+        assert_eq!(took(&mut idle, 9 * max, true), Some(2), "it has room");
+        let (full, _) = idle.processes.last_mut().unwrap();
+        full.compiled.put("one more".into(), ());
+        assert_eq!(took(&mut idle, 9 * max, true), None, "a new one is started");
+        assert_eq!(took(&mut idle, 9 * max, false), Some(2), "no more may be started");
     }
 }
