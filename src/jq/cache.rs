@@ -30,7 +30,12 @@ struct Inner {
 impl Evaluators {
     /// No output may be longer than `output_bytes_max`.
     pub fn new(output_bytes_max: usize, program: Program) -> Evaluators {
-        let pool = Arc::new(Pool::new(output_bytes_max, program, PROCESSES_OF * at_once()));
+        Evaluators::with_processes(output_bytes_max, program, PROCESSES_OF * at_once())
+    }
+
+    /// With at most this many processes.
+    pub fn with_processes(output_bytes_max: usize, program: Program, most: usize) -> Evaluators {
+        let pool = Arc::new(Pool::new(output_bytes_max, program, most));
         let by_expression = Mutex::new(LruCache::new(EVALUATORS_MAX));
         Evaluators(Arc::new(Inner { pool, by_expression }))
     }
@@ -39,7 +44,7 @@ impl Evaluators {
     pub fn of(&self, expression: &str) -> Arc<Evaluator> {
         let inner = &self.0;
         let mut known = inner.by_expression.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(Evaluator::new(expression.to_owned(), inner.pool.clone()));
+        let new = || Arc::new(Evaluator::new(expression, inner.pool.clone()));
         known.get_or_insert_ref(expression, new).clone()
     }
 

@@ -204,9 +204,8 @@ async fn sweep(pool: Weak<Pool>) {
 }
 
 impl Evaluator {
-    pub(super) fn new(expression: String, pool: Arc<Pool>) -> Evaluator {
-        let expression = expression.into();
-        Evaluator { expression, slots: Semaphore::new(at_once()), pool }
+    pub(super) fn new(expression: &str, pool: Arc<Pool>) -> Evaluator {
+        Evaluator { expression: expression.into(), slots: Semaphore::new(at_once()), pool }
     }
 
     /// Evaluates the expression. If this is dropped early, the process is killed.
@@ -235,7 +234,7 @@ impl Evaluator {
         self.ask(process, input, &clock).await?.map_err(EvaluationError::Broken)
     }
 
-    /// Asks this runner, which is idle afterwards. The inner error says why the runner failed.
+    /// Asks this process, which is idle afterwards. The inner error says why the runner failed.
     async fn ask(
         &self,
         mut process: Process<Runner>,

@@ -156,10 +156,7 @@ impl Blocks {
         let count = words().map(|words| words.count() + 1).sum::<usize>();
         let mut command =
             Cmd::with_capacity(count + 3, name.len() + script.len() + NUMBER_SIZE + size);
-        command
-            .arg(name)
-            .arg(script)
-            .arg(self.all.iter().map(|(_, words)| words.keys.len()).sum::<usize>());
+        command.arg(name).arg(script).arg(words().map(|words| words.keys.len()).sum::<usize>());
         for (_, words) in &self.all {
             command.arg(&words.keys);
         }

@@ -141,8 +141,7 @@ fn transition(name: &'static str, source: &str) -> Script {
 
 /// A script that runs one transition. KEYS and ARGV become variables that it may change.
 fn on_its_own(text: &str) -> String {
-    let (first_line, body) = text.split_once('\n').unwrap_or((text, ""));
-    let Parts { fast, whole } = Parts::of(body);
+    let Parts { first_line, fast, whole } = Parts::of(text);
     let fast = with_includes(fast);
     let mut script =
         format!("{first_line}\nlocal KEYS, ARGV = KEYS, ARGV\n{}{fast}", preamble(&fast));
@@ -158,20 +157,21 @@ fn on_its_own(text: &str) -> String {
 /// for the calls that cannot take the fast path. It has its own check of rights: a call on the fast path checks only
 /// what it needs, and the fast path has changed nothing if it is left.
 struct Parts<'a> {
+    /// Only Redis reads it (`#!lua`).
+    first_line: &'a str,
     fast: &'a str,
     whole: Option<&'a str>,
 }
 
 impl<'a> Parts<'a> {
-    fn of(body: &'a str) -> Parts<'a> {
-        let mut includes = body.match_indices(INCLUDE).filter(|(at, _)| {
-            // At the beginning of a line.
-            *at == 0 || body.as_bytes()[at - 1] == b'\n'
-        });
-        match includes.nth(1) {
-            Some((at, _)) => Parts { fast: &body[..at], whole: Some(&body[at..]) },
-            None => Parts { fast: body, whole: None },
-        }
+    fn of(text: &'a str) -> Parts<'a> {
+        let (first_line, body) = text.split_once('\n').unwrap_or((text, ""));
+        let include = format!("\n{INCLUDE}");
+        let (fast, whole) = match body.match_indices(&include).nth(1) {
+            Some((at, _)) => (&body[..=at], Some(&body[at + 1..])),
+            None => (body, None),
+        };
+        Parts { first_line, fast, whole }
     }
 }
 
@@ -196,7 +196,7 @@ fn composed(names: &[&'static str]) -> Arc<Script> {
         }
     }
     for (number, text) in (1..).zip(&texts) {
-        whole.push_str(&block_of(number, text.split_once('\n').map_or("", |(_, body)| body)));
+        whole.push_str(&block_of(number, text));
     }
     whole.push_str(&text_of("include/blocks", BLOCKS));
     Arc::new(Script::new("blocks", whole))
@@ -204,8 +204,8 @@ fn composed(names: &[&'static str]) -> Arc<Script> {
 
 /// A transition as a function, with its checks of rights. Its first includes are before all functions; the others
 /// are where only a few calls come to, because each function that a call defines costs it.
-fn block_of(number: usize, body: &str) -> String {
-    let Parts { fast, whole } = Parts::of(body);
+fn block_of(number: usize, text: &str) -> String {
+    let Parts { fast, whole, .. } = Parts::of(text);
     let rights = |of: &str, text: &str| {
         format!("rights['{of}{number}'] = function()\n{}end\n", preamble(&with_includes(text)))
     };

@@ -153,8 +153,18 @@ async fn many_at_once_share_a_few_runners() {
 /// Many quiet destinations, each with an expression of its own, start no process each.
 #[tokio::test]
 async fn many_expressions_share_a_few_runners() {
+    let program = || Program::new(env!("CARGO_BIN_EXE_reseq"));
+    // The only runner has to forget some of them.
+    let evaluators = Evaluators::with_processes(OUTPUT_BYTES_MAX, program(), 1);
+    assert_eq!(evaluate_many(&evaluators).await, 1);
+    // A second one keeps what does not fit into the first.
+    let evaluators = Evaluators::new(OUTPUT_BYTES_MAX, program());
+    assert_eq!(evaluate_many(&evaluators).await, 2);
+}
+
+/// Evaluates more expressions than one runner keeps compiled, each twice. How many runners there are then.
+async fn evaluate_many(evaluators: &Evaluators) -> usize {
     const EXPRESSIONS: usize = 300;
-    let evaluators = Evaluators::new(OUTPUT_BYTES_MAX, Program::new(env!("CARGO_BIN_EXE_reseq")));
     let timeout = Duration::from_millis(TIMEOUT_MS);
     let limits = Limits { whole: timeout, step: timeout };
     let input = Input {
@@ -165,13 +175,12 @@ async fn many_expressions_share_a_few_runners() {
         key: None,
         headers: Vec::new(),
     };
-    // More than one runner keeps compiled. Twice: the second time, each is asked where it is compiled.
     for number in (0..EXPRESSIONS).chain(0..EXPRESSIONS) {
         let evaluated = evaluators.of(&format!(". + {number}")).evaluate(&input, limits).await;
         let expected = (number + 1).to_string().into();
         assert_eq!(evaluated, Ok(Evaluated::One(expected)));
     }
-    assert_eq!(evaluators.idle().len(), 2);
+    evaluators.idle().len()
 }
 
 /// Waits until no process with this id runs.
