@@ -193,13 +193,17 @@ async fn goes_on(world: &mut World, stream: &Stream<'_>, case: Case, caught: &Ca
         return stream.catches_up().await;
     };
     let held = caught.visit.process;
-    let since = match case.point {
-        // The pod may have resigned its partition, and another acquired it, before its process
-        // stopped.
-        Point::ShutdownDraining => caught.since,
+    let role = world.pods[world.at(held).unwrap()].role;
+    let since = match past {
+        // Another may have acquired the partition before the process stopped: the held pod may have
+        // resigned it, or its lease may have expired on a slow machine. At `owner.taken` nothing
+        // renews it.
+        Point::OwnerTaken if role == "sender" => world
+            .control
+            .last(caught.since, |visit| visit.point == past.name() && visit.process == held),
+        _ if case.point == Point::ShutdownDraining => caught.since,
         _ => world.control.count(),
     };
-    let role = world.pods[world.at(held).unwrap()].role;
     let victim = match past {
         Point::ShutdownDraining => world.at(world.processes(role, held)[0]),
         // If a sender is held, its own lease expires.

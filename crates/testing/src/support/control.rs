@@ -111,6 +111,16 @@ impl Control {
         state.visits[since..].iter().filter(|visit| is_meant(visit)).cloned().collect()
     }
 
+    /// The number of visits up to the last that matches, including it, among the first `until`.
+    ///
+    /// # Panics
+    ///
+    /// If none matches.
+    pub fn last(&self, until: usize, is_meant: impl Fn(&Visit) -> bool) -> usize {
+        let state = self.state.lock().unwrap();
+        1 + state.visits[..until].iter().rposition(is_meant).expect("such a visit")
+    }
+
     /// Waits for this many matching visits from number `since` on; returns the last.
     pub async fn sees(
         &self,
