@@ -24,15 +24,15 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, damage, bodies, claim_alone
 
-local number, destination, by_priority = tonumber(ARGV[1]), ARGV[2], ARGV[9] == 'none'
-local least = tonumber(ARGV[8])
+local number, destination, by_priority = ARGV[1] + 0, ARGV[2], ARGV[9] == 'none'
+local least = ARGV[8] + 0
 
 local answered = replayed(KEYS[1], number)
 if answered and (answered.err or answered[2] == 'again') then return answered end
 
 local now = now_ms()
-local most = tonumber(ARGV[6])
-local deadline = text(now + tonumber(ARGV[5]))
+local most = ARGV[6] + 0
+local deadline = text(now + ARGV[5])
 local known
 if not answered then
   check_schema(KEYS[8])
@@ -41,7 +41,7 @@ if not answered then
   if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
   if not by_priority and not known[3] and least <= 1 and most >= 1 then
     local sequence, record =
-      claim_alone(destination, KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], deadline, ARGV[4], tonumber(ARGV[7]))
+      claim_alone(destination, KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], deadline, ARGV[4], ARGV[7] + 0)
     if sequence then
       keep(KEYS[1], number, {deadline, sequence})
       return {deadline, sequence, record}

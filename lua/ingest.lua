@@ -54,7 +54,7 @@ local FIRST_LANE = 19
 
 local is_short = #KEYS == 8
 
-local number = tonumber(ARGV[1])
+local number = ARGV[1] + 0
 local answered = replayed(KEYS[2], number)
 -- Write it again, so that a wait for replicas or the disk has a write to wait for.
 if answered and not answered.err then return keep(KEYS[2], number, answered) end
@@ -70,10 +70,10 @@ if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION n
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 local born = tonumber(known[5]) or 0
 epoch = math.max(epoch, born)
-if epoch ~= tonumber(ARGV[4]) then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
+if epoch ~= ARGV[4] + 0 then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 
 local destination, last = ARGV[2], tonumber(known[3]) or 0
-local room = tonumber(ARGV[is_short and 6 or 7]) - (last - (tonumber(known[4]) or 0))
+local room = ARGV[is_short and 6 or 7] - (last - (tonumber(known[4]) or 0))
 local pending_bytes = tonumber(known[6]) or 0
 
 -- The fast path (include/ingest_alone.lua) is for short calls.

@@ -62,17 +62,16 @@ end
 
 local now = now_ms()
 local epoch, takeover_wait = current_epoch(KEYS[1], now, known_by_owner)
-if epoch ~= tonumber(ARGV[2]) then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
+if epoch ~= ARGV[2] + 0 then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if takeover_wait > 0 then return redis.error_reply('TAKEOVER_WAIT ' .. text(takeover_wait)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'withdrawals', 'halted_ready', 'settled',
-  'ready', 'bytes', 'delivered', 'all_keys_known')
+  'ready', 'bytes', 'delivered')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
 local destination = ARGV[4]
-room = tonumber(room)
-local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
+room = room + 0
 -- Without withdrawals and halted messages.
 local is_plain = (known[3] or '0') == '0' and (known[4] or '0') == '0'
 if is_short and not is_plain then
@@ -85,18 +84,19 @@ local function counted(at, change)
   return number <= 0 and '0' or text(number)
 end
 
--- One lane, of which the owner holds nothing more, and wants something.
+local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
+-- One lane, of which the owner holds nothing more, and wants something. Its head may be released, if it has not left.
 local is_simple = is_plain and is_one_lane and held_upto == '0' and most ~= '0' and not attempts_kept
-  and (redis.call('ZSCORE', KEYS[6], destination) or 0) - now <= 0
+  and (upto ~= '0' or (redis.call('ZSCORE', KEYS[6], destination) or 0) - now <= 0)
 local sequences = is_simple and all_ready(in_progress, ready)
-if sequences and upto == '0' and #sequences <= tonumber(most) then
+if sequences and upto == '0' and #sequences <= most + 0 then
   local run = hand_out_alone(KEYS[4], sequences, room)
   if run then return {0, run} end
-elseif sequences and (upto == sequences[#sequences] or tonumber(upto) >= tonumber(sequences[#sequences]))
+elseif sequences and (upto == sequences[#sequences] or upto + 0 >= sequences[#sequences] + 0)
     and (log_max == '0' and redis.call('LLEN', log_order) == 0 or log_max ~= '0' and #sequences == entry_count) then
   local settled_bytes, count = tonumber(accounted_bytes), #sequences
   if settled_bytes and settle_alone(destination, KEYS[4], KEYS[6], KEYS[10], log_order, bodies, in_progress, ready,
-      sequences, 19, tonumber(log_max)) then
+      sequences, 19, log_max + 0) then
     redis.call('HSET', KEYS[3], 'settled', counted(5, count), 'ready', counted(6, -count),
       'bytes', counted(7, -settled_bytes), 'delivered', counted(8, count))
     return {0, {0, ''}}
@@ -360,7 +360,7 @@ local function remember_keys(last_of_keys)
     end
   end
   -- From now on, a key that is not stored may have had messages before.
-  if is_forgotten and known[9] then redis.call('HDEL', KEYS[3], 'all_keys_known') end
+  if is_forgotten then redis.call('HDEL', KEYS[3], 'all_keys_known') end
 end
 
 -- Removes messages that left from their lane's sets.

@@ -5,7 +5,8 @@ local owners = {}
 
 -- True while the token's partition lease lasts.
 local function owns(key, token, now)
-  owners[key] = owners[key] or redis.call('GET', key) or ''
-  local held, deadline = string.match(owners[key], '^(%S+) (%d+)$')
-  return held == token and tonumber(deadline) > now
+  local owner = owners[key] or redis.call('GET', key) or ''
+  owners[key] = owner
+  -- Compared as a text: a pattern would be tried at each character.
+  return string.sub(owner, 1, #token + 1) == token .. ' ' and (tonumber(string.sub(owner, #token + 2)) or 0) > now
 end

@@ -12,7 +12,8 @@ local function wake(channel, destination)
     redis.pcall('SPUBLISH', channel, destination)
     return
   end
-  local kind = string.match(channel, '%a+$')
+  -- The end of the channel tells: a pattern would be tried at each character.
+  local kind = string.sub(channel, -7)
   local names = wakes_of_call[kind]
   if names then
     names[#names + 1] = destination

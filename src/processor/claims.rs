@@ -17,13 +17,13 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{rivals::Rivals, slots::Slots, turns::Turns};
+use super::{claim_sizes::ClaimSizes, rivals::Rivals, slots::Slots, turns::Turns};
 use crate::{
     domain::DestinationName,
     faults::pause::{Point, point},
     store::{
-        CallSequence, Catalog, CatalogEntry, Changed, Claimed, Claimers, Store, StoreError, Wake,
-        retry_until,
+        CallSequence, Catalog, CatalogEntry, Changed, Claimed, Claimers, PodInfo, Store,
+        StoreError, Wake, retry_until,
     },
     telemetry,
 };
@@ -43,11 +43,21 @@ const QUANTUM_MAX: usize = 64;
 const GATHER: Duration = Duration::from_millis(5);
 /// How long to try to requeue the messages of a claim that had no answer.
 const REQUEUE_WITHIN: Duration = Duration::from_secs(10);
+/// The role of processors in the list of live pods.
+const ROLE: &str = "processor";
 /// The most destinations of one partition that one poll returns; later polls find the others.
 const POLL_MAX: usize = 100;
 
 /// A poll for destinations with waiting messages.
-type Poll = BoxFuture<'static, Result<Vec<Vec<String>>, StoreError>>;
+type Poll = BoxFuture<'static, Found>;
+
+/// What a poll found.
+struct Found {
+    /// Names of destinations.
+    active: Result<Vec<Vec<String>>, StoreError>,
+    /// The live pods.
+    pods: Result<Vec<PodInfo>, StoreError>,
+}
 
 /// A check which of the destinations that were left to rivals still have waiting messages.
 type Check = BoxFuture<'static, Result<Vec<Arc<CatalogEntry>>, StoreError>>;
@@ -77,6 +87,7 @@ pub(super) struct Claims {
     slots: Slots,
     /// Destinations that may have waiting messages, in turn.
     turns: Turns,
+    sizes: ClaimSizes,
     /// Which destinations are left to other processors at first.
     rivals: Rivals,
     check: Option<Check>,
@@ -103,13 +114,14 @@ pub(super) struct Claims {
 impl Claims {
     pub(super) fn new(store: Store, catalog: Catalog, lease: Duration, slots: usize) -> Self {
         Claims {
+            rivals: Rivals::new(store.pod()),
             changed: catalog.changed(),
             store,
             catalog,
             lease,
             slots: Slots::new(slots),
             turns: Turns::default(),
-            rivals: Rivals::default(),
+            sizes: ClaimSizes::default(),
             check: None,
             claims_in_flight: HashMap::new(),
             calls: FuturesUnordered::new(),
@@ -138,7 +150,7 @@ impl Claims {
         true
     }
 
-    /// A wake-up says that the destination has waiting messages. All processors get it.
+    /// A wake-up or a poll says that the destination has waiting messages. All processors learn it.
     fn woken(&mut self, name: DestinationName) {
         if self.claims_in_flight.contains_key(&name) || !self.rivals.defers(&name, Instant::now()) {
             self.hint(name);
@@ -162,7 +174,7 @@ impl Claims {
         let is_there = |name: &DestinationName| catalog.get(name.as_str()).is_some();
         let changed = self.changed.take();
         changed.sweep(&mut self.call_sequences, is_there);
-        changed.sweep(self.rivals.misses(), is_there);
+        changed.sweep(self.sizes.all(), is_there);
         let failed = std::mem::take(&mut self.failed);
         failed.into_iter().for_each(|name| self.hint(name));
         if self.slots.free() == 0 {
@@ -175,7 +187,9 @@ impl Claims {
         let store = self.store.clone();
         let poll = async move {
             let partitions: Vec<u16> = (0..store.keys().partitions()).collect();
-            store.active_of_all(&partitions, Claimers::Builtin, POLL_MAX).await
+            let active = store.active_of_all(&partitions, Claimers::Builtin, POLL_MAX);
+            let (active, pods) = tokio::join!(active, store.live_pods());
+            Found { active, pods }
         };
         self.poll = Some(poll.boxed());
     }
@@ -184,7 +198,7 @@ impl Claims {
     pub(super) fn stop_poll(&mut self) {
         (self.poll, self.check) = (None, None);
         self.poll_again = false;
-        self.rivals = Rivals::default();
+        self.rivals.clear();
     }
 
     /// Asks which destinations that were left to rivals still have waiting messages.
@@ -211,15 +225,24 @@ impl Claims {
         }
     }
 
-    fn polled(&mut self, found: Result<Vec<Vec<String>>, StoreError>) {
+    fn polled(&mut self, found: Found) {
         self.poll = None;
         if std::mem::take(&mut self.poll_again) {
             self.start_poll();
         }
-        match found {
+        match found.pods {
+            Ok(pods) => {
+                let processors =
+                    pods.into_iter().filter(|pod| pod.roles.iter().any(|role| role == ROLE));
+                self.rivals.live(processors.map(|pod| pod.pod));
+            }
+            // Those that were alive before probably still are.
+            Err(error) => tracing::debug!(%error, "cannot read which processors are alive"),
+        }
+        match found.active {
             Ok(found) => {
                 let names = found.iter().flatten().filter_map(|name| name.parse().ok());
-                names.for_each(|name| self.hint(name));
+                names.for_each(|name| self.woken(name));
             }
             Err(error) => tracing::debug!(%error, "cannot poll for waiting messages"),
         }
@@ -259,7 +282,8 @@ impl Claims {
             let taken = self.slots.taken_by(&name);
             // Leave slots for the destinations that are next in turn.
             let share = entry.destination.share(free, weights).max(quantum.min(free));
-            let room = most.saturating_sub(taken).min(share).min(CLAIM_MAX);
+            let room =
+                most.saturating_sub(taken).min(share).min(CLAIM_MAX).min(self.sizes.next(&name));
             if room == 0 {
                 passed.push(name);
                 continue;
@@ -391,7 +415,8 @@ impl Claims {
         };
         let got = claimed.messages.len();
         if room > 0 {
-            self.rivals.claimed(&name, got, took);
+            self.rivals.claimed(took);
+            self.sizes.claimed(&name, got);
         }
         // A repeated claim returns what the first one got, even if it is more than now requested.
         match room.checked_sub(got) {

@@ -2,6 +2,7 @@
 //! scales by adding pods; nothing is assigned to a pod, so nothing moves when one joins or dies.
 
 mod attempt;
+mod claim_sizes;
 mod claims;
 mod finish;
 mod leases;
