@@ -310,7 +310,7 @@ end",
     bug(
         "treats an ordering key whose last sequence was forgotten as a new key",
         "release",
-        "if is_forgotten and known[9] then redis.call('HDEL', KEYS[3], 'all_keys_known') end",
+        "if is_forgotten then redis.call('HDEL', KEYS[3], 'all_keys_known') end",
         "",
     ),
     bug(
