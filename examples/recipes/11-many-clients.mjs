@@ -62,7 +62,7 @@ async function handle({ body }) {
 // Each worker serves all clients, some messages at a time. It leases none ahead, so that others can have them.
 const began = Date.now();
 const running = Array.from({ length: workers }, () => new Worker(names, handle, { reseq, concurrency: 25, prefetchMax: 0 }));
-await until("the others are through", () => heavyDoneThen !== undefined);
+await until("the others are through", () => heavyDoneThen !== undefined, 600_000);
 const othersMs = Date.now() - began;
 const allDone = () => until("all is done", async () => (await queues()).every(({ pending }) => pending === 0), 600_000);
 await allDone();

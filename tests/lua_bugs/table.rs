@@ -432,8 +432,8 @@ end",
     bug(
         "takes the owner of one partition for the owner of all",
         "include/owner",
-        "owners[key] = owners[key] or redis.call('GET', key) or ''",
-        "owners[key] = owners[next(owners) or key] or redis.call('GET', key) or ''",
+        "local owner = owners[key] or",
+        "local owner = owners[next(owners) or key] or",
     ),
     // The fast paths of quiet destinations.
     bug(
