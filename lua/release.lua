@@ -85,7 +85,8 @@ local function counted(at, change)
 end
 
 local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
--- One lane, of which the owner holds nothing more, and wants something. Its head may be released, if it has not left.
+-- One lane, of which the owner holds nothing more, and wants something. If it has not
+-- delivered the head, the head may be released now.
 local is_simple = is_plain and is_one_lane and held_upto == '0' and most ~= '0' and not attempts_kept
   and (upto ~= '0' or (redis.call('ZSCORE', KEYS[6], destination) or 0) - now <= 0)
 local sequences = is_simple and all_ready(in_progress, ready)
