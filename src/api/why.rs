@@ -129,7 +129,7 @@ async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why,
 
 async fn has_processor(api: &Api) -> Result<bool, StoreError> {
     let pods = api.store.live_pods().await?;
-    Ok(pods.iter().any(|pod| pod.roles.iter().any(|role| role == "processor")))
+    Ok(pods.iter().any(|pod| pod.has_role("processor")))
 }
 
 impl Why {

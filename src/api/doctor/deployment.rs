@@ -39,7 +39,7 @@ fn roles(pods: &[PodInfo], findings: &mut Findings) {
         ("processor", "built-in transforms do not run"),
         ("sender", "nothing is delivered"),
     ] {
-        if !pods.iter().any(|pod| pod.roles.iter().any(|of_pod| of_pod == role)) {
+        if !pods.iter().any(|pod| pod.has_role(role)) {
             findings.add(
                 (Error, "pods"),
                 "",

@@ -96,8 +96,7 @@ impl Claims {
         }
         match found.pods {
             Ok(pods) => {
-                let processors =
-                    pods.into_iter().filter(|pod| pod.roles.iter().any(|role| role == ROLE));
+                let processors = pods.into_iter().filter(|pod| pod.has_role(ROLE));
                 self.rivals.live(processors.map(|pod| pod.pod));
             }
             // Those that were alive before probably still are.

@@ -132,8 +132,7 @@ impl Reporter {
     /// Which pods live, and whether this is the first of them. After an error, what was known stays.
     async fn check_pods(&mut self) {
         let Ok(pods) = self.store.live_pods().await else { return };
-        let is_processor = |role: &String| role == "processor";
-        self.has_processor = pods.iter().any(|pod| pod.roles.iter().any(is_processor));
+        self.has_processor = pods.iter().any(|pod| pod.has_role("processor"));
         let is_first = pods.first().is_some_and(|pod| pod.pod == self.store.pod());
         self.unowned = Vec::new();
         if is_first {

@@ -99,6 +99,11 @@ impl Store {
 }
 
 impl PodInfo {
+    /// True if it has this role.
+    pub fn has_role(&self, role: &str) -> bool {
+        self.roles.iter().any(|of_pod| of_pod == role)
+    }
+
     fn of(presence: Presence<'_>, expires_ms: u64) -> PodInfo {
         let roles = presence.roles.split(',').filter(|role| !role.is_empty());
         PodInfo {
