@@ -318,10 +318,15 @@ read_hints()
 read_lanes()
 if halted then end_runs_before('ZMSCORE', KEYS[12]) end
 -- A lane of which nothing may be released loses its hint. This is decided before runs end at withdrawals, so a
--- lane whose messages only wait for a withdrawal keeps its hint.
+-- lane whose messages only wait for a withdrawal keeps its hint. A lane that is empty now has nothing to wait for:
+-- the wait was for a head that has left.
 for number = 1, lane_count do
   local lane = lanes[number]
-  lane.is_empty = lane.holds_none and lane.asks and not lane.has_no_room and #lane.run == 0
+  if lane.is_all and #lane.gone > 0 then
+    lane.is_empty, lane.not_before = true, 0
+  else
+    lane.is_empty = lane.holds_none and lane.asks and not lane.has_no_room and #lane.run == 0
+  end
 end
 if withdrawals > 0 then end_runs_before('HMGET', KEYS[8]) end
 local answers = answer_all()

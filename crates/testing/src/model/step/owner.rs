@@ -145,10 +145,15 @@ fn settle<'a>(state: &mut State, name: Name, request: &'a LaneRequest) -> Vec<&'
             destination.lost_bytes += message.accounted_bytes as i64 - told.accounted_bytes as i64;
         }
     }
-    if let (Lane::Single(_), Some(name), [_, ..]) =
-        (request.lane, request.lane.name(), is_gone.as_slice())
-    {
-        destination.lanes.remove(&name);
+    // A lane that is empty now has nothing to wait for: the wait was for a head that has left.
+    let is_single = matches!(request.lane, Lane::Single(_));
+    let is_empty = request.held_upto == 0 && destination.lane(request.lane).next().is_none();
+    if !is_gone.is_empty() && (is_single || is_empty) {
+        match request.lane.name() {
+            Some(lane) => drop(destination.lanes.remove(&lane)),
+            None if destination.withdrawals() == 0 => drop(state.releasable.remove(name)),
+            None => {}
+        }
     }
     let gone = request.settled.iter().filter(|gone| is_gone.contains(&gone.sequence));
     let gone: Vec<&Gone> = gone.collect();
