@@ -37,13 +37,12 @@ local FIRST_LANE = 15
 
 local is_short = #KEYS == 9
 
-local schema
-if is_short then schema = check_schema(KEYS[7]) else schema = check_schema(KEYS[13]) end
+local schema, epoch = check_schema(KEYS[is_short and 7 or 13])
 if schema ~= ARGV[is_short and 2 or 3] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 
 -- Read from the destination itself, because the caller may know an old definition.
 local destination = ARGV[1]
-local known = redis.call('HMGET', KEYS[1], 'ordering', 'processing', 'ready')
+local known = redis.call('HMGET', KEYS[1], 'ordering', 'processing', 'ready', 'version', 'withdrawals', 'deleted')
 local ordering, serial = known[1], known[2] == 'serial'
 
 -- The fast path (include/complete_alone.lua) is for short calls.
@@ -55,7 +54,10 @@ if is_short then
   local is_head = complete_alone(destination, k[2], k[3], k[4], k[5], k[8], k[9], a[3], a[4], a[5])
   if is_head ~= nil then
     redis.call('HSET', k[1], 'ready', text((tonumber(known[3]) or 0) + 1))
-    if is_head then wake(k[6], destination) end
+    if is_head then
+      local may_hand_over = (known[5] or '0') == '0' and not known[6]
+      wake(k[6], may_hand_over and hand_over(destination, known[4], epoch, k[2], a[3], a[5]) or destination)
+    end
     return {}
   end
   KEYS = {k[1], k[2], k[3], k[4], k[5]}

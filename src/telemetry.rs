@@ -271,6 +271,11 @@ pub fn released(count: usize) {
     histogram!("reseq_release_batch_size").record(count as f64);
 }
 
+/// A sender got a message with a wake-up, and need not ask Redis for it.
+pub fn handed_over() {
+    counter!("reseq_sender_handed_over_total").increment(1);
+}
+
 /// Messages that this pod is delivering now; a batch counts each of its messages.
 pub fn delivering(count: usize) {
     gauge!("reseq_sender_deliveries_in_flight").set(count as f64);

@@ -30,13 +30,18 @@ local function partition_of(epoch)
   return noted
 end
 
--- The schemas of partitions of which nothing else was read: one field costs less than all.
+-- The schemas and epochs of partitions of which nothing else was read: two fields cost less than all.
 local schemas = {}
 
--- The partition's schema. Not needed by scripts that call current_epoch, which returns it.
+-- The partition's schema, and its epoch as it is stored. Not needed by scripts that call current_epoch, which
+-- returns both.
 local function check_schema(epoch)
   local all = partitions[epoch]
-  if all then return known_schema(all[5]) end
-  if schemas[epoch] == nil then schemas[epoch] = redis.call('HGET', epoch, 'schema') end
-  return known_schema(schemas[epoch])
+  if all then return known_schema(all[5]), all[2] end
+  local some = schemas[epoch]
+  if not some then
+    some = redis.call('HMGET', epoch, 'schema', 'epoch')
+    schemas[epoch] = some
+  end
+  return known_schema(some[1]), some[2]
 end

@@ -4,7 +4,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::{PushInfo, PushKind, Value};
+use bytes::Bytes;
+use redis::{PushInfo, PushKind};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -29,8 +30,8 @@ pub enum Heard {
     Message {
         /// The channel.
         channel: String,
-        /// The message; `None` if it is not valid UTF-8.
-        text: Option<String>,
+        /// The message.
+        message: Bytes,
     },
     /// Messages may have been missed.
     Gap,
@@ -180,11 +181,11 @@ impl Subscriber {
     fn take(&self, push: Option<PushInfo>) -> Result<(), ClientError> {
         match push {
             Some(PushInfo { kind: PushKind::Message | PushKind::SMessage, data }) => {
-                let mut words = data
-                    .into_iter()
-                    .map(|word: Value| redis::from_redis_value::<String>(word).ok());
-                if let Some(channel) = words.next().flatten() {
-                    (self.on_heard)(Heard::Message { channel, text: words.next().flatten() });
+                if let [channel, message] = &data[..]
+                    && let Ok(channel) = redis::from_redis_value_ref(channel)
+                    && let Ok(message) = redis::from_redis_value_ref(message)
+                {
+                    (self.on_heard)(Heard::Message { channel, message });
                 }
                 Ok(())
             }

@@ -22,7 +22,7 @@ use crate::{
     config,
     domain::DestinationName,
     faults::planted,
-    store::{Catalog, Round, Store, Wake, already_here},
+    store::{Catalog, HandOver, Round, Store, Wake, already_here},
     telemetry,
     wire::clients::Clients,
 };
@@ -134,7 +134,7 @@ impl Sender {
                     work.scan();
                 }
                 found = work.scanned() => {
-                    found.iter().for_each(|name| work.poke(name));
+                    found.iter().for_each(|name| work.poke(name, None));
                     if std::mem::take(&mut work.scan_again) {
                         work.scan();
                     }
@@ -177,7 +177,7 @@ impl Work {
     /// Takes a wake-up. False if there will be no more.
     fn take_wake(&mut self, wake: Result<Wake, RecvError>, freed: &Freed) -> bool {
         match wake {
-            Ok(Wake::Releasable(name)) => self.poke(&name),
+            Ok(Wake::Releasable(name, handed)) => self.poke(&name, handed),
             Ok(Wake::OwnerGone(partition)) => freed.note(partition),
             Ok(Wake::Everything) | Err(RecvError::Lagged(_)) => self.scan(),
             Ok(Wake::Tail(of)) => self.tail.wants(of, Instant::now()),
@@ -187,9 +187,9 @@ impl Work {
         true
     }
 
-    /// Pokes the task of a destination: lanes may be releasable. Does so only if this pod owns its partition.
-    /// Starts the task if there is none.
-    fn poke(&mut self, name: &DestinationName) {
+    /// Pokes the task of a destination: lanes may be releasable, perhaps this message. Does so only if this pod
+    /// owns its partition. Starts the task if there is none.
+    fn poke(&mut self, name: &DestinationName, handed: Option<HandOver>) {
         let partition = name.partition(self.sender.store.keys().partitions());
         let Some(lease) = self.holdings.of(partition) else { return };
         if planted::is("wake_and_poll_lost") && self.running.contains_key(name) {
@@ -198,13 +198,13 @@ impl Work {
         if let Some(running) = self.running.get(name)
             && Arc::ptr_eq(&running.lease, &lease)
             && !running.task.is_finished()
-            && running.poke.poke()
+            && running.poke.poke(handed)
         {
             return;
         }
         let poke = Arc::new(Poke::default());
         let gauge = Arc::new(Gauge::default());
-        poke.poke();
+        poke.poke(None);
         let task = DestinationSender::new(Dependencies {
             store: self.sender.store.clone(),
             catalog: self.sender.catalog.clone(),

@@ -77,11 +77,11 @@ pub enum TailHeard {
 const ALL: &str = "*";
 
 /// The destination in a request, `None` for all; an error if it is no request.
-pub(super) fn requested(text: Option<&str>) -> Result<Option<DestinationName>, ()> {
-    match text {
-        Some(ALL) => Ok(None),
-        Some(name) => name.parse().map(Some).map_err(|_| ()),
-        None => Err(()),
+pub(super) fn requested(message: &[u8]) -> Result<Option<DestinationName>, ()> {
+    match std::str::from_utf8(message) {
+        Ok(ALL) => Ok(None),
+        Ok(name) => name.parse().map(Some).map_err(|_| ()),
+        Err(_) => Err(()),
     }
 }
 
@@ -114,8 +114,8 @@ impl Store {
         let channels = Channels { sharded: vec![self.keys().tail()], everywhere: None };
         let pass_on = move |heard: Heard| match heard {
             Heard::Gap => on_heard(TailHeard::Begun),
-            Heard::Message { text, .. } => {
-                for line in text.iter().flat_map(|text| text.lines()) {
+            Heard::Message { message, .. } => {
+                for line in std::str::from_utf8(&message).into_iter().flat_map(str::lines) {
                     // A newer version may tell more.
                     if let Ok(told) = serde_json::from_str(line) {
                         on_heard(TailHeard::Told(told));
@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn a_request_names_a_destination_or_all() {
-        assert_eq!(requested(Some("*")), Ok(None));
-        assert_eq!(requested(Some("erp")), Ok(Some("erp".parse().unwrap())));
-        assert_eq!((requested(None), requested(Some("a b"))), (Err(()), Err(())));
+        assert_eq!(requested(b"*"), Ok(None));
+        assert_eq!(requested(b"erp"), Ok(Some("erp".parse().unwrap())));
+        assert_eq!((requested(b"\xff"), requested(b"a b")), (Err(()), Err(())));
     }
 }

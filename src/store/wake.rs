@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::{
     sync::{
         Notify,
@@ -22,7 +23,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Store, tail};
+use super::{
+    Store,
+    hand_over::{self, HandOver},
+    tail,
+};
 use crate::{
     domain::DestinationName,
     redis_client::{Channels, Heard},
@@ -39,8 +44,8 @@ const KEPT: Duration = Duration::from_secs(60);
 pub enum Wake {
     /// A destination without waiting messages got some.
     Waiting(DestinationName),
-    /// A head of this destination may be releasable.
-    Releasable(DestinationName),
+    /// A head of this destination may be releasable, perhaps this one.
+    Releasable(DestinationName, Option<HandOver>),
     /// Lanes of this destination were offered to consumers.
     Offered(DestinationName),
     /// A partition has lost its owner.
@@ -149,8 +154,8 @@ impl Wakes {
         };
         let send = Arc::new(move |heard: Heard| match heard {
             Heard::Gap => self.send_to_all(),
-            Heard::Message { channel, text } => {
-                for wake in meanings.wakes(&channel, text.as_deref()) {
+            Heard::Message { channel, message } => {
+                for wake in meanings.wakes(&channel, &message) {
                     telemetry::wake_heard();
                     self.send(wake);
                 }
@@ -169,7 +174,9 @@ impl Wakes {
         match wake {
             Wake::Waiting(_) => self.waiting.send(wake),
             Wake::Offered(_) => self.offered.send(wake),
-            Wake::Releasable(_) | Wake::OwnerGone(_) | Wake::Tail(_) => self.releasable.send(wake),
+            Wake::Releasable(..) | Wake::OwnerGone(_) | Wake::Tail(_) => {
+                self.releasable.send(wake);
+            }
             Wake::Definitions => self.definitions.send(wake),
             Wake::Everything => self.send_to_all(),
         }
@@ -222,16 +229,13 @@ impl Meanings {
     }
 
     /// What a message means: for each destination that it names one wake-up.
-    fn wakes(&self, channel: &str, text: Option<&str>) -> Vec<Wake> {
-        let each = |wake: fn(DestinationName) -> Wake| {
-            let names = text.unwrap_or_default().split(' ').filter_map(|name| name.parse().ok());
-            names.map(wake).collect()
-        };
+    fn wakes(&self, channel: &str, message: &Bytes) -> Vec<Wake> {
+        let all = || hand_over::read_all(message).into_iter();
         match channel.rsplit(':').next() {
-            Some("waiting") => each(Wake::Waiting),
-            Some("releasable") => each(Wake::Releasable),
-            Some("offered") => each(Wake::Offered),
-            Some("tail") => tail::requested(text).ok().map(Wake::Tail).into_iter().collect(),
+            Some("waiting") => all().map(|(name, _)| Wake::Waiting(name)).collect(),
+            Some("releasable") => all().map(|(name, it)| Wake::Releasable(name, it)).collect(),
+            Some("offered") => all().map(|(name, _)| Wake::Offered(name)).collect(),
+            Some("tail") => tail::requested(message).ok().map(Wake::Tail).into_iter().collect(),
             Some("owner") => {
                 self.partition_of.get(channel).copied().map(Wake::OwnerGone).into_iter().collect()
             }

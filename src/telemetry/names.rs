@@ -31,6 +31,7 @@ const ALL: &[(Kind, &str, &str)] = &[
     (Counter, "reseq_reaped_leases_total", "Leases that expired, taken back by this process."),
     (Counter, "reseq_due_total", "Messages whose backoff or delay ended."),
     (Histogram, "reseq_release_batch_size", "Messages that one call to Redis released."),
+    (Counter, "reseq_sender_handed_over_total", "Messages that a sender got with a wake-up."),
     (Histogram, "reseq_delivery_seconds", "Duration of one attempt to deliver."),
     (Histogram, "reseq_delivery_batch_size", "Messages of one attempt to deliver."),
     (Counter, "reseq_sender_deliveries_total", "Attempts to deliver that ended."),

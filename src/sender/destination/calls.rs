@@ -177,6 +177,9 @@ impl DestinationSender {
         }
         for (request, run) in requests.iter().zip(released.runs) {
             let now = now();
+            if let Some(last) = run.messages.last() {
+                self.heard_of(last.position.sequence);
+            }
             if let Some(error) = &run.error {
                 let key = request.key.as_deref();
                 tracing::debug!(destination = %self.deps.name, key, error, "a lane cannot be read");

@@ -97,6 +97,7 @@ impl DestinationSender {
     /// lanes.
     fn forget_lanes(&mut self) {
         self.lanes.clear();
+        self.heard_upto = None;
         self.scheduler.forget_lanes();
         self.withdrawals = Withdrawals::default();
         self.withdrawals.suspect();

@@ -7,6 +7,7 @@
 mod calls;
 mod definition;
 mod deliveries;
+mod handed_over;
 mod poke;
 mod refused;
 mod scheduler;
@@ -29,6 +30,7 @@ use calls::Answer;
 use definition::{Definition, Lookup};
 use deliveries::Delivered;
 pub(super) use poke::Poke;
+use poke::Poked;
 use scheduler::Scheduler;
 use withdrawals::Withdrawals;
 
@@ -39,7 +41,7 @@ use super::{
     tail::Tail,
 };
 use crate::{
-    domain::{self, DestinationName},
+    domain::{self, DestinationName, Sequence},
     store::{Catalog, Store, Watch, server_clock_ms},
     wire::clients::Clients,
 };
@@ -114,6 +116,8 @@ pub(super) struct DestinationSender {
     scheduler: Scheduler,
     withdrawals: Withdrawals,
     in_flight: InFlight,
+    /// The highest sequence of which this task has heard, if the destination is one lane.
+    heard_upto: Option<Sequence>,
 }
 
 /// Everything that has begun and has not ended.
@@ -137,7 +141,7 @@ enum Event {
     /// The destination was paused, resumed, changed or deleted.
     DefinitionChanged,
     /// A head may have become releasable, or there is a new withdrawal.
-    Poked,
+    Poked(Poked),
     DeliveryEnded(Delivered),
     Answered(Answer),
     LookedUp(Lookup),
@@ -175,6 +179,7 @@ impl DestinationSender {
             scheduler,
             withdrawals: Withdrawals::default(),
             in_flight: InFlight::default(),
+            heard_upto: None,
         }
     }
 
@@ -214,7 +219,7 @@ impl DestinationSender {
             () = &mut signals.lease_ended => Event::LeaseEnded,
             () = &mut signals.draining => Event::Draining,
             () = signals.definition.changed() => Event::DefinitionChanged,
-            () = signals.poke.poked() => Event::Poked,
+            poked = signals.poke.poked() => Event::Poked(poked),
             Some(delivered) = self.in_flight.deliveries.next() => Event::DeliveryEnded(delivered),
             answer = ended(&mut self.in_flight.call) => Event::Answered(answer),
             found = ended(&mut self.in_flight.lookup) => Event::LookedUp(found),
@@ -230,7 +235,7 @@ impl DestinationSender {
             Event::Draining => self.draining(),
             // The next round adopts it.
             Event::DefinitionChanged => {}
-            Event::Poked => self.poked(),
+            Event::Poked(poked) => self.poked(&poked),
             Event::DeliveryEnded(delivered) => self.delivery_ended(delivered),
             Event::Answered(answer) => self.answered(answer),
             Event::LookedUp(found) => return self.looked_up(&found),
@@ -258,7 +263,11 @@ impl DestinationSender {
         self.scheduler.is_draining() && self.lanes.is_empty() && self.in_flight.call.is_none()
     }
 
-    fn poked(&mut self) {
+    fn poked(&mut self, poked: &Poked) {
+        let is_taken = poked.handed.as_ref().is_some_and(|handed| self.take_handed(handed));
+        if is_taken && !poked.has_more {
+            return;
+        }
         self.scheduler.wants_scan();
         self.withdrawals.suspect();
         if let Some(definition) = &self.definition {

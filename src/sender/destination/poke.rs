@@ -1,47 +1,74 @@
 //! Wakes the task of a destination when there may be something to do, and tells when the task has
 //! ended, so that another one is started.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-const RUNS: u8 = 0;
-const POKED: u8 = 1;
-const ENDED: u8 = 2;
+use crate::store::HandOver;
 
 /// Pokes one task. No poke is lost: a task that was poked does not end.
 #[derive(Default)]
 pub(in crate::sender) struct Poke {
-    state: AtomicU8,
+    state: Mutex<State>,
     notify: Notify,
 }
 
+#[derive(Default)]
+struct State {
+    has_ended: bool,
+    poked: Option<Poked>,
+}
+
+/// What a poke said.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Poked {
+    /// The message that may leave now.
+    pub(super) handed: Option<HandOver>,
+    /// There may be something else to do.
+    pub(super) has_more: bool,
+}
+
 impl Poke {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// False if the task has ended.
-    pub(in crate::sender) fn poke(&self) -> bool {
-        let poked = |state| (state != ENDED).then_some(POKED);
-        let runs = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, poked).is_ok();
-        if runs {
-            self.notify.notify_one();
+    pub(in crate::sender) fn poke(&self, handed: Option<HandOver>) -> bool {
+        let mut state = self.lock();
+        if state.has_ended {
+            return false;
         }
-        runs
+        let poked = state.poked.get_or_insert_default();
+        poked.has_more |= handed.is_none() || poked.handed.is_some();
+        poked.handed = handed.or(poked.handed.take());
+        self.notify.notify_one();
+        true
     }
 
     /// Resolves when the task was poked. The task must look for work after this resolves: a poke during
     /// that search is kept for the next call.
-    pub(super) async fn poked(&self) {
-        self.notify.notified().await;
-        self.state.store(RUNS, Ordering::Release);
+    pub(super) async fn poked(&self) -> Poked {
+        loop {
+            self.notify.notified().await;
+            if let Some(poked) = self.lock().poked.take() {
+                return poked;
+            }
+        }
     }
 
     /// Ends, unless there was a poke meanwhile. Only the task calls it.
     pub(super) fn end(&self) -> bool {
-        self.state.compare_exchange(RUNS, ENDED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let mut state = self.lock();
+        state.has_ended |= state.poked.is_none();
+        state.has_ended
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use futures::FutureExt;
 
     use super::*;
@@ -49,11 +76,28 @@ mod tests {
     #[test]
     fn a_task_that_was_poked_does_not_end_and_one_that_has_ended_is_not_poked() {
         let poke = Poke::default();
-        assert!(poke.poke());
+        assert!(poke.poke(None));
         assert!(!poke.end());
         assert!(poke.poked().now_or_never().is_some());
         assert!(poke.poked().now_or_never().is_none());
         assert!(poke.end());
-        assert!(!poke.poke());
+        assert!(!poke.poke(None));
+    }
+
+    #[test]
+    fn the_last_message_that_was_handed_over_is_told_and_whether_there_was_more() {
+        let poke = Poke::default();
+        let handed =
+            |sequence| Some(HandOver { version: 1, epoch: 1, sequence, record: Bytes::new() });
+        let told = |pokes: &[Option<HandOver>]| {
+            pokes.iter().for_each(|handed| assert!(poke.poke(handed.clone())));
+            let Poked { handed, has_more } = poke.poked().now_or_never().unwrap();
+            (handed.map(|handed| handed.sequence), has_more)
+        };
+        assert_eq!(told(&[handed(5)]), (Some(5), false));
+        assert_eq!(told(&[None]), (None, true));
+        assert_eq!(told(&[handed(5), None]), (Some(5), true));
+        assert_eq!(told(&[None, handed(5)]), (Some(5), true));
+        assert_eq!(told(&[handed(5), handed(6)]), (Some(6), true));
     }
 }

@@ -44,6 +44,12 @@ impl Withdrawals {
         self.held.get(&sequence)
     }
 
+    /// True if there are none, as far as this sender knows.
+    pub(super) fn are_none(&self) -> bool {
+        let is_sure = !self.ask && !self.suspected && self.left == 0;
+        is_sure && self.held.is_empty() && self.ready.is_empty()
+    }
+
     /// Read them with the next call.
     pub(super) fn ask(&mut self) {
         self.ask = true;
@@ -121,6 +127,7 @@ impl DestinationSender {
     }
 
     fn apply_withdrawal(&mut self, withdrawal: PendingWithdrawal) {
+        self.heard_of(withdrawal.sequence);
         let is_free = match self.lanes.get_mut(&withdrawal.lane) {
             Some(lane) => {
                 self.scheduler.wants_request(&withdrawal.lane);

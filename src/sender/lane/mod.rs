@@ -96,6 +96,13 @@ pub(super) struct Lane {
 
 /// The events.
 impl Lane {
+    /// A lane that got its first message without asking for it.
+    pub(super) fn handed(message: Stamped, now: Now) -> Lane {
+        let message = Arc::new(message);
+        let queue = VecDeque::from([BufferedMessage { message, came: now.instant }]);
+        Lane { queue, supply: Supply::Known(now.instant), ..Lane::default() }
+    }
+
     /// It is the lane's turn to send. Settles tombstones at the front without sending them. Returns
     /// whether the next delivery may begin.
     pub(super) fn turn(&mut self, rules: &Rules, now: Now) -> Turn {

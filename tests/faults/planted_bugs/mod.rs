@@ -38,7 +38,7 @@ macro_rules! scenario {
     };
 }
 
-const SCENES: [Of; 27] = [
+const SCENES: [Of; 28] = [
     scenario!(failures, "journey"),
     scenario!(unclear_answers, "journey"),
     scenario!(sent_twice, "journey"),
@@ -58,6 +58,7 @@ const SCENES: [Of; 27] = [
     scenario!(worker_hangs_up, "sockets"),
     scenario!(closes_its_direction, "pause points"),
     scenario!(made_again, "pause points"),
+    scenario!(late_hand_overs, "pause points"),
     scenario!(comes_and_goes, "journey"),
     scenario!(forged, "journey"),
     scenario!(defined_again, "journey"),
@@ -70,7 +71,7 @@ const SCENES: [Of; 27] = [
 
 /// Each bug, its description, the scenario that must find it, and the anomalies that prove it. A
 /// request that is sent before the answer to the previous one may also overtake it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 41] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 42] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -155,6 +156,12 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 41] = [
         "keeps what it holds of a removed destination",
         "made_again",
         &[Anomaly::Lost],
+    ),
+    (
+        "late_hand_over_taken",
+        "a wake-up that carries a message is obeyed whenever it comes",
+        "late_hand_overs",
+        &[Anomaly::Repeated],
     ),
     ("signature_unchecked", "any signature is right", "forged", &[Anomaly::Admitted]),
     (

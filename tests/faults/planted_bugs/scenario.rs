@@ -273,6 +273,30 @@ impl Scenario {
         last.unwrap_or_default()
     }
 
+    /// What Redis stores of the message with the last sequence.
+    pub async fn stored_record(&self) -> Vec<u8> {
+        let mut redis = self.redis.connection().await;
+        let mut record = redis::cmd("HGET");
+        record.arg("reseq:{p00}:d:orders:messages").arg(self.last_sequence().await);
+        record.query_async(&mut redis).await.unwrap()
+    }
+
+    /// Publishes a wake-up with a message: of a version and an epoch that are as much higher than today's.
+    pub async fn hand_over(&self, versions: u64, epochs: u64, sequence: u64, record: &[u8]) {
+        let mut redis = self.redis.connection().await;
+        let number = async |key: &str, field: &str| {
+            self.redis.ask::<u64>(&["HGET", key, field]).await.unwrap()
+        };
+        let version = number("reseq:{p00}:d:orders", "version").await + versions;
+        let epoch = number("reseq:{p00}:epoch", "epoch").await + epochs;
+        let head = format!("orders={version},{epoch},{sequence},{}:", record.len());
+        let message = [head.as_bytes(), record].concat();
+        let mut publish = redis::cmd("SPUBLISH");
+        publish.arg("reseq:{p00}:wake:releasable").arg(message);
+        let heard: u64 = publish.query_async(&mut redis).await.unwrap();
+        assert!(heard > 0, "nobody listens");
+    }
+
     /// Sends this request to the first pod, over a new connection.
     pub async fn asks(&self, path: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.pods[0].addresses.http().unwrap()).await.unwrap();

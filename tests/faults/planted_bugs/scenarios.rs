@@ -295,6 +295,38 @@ pub async fn lost_answer(bug: Option<String>) -> Ended {
     (verdict, bodies.len())
 }
 
+/// A wake-up that carries a message comes late, when the message has been delivered, and others come from another
+/// version of the destination or another epoch.
+pub async fn late_hand_overs(bug: Option<String>) -> Ended {
+    const MESSAGES_MAX: usize = 20;
+    let manners = Manners { fails_each: 1000, ..Manners::default() };
+    let mut scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let verdict = async {
+        let (mut last, mut handed_over) = (Vec::new(), 0.0);
+        // The first message is asked for, and the next ones if the call that settles has not been answered yet.
+        while handed_over == 0.0 && scenario.sent < MESSAGES_MAX {
+            scenario.control.catch("sender.sending");
+            scenario.send(1).await?;
+            let held = scenario.control.caught().await;
+            last = scenario.stored_record().await;
+            held.go();
+            scenario.settles().await?;
+            handed_over = scenario.pods[0].metric("reseq_sender_handed_over_total").await;
+        }
+        if handed_over == 0.0 {
+            return Err(Anomaly::Stuck);
+        }
+        let delivered = scenario.sent;
+        for (versions, epochs, sequences) in [(0, 0, 0), (1, 0, 1), (0, 1, 1)] {
+            scenario.hand_over(versions, epochs, delivered as u64 + sequences, &last).await;
+        }
+        let repeats = async |scenario: &Scenario| scenario.journal.all().len() > delivered;
+        if scenario.comes_to(repeats).await { Err(Anomaly::Repeated) } else { Ok(()) }
+    }
+    .await;
+    (verdict, scenario.sent)
+}
+
 /// The destination is full for one frame of a stream. There is space again before the next frame of
 /// that stream is stamped.
 pub async fn full(bug: Option<String>) -> Ended {
