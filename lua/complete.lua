@@ -37,7 +37,8 @@ local FIRST_LANE = 15
 
 local is_short = #KEYS == 9
 
-local schema, epoch = check_schema(KEYS[is_short and 7 or 13])
+local schema, epoch
+if is_short then schema, epoch = check_schema(KEYS[7]) else schema = check_schema(KEYS[13]) end
 if schema ~= ARGV[is_short and 2 or 3] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 
 -- Read from the destination itself, because the caller may know an old definition.
