@@ -2,7 +2,10 @@
 //! the reference model, or by the interleavings of small worlds. The outcome is deterministic.
 //! `RESEQ_CASES=halt` tries only the bugs whose file or name contains `halt`.
 
-use reseq_testing::{blocks::many_partitions, model, offers::Both, small, support::generated};
+use reseq_testing::{
+    blocks::many_partitions, hand_overs::wake_ups_carry_heads, model, offers::Both, small,
+    support::generated,
+};
 
 mod lua_bugs;
 
@@ -110,6 +113,11 @@ fn catch(bug: &'static Bug) -> Option<(&'static str, u64)> {
     if is_about_offers(bug) && finds_it().unwrap_or(true) {
         return Some(("model of offers", 0));
     }
+    let by_hand_overs =
+        || std::thread::scope(|scope| scope.spawn(|| by_hand_overs(bug)).join().unwrap_or(true));
+    if is_about_hand_overs(bug) && by_hand_overs() {
+        return Some(("hand-overs", 0));
+    }
     let by_model = |most: u64, wanted: &'static [Kind]| {
         let counted = AtomicU64::new(0);
         std::thread::scope(|scope| {
@@ -194,6 +202,17 @@ fn by_offers(bug: &Bug) -> bool {
         let mut rng = StdRng::seed_from_u64(SEED);
         Both::start().await.compare(&mut rng, OPS_MAX).await.is_err()
     })
+}
+
+fn is_about_hand_overs(bug: &Bug) -> bool {
+    ["hand_over", "HAND_OVER", "if record == ''"].iter().any(|part| bug.right.contains(part))
+}
+
+/// True if wake-ups carry something else than they should.
+fn by_hand_overs(bug: &Bug) -> bool {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _planted = bug.plant();
+    runtime.block_on(wake_ups_carry_heads()).is_err()
 }
 
 /// True if calls with blocks of several partitions go wrong.

@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 85] = [
+pub static BUGS: [Bug; 88] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -471,6 +471,24 @@ end",
         "release",
         "if is_short and not is_plain then",
         "if false then",
+    ),
+    bug(
+        "a message of a destination with withdrawals, or that is being removed, is handed over",
+        "complete",
+        "may_hand_over and hand_over(",
+        "hand_over(",
+    ),
+    bug(
+        "a message that leaves as it came is not handed over",
+        "include/complete_alone",
+        "if record == '' then record = try('HGET', messages, sequence) or '' end",
+        "",
+    ),
+    bug(
+        "long records are handed over",
+        "include/complete_alone",
+        "local HAND_OVER_SIZE_MAX = 2048",
+        "local HAND_OVER_SIZE_MAX = 1000000",
     ),
     // Consumers.
     bug(

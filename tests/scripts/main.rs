@@ -1,7 +1,7 @@
 //! The Lua scripts against a reference model: random operations, every interleaving of small worlds, keys of
 //! wrong types, and a cluster whose slots move.
 
-use reseq_testing::{blocks, model, scripts, small, support};
+use reseq_testing::{blocks, hand_overs, model, scripts, small, support};
 
 #[path = "../store_life/mod.rs"]
 mod store_life;
@@ -9,6 +9,8 @@ mod store_life;
 #[path = "blocks.rs"]
 mod blocks_together;
 mod cluster;
+#[path = "hand_overs.rs"]
+mod hand_overs_of_complete;
 mod interleavings;
 mod offers;
 mod random_operations;

@@ -1,10 +1,11 @@
 //! What the test programs share: real servers, pods and receivers ([`support`]), calls of single scripts
 //! ([`scripts`]), the reference models ([`model`], [`offers`]), the small worlds ([`small`]), and calls
-//! that run many blocks ([`blocks`]).
+//! that run many blocks ([`blocks`]), and what wake-ups carry ([`hand_overs`]).
 
 #![forbid(unsafe_code)]
 
 pub mod blocks;
+pub mod hand_overs;
 pub mod model;
 pub mod offers;
 pub mod scripts;

@@ -1,0 +1,207 @@
+//! What the wake-ups of ready messages carry.
+
+use std::time::Duration;
+
+use reseq::{
+    config,
+    domain::{Arrival, Body, Destination, LeaseToken, Message, Stamped, Tombstone, TransformKind},
+    store::{
+        CallSequence, CatalogEntry, Completion, HandOver, LaneRequest, Owner, OwnerToken, Paused,
+        Settled, Store, Wake, WakeKind, Wakes, Who, Withdrawal,
+    },
+};
+use tokio::sync::broadcast::Receiver;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use crate::support::{redis::TestRedis, wait::PATIENCE};
+
+const LONG: Duration = Duration::from_secs(3600);
+/// A header whose record is too long to be handed over.
+const LONG_HEADER: usize = 3000;
+
+struct Case {
+    redis: TestRedis,
+    store: Store,
+    known: CatalogEntry,
+    owner: Owner,
+    heard: Receiver<Wake>,
+    ingests: CallSequence,
+    claims: CallSequence,
+    _listening: AbortOnDropHandle<()>,
+}
+
+/// Messages become ready in all ways that matter to a hand-over. Says what is wrong.
+pub async fn wake_ups_carry_heads() -> Result<(), String> {
+    let mut case = Case::start().await;
+    let epoch = case.owner.epoch;
+
+    // The head, with the body that processing gave it, or with its own.
+    let first = case.claimed("first").await;
+    let handed = case.completed(&first, Some("changed")).await?.ok_or("nothing was handed over")?;
+    case.check(&handed, epoch, 1, "changed")?;
+    case.settled(1).await;
+    let second = case.claimed("second").await;
+    let handed = case.completed(&second, None).await?.ok_or("no unchanged message")?;
+    case.check(&handed, epoch, 2, "second")?;
+    case.settled(2).await;
+
+    // A message behind the head has no wake-up: the next one is that of the head.
+    let (third, fourth) = (case.claimed("third").await, case.claimed("fourth").await);
+    case.complete(&fourth, None).await;
+    let handed = case.completed(&third, None).await?.ok_or("no head before others")?;
+    case.check(&handed, epoch, 3, "third")?;
+    case.settled(4).await;
+
+    // Without the message: a long record, a withdrawal that waits, a destination that is being removed.
+    let header = ("x-long".to_owned(), "x".repeat(LONG_HEADER));
+    let mut long = case.claimed_with("long", vec![header.clone()]).await;
+    case.carries_nothing(&long, None, "a long record that stays as it is").await?;
+    case.settled(5).await;
+    long = case.claimed("long").await;
+    long.1.message.headers.push(header);
+    case.carries_nothing(&long, Some("changed"), "a long record").await?;
+    case.settled(6).await;
+    let withdrawn = case.claimed("withdrawn").await;
+    case.withdraw(7).await;
+    case.carries_nothing(&withdrawn, Some("changed"), "a withdrawn message").await?;
+
+    // In another epoch, and in the last version.
+    let mut case = Case::start().await;
+    let message = case.claimed("first").await;
+    let key = case.store.keys().partition(0).epoch();
+    let next = epoch + 1_000_000;
+    case.redis.ask::<u64>(&["HSET", &key, "epoch", &next.to_string()]).await.unwrap();
+    let handed = case.completed(&message, None).await?.ok_or("nothing in another epoch")?;
+    case.check(&handed, next, 1, "first")?;
+    let mut case = Case::start().await;
+    let message = case.claimed("first").await;
+    let hash = case.store.keys().destination(&case.known.destination.name).hash();
+    case.redis.ask::<u64>(&["HSET", &hash, "deleted", "1"]).await.unwrap();
+    case.carries_nothing(&message, Some("changed"), "a destination that is being removed").await
+}
+
+impl Case {
+    async fn start() -> Case {
+        let redis = TestRedis::start().await;
+        let settings = config::Redis {
+            url: redis.url().to_owned(),
+            partitions: 1,
+            ..config::Redis::default()
+        };
+        let (store, _) = Store::open(&settings, LONG).await.unwrap();
+        let mut destination = Destination::new("erp".parse().unwrap(), "tcp://127.0.0.1:1");
+        destination.transform.kind = TransformKind::Http;
+        let defined = store.define(&destination).await.unwrap();
+        let (version, born, paused) = (defined.version, defined.born, Paused::default());
+        let known = CatalogEntry { destination, version, partition: 0, paused, born };
+        let token = OwnerToken::random();
+        let epoch = store.acquire_partition(0, &token, LONG).await.unwrap().epoch;
+        let wakes = Wakes::default();
+        let mut heard = wakes.listen(WakeKind::Releasable);
+        let listening = tokio::spawn(wakes.run(store.clone(), CancellationToken::new()));
+        // What comes first says that the subscription has begun.
+        while !matches!(heard.recv().await, Ok(Wake::Everything)) {}
+        let (ingests, claims) = (store.call_sequence("ingest"), store.call_sequence("claim"));
+        let (owner, _listening) = (Owner { token, epoch }, AbortOnDropHandle::new(listening));
+        Case { redis, store, known, owner, heard, ingests, claims, _listening }
+    }
+
+    async fn ingest(&self, body: &str, headers: Vec<(String, String)>) {
+        let (id, body) = ("id".to_owned(), body_of(body));
+        let arrival = Arrival::of(Message { id, key: None, headers, body, received_ms: 0 });
+        let Case { store, known, owner, .. } = self;
+        store.ingest(&self.ingests, known, owner.epoch, &[&arrival]).await.unwrap();
+    }
+
+    /// Leases a message that waits.
+    async fn claim(&self) -> Option<(LeaseToken, Stamped)> {
+        let claimed = self.store.claim(&self.claims, &self.known, 1..=1, LONG).await.unwrap();
+        claimed.messages.into_iter().next()
+    }
+
+    /// Stores a message and leases it.
+    async fn claimed(&self, body: &str) -> (LeaseToken, Stamped) {
+        self.claimed_with(body, Vec::new()).await
+    }
+
+    async fn claimed_with(
+        &self,
+        body: &str,
+        headers: Vec<(String, String)>,
+    ) -> (LeaseToken, Stamped) {
+        self.ingest(body, headers).await;
+        self.claim().await.unwrap()
+    }
+
+    async fn complete(&self, (token, message): &(LeaseToken, Stamped), body: Option<&str>) {
+        let mut output = message.clone();
+        output.message.body = body.map_or(output.message.body, body_of);
+        let completion = Completion { token: token.clone(), output, is_unchanged: body.is_none() };
+        self.store.complete(&self.known, &[completion]).await.unwrap();
+    }
+
+    /// Completes a message that is a head. Returns what its wake-up carries.
+    async fn completed(
+        &mut self,
+        claimed: &(LeaseToken, Stamped),
+        body: Option<&str>,
+    ) -> Result<Option<HandOver>, String> {
+        self.complete(claimed, body).await;
+        let heard = async {
+            loop {
+                match self.heard.recv().await {
+                    Ok(Wake::Releasable(name, handed)) if name == self.known.destination.name => {
+                        return Ok(handed);
+                    }
+                    Ok(_) => {}
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, heard).await.map_err(|_| "no wake-up came".to_owned())?
+    }
+
+    /// Completes a message that is a head, and whose wake-up must not carry it.
+    async fn carries_nothing(
+        &mut self,
+        claimed: &(LeaseToken, Stamped),
+        body: Option<&str>,
+        what: &str,
+    ) -> Result<(), String> {
+        let handed = self.completed(claimed, body).await?;
+        handed.map_or(Ok(()), |handed| Err(format!("{what} was handed over: {handed:?}")))
+    }
+
+    fn check(
+        &self,
+        handed: &HandOver,
+        epoch: u64,
+        sequence: u64,
+        body: &str,
+    ) -> Result<(), String> {
+        let message = handed.message(&self.known).ok_or("its record cannot be read")?;
+        let is_right = (handed.version, handed.epoch, handed.sequence)
+            == (self.known.version, epoch, sequence)
+            && message.position.sequence == sequence
+            && message.message.body.bytes == body.as_bytes();
+        if is_right { Ok(()) } else { Err(format!("{handed:?}: {message:?}")) }
+    }
+
+    async fn settled(&self, upto: u64) {
+        let settled = Settled { upto, count: 1, ..Settled::default() };
+        let lane = LaneRequest { key: None, settled, held_upto: 0, limit: 100 };
+        let released = self.store.release(&self.owner, &self.known, &[lane]).await.unwrap();
+        assert!(released.runs[0].messages.is_empty());
+    }
+
+    async fn withdraw(&self, sequence: u64) {
+        let messages = [(None, sequence)];
+        let (how, reason) = (Tombstone::Cancelled, "test");
+        let withdrawal = Withdrawal { how, reason, error: None, messages: &messages };
+        self.store.withdraw(&self.known, Who::Operator, &withdrawal).await.unwrap();
+    }
+}
+
+fn body_of(text: &str) -> Body {
+    Body { content_type: "text/plain".into(), bytes: text.to_owned().into() }
+}
