@@ -43,7 +43,8 @@ if schema ~= ARGV[is_short and 2 or 3] then return redis.error_reply('STALE_SCHE
 
 -- Read from the destination itself, because the caller may know an old definition.
 local destination = ARGV[1]
-local known = redis.call('HMGET', KEYS[1], 'ordering', 'processing', 'ready', 'version', 'withdrawals', 'deleted')
+local known = redis.call('HMGET', KEYS[1], 'ordering', 'processing', 'ready', 'version', 'withdrawals', 'deleted',
+  'delivery')
 local ordering, serial = known[1], known[2] == 'serial'
 
 -- The fast path (include/complete_alone.lua) is for short calls.
@@ -56,8 +57,11 @@ if is_short then
   if is_head ~= nil then
     redis.call('HSET', k[1], 'ready', text((tonumber(known[3]) or 0) + 1))
     if is_head then
-      local may_hand_over = (known[5] or '0') == '0' and not known[6]
-      wake(k[6], may_hand_over and hand_over(destination, known[4], epoch, k[2], a[3], a[5]) or destination)
+      -- With others behind it that are ready, it leaves in a run with them. Consumers take it from an offer.
+      local may_hand_over = (known[3] or '0') == '0' and (known[5] or '0') == '0' and not known[6]
+        and known[7] ~= 'pull'
+      local handed = may_hand_over and hand_over(destination, known[4], epoch, k[2], a[3], a[5])
+      if handed then wake(k[6], handed, 'handed') else wake(k[6], destination) end
     end
     return {}
   end

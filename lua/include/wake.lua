@@ -6,14 +6,15 @@
 local wakes_of_call
 
 -- Publishes on this partition's channel; in a call of several blocks, on a channel of any of their partitions: who
--- listens for a kind of wake-up listens for it on the channels of all partitions of a server.
-local function wake(channel, destination)
+-- listens for a kind of wake-up listens for it on the channels of all partitions of a server. What is of another kind
+-- than the channel says is in a message of its own: older versions cannot read it.
+local function wake(channel, destination, other_kind)
   if not wakes_of_call then
     redis.pcall('SPUBLISH', channel, destination)
     return
   end
   -- The end of the channel tells: a pattern would be tried at each character.
-  local kind = string.sub(channel, -7)
+  local kind = other_kind or string.sub(channel, -7)
   local names = wakes_of_call[kind]
   if names then
     names[#names + 1] = destination

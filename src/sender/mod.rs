@@ -179,7 +179,10 @@ impl Work {
         match wake {
             Ok(Wake::Releasable(name, handed)) => self.poke(&name, handed),
             Ok(Wake::OwnerGone(partition)) => freed.note(partition),
-            Ok(Wake::Everything) | Err(RecvError::Lagged(_)) => self.scan(),
+            Ok(Wake::Everything) | Err(RecvError::Lagged(_)) => {
+                self.running.values().for_each(|running| running.poke.note_gap());
+                self.scan();
+            }
             Ok(Wake::Tail(of)) => self.tail.wants(of, Instant::now()),
             Ok(Wake::Waiting(_) | Wake::Offered(_) | Wake::Definitions) => {}
             Err(RecvError::Closed) => return false,

@@ -264,8 +264,13 @@ impl DestinationSender {
     }
 
     fn poked(&mut self, poked: &Poked) {
-        let is_taken = poked.handed.as_ref().is_some_and(|handed| self.take_handed(handed));
-        if is_taken && !poked.has_more {
+        if poked.has_gap {
+            // Redis may be another one now: the next message is asked for, which checks the epoch.
+            self.heard_upto = None;
+        }
+        // What else there is may concern the message: a withdrawal.
+        let alone = poked.handed.as_ref().filter(|_| !poked.has_more);
+        if alone.is_some_and(|handed| self.take_handed(handed)) {
             return;
         }
         self.scheduler.wants_scan();

@@ -17,6 +17,8 @@ pub(in crate::sender) struct Poke {
 #[derive(Default)]
 struct State {
     has_ended: bool,
+    /// Pokes may have been missed since the last one.
+    has_gap: bool,
     poked: Option<Poked>,
 }
 
@@ -27,6 +29,8 @@ pub(super) struct Poked {
     pub(super) handed: Option<HandOver>,
     /// There may be something else to do.
     pub(super) has_more: bool,
+    /// Pokes may have been missed before this one.
+    pub(super) has_gap: bool,
 }
 
 impl Poke {
@@ -47,13 +51,19 @@ impl Poke {
         true
     }
 
+    /// Pokes may have been missed. Wakes nobody: who has something to do is found otherwise.
+    pub(in crate::sender) fn note_gap(&self) {
+        self.lock().has_gap = true;
+    }
+
     /// Resolves when the task was poked. The task must look for work after this resolves: a poke during
     /// that search is kept for the next call.
     pub(super) async fn poked(&self) -> Poked {
         loop {
             self.notify.notified().await;
-            if let Some(poked) = self.lock().poked.take() {
-                return poked;
+            let mut state = self.lock();
+            if let Some(poked) = state.poked.take() {
+                return Poked { has_gap: std::mem::take(&mut state.has_gap), ..poked };
             }
         }
     }
@@ -91,7 +101,7 @@ mod tests {
             |sequence| Some(HandOver { version: 1, epoch: 1, sequence, record: Bytes::new() });
         let told = |pokes: &[Option<HandOver>]| {
             pokes.iter().for_each(|handed| assert!(poke.poke(handed.clone())));
-            let Poked { handed, has_more } = poke.poked().now_or_never().unwrap();
+            let Poked { handed, has_more, .. } = poke.poked().now_or_never().unwrap();
             (handed.map(|handed| handed.sequence), has_more)
         };
         assert_eq!(told(&[handed(5)]), (Some(5), false));
@@ -99,5 +109,17 @@ mod tests {
         assert_eq!(told(&[handed(5), None]), (Some(5), true));
         assert_eq!(told(&[None, handed(5)]), (Some(5), true));
         assert_eq!(told(&[handed(5), handed(6)]), (Some(6), true));
+    }
+
+    #[test]
+    fn a_gap_is_told_once_with_the_next_poke() {
+        let poke = Poke::default();
+        poke.note_gap();
+        assert!(poke.poked().now_or_never().is_none());
+        let has_gap = || {
+            assert!(poke.poke(None));
+            poke.poked().now_or_never().unwrap().has_gap
+        };
+        assert_eq!((has_gap(), has_gap()), (true, false));
     }
 }
