@@ -52,6 +52,8 @@ class Redis(Broker):
     def launch(self):
         socket_path = self.folder / "redis.sock"
         settings = "--port 0 --appendonly yes --appendfsync everysec --maxmemory-policy noeviction"
+        # BullMQ opens a connection for each of 1,000 queues at once.
+        settings += " --tcp-backlog 4096"
         command = ["redis-server", *settings.split(), "--save", "", "--dir", self.folder]
         process = self.run([*command, "--unixsocket", socket_path])
         wait_until(lambda: _answers(socket_path), process, self.log)

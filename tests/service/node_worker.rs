@@ -150,13 +150,14 @@ fn outputs(inputs: &[Value]) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_worker_in_node_leases_extends_fails_and_completes_and_the_order_holds() {
-    const LEASE_MS: u64 = 1000;
+    // So long that it does not expire on a slow machine while it is extended.
+    const LEASE_MS: u64 = 3000;
     let service = Service::start().await;
     let mut worker = Worker::start(&service.pod, LEASE_MS);
     let mut inputs = vec![
         // Takes longer than its lease, so the worker must extend it to complete at the first
         // attempt.
-        json!({"number": 0, "workMs": 4 * LEASE_MS}),
+        json!({"number": 0, "workMs": 2 * LEASE_MS}),
         json!({"number": 1, "failsFirst": true}),
     ];
     inputs.extend((2..40).map(|number| json!({"number": number, "workMs": (40 - number) % 7})));

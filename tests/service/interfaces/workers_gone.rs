@@ -83,6 +83,15 @@ async fn release(service: &Service, leases: &[Value]) {
     assert!(answer.body["results"].as_array().unwrap().iter().all(|one| one["status"] == "ok"));
 }
 
+/// A pod counts what it gave back when Redis has answered, and others may already have leased it then.
+async fn some_were_requeued(pod: &Pod) {
+    eventually("leases that were requeued are counted", async || {
+        let count = pod.metric("reseq_leases_requeued_total").await;
+        if count >= 1.0 { Ok(()) } else { Err(count.to_string()) }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_is_claimed_for_a_worker_that_has_hung_up_is_given_back() {
     let service = service(3, 10).await;
@@ -91,7 +100,7 @@ async fn what_is_claimed_for_a_worker_that_has_hung_up_is_given_back() {
         let leases = all_are_there(&service.pod, 3).await;
         release(&service, &leases).await;
     }
-    assert!(service.pod.metric("reseq_leases_requeued_total").await >= 1.0);
+    some_were_requeued(&service.pod).await;
 }
 
 #[tokio::test]
@@ -135,7 +144,7 @@ async fn what_was_in_an_answer_that_is_never_acknowledged_is_given_back() {
     let mut stream = socket.connect(address).await.unwrap();
     stream.write_all(request(json!({})).as_bytes()).await.unwrap();
     all_are_there(&service.pod, 8).await;
-    assert!(service.pod.metric("reseq_leases_requeued_total").await >= 1.0);
+    some_were_requeued(&service.pod).await;
     drop(stream);
 }
 
