@@ -156,8 +156,8 @@ async fn a_worker_in_node_leases_extends_fails_and_completes_and_the_order_holds
     let mut worker = Worker::start(&service.pod, LEASE_MS);
     let mut inputs = vec![
         // Takes longer than its lease, so the worker must extend it to complete at the first
-        // attempt.
-        json!({"number": 0, "workMs": 2 * LEASE_MS}),
+        // attempt. It ends between two extensions: one that comes after it would find it settled.
+        json!({"number": 0, "workMs": 2 * LEASE_MS + LEASE_MS / 6}),
         json!({"number": 1, "failsFirst": true}),
     ];
     inputs.extend((2..40).map(|number| json!({"number": number, "workMs": (40 - number) % 7})));
