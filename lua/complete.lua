@@ -30,7 +30,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, UNREADABLE, MORE_KEYS (a short call does not
 --   suffice)
 -- Sent again, it finds the messages settled: their leases have ended. No call number is needed.
--- include: schema, clock, damage, wake, complete_alone
+-- include: schema, clock, damage, wake, bodies, complete_alone
 
 -- The index of the keys of the first lane.
 local FIRST_LANE = 15

@@ -109,13 +109,14 @@ fn every_bug_has_its_one_place() {
 }
 
 fn catch(bug: &'static Bug) -> Option<(&'static str, u64)> {
-    let finds_it = || std::thread::scope(|scope| scope.spawn(|| by_offers(bug)).join());
-    if is_about_offers(bug) && finds_it().unwrap_or(true) {
+    // A wrong script may also make what finds it panic.
+    let found_by = |finds_it: fn(&Bug) -> bool| {
+        std::thread::scope(|scope| scope.spawn(|| finds_it(bug)).join().unwrap_or(true))
+    };
+    if is_about_offers(bug) && found_by(by_offers) {
         return Some(("model of offers", 0));
     }
-    let by_hand_overs =
-        || std::thread::scope(|scope| scope.spawn(|| by_hand_overs(bug)).join().unwrap_or(true));
-    if is_about_hand_overs(bug) && by_hand_overs() {
+    if is_about_hand_overs(bug) && found_by(by_hand_overs) {
         return Some(("hand-overs", 0));
     }
     let by_model = |most: u64, wanted: &'static [Kind]| {
@@ -127,10 +128,8 @@ fn catch(bug: &'static Bug) -> Option<(&'static str, u64)> {
         })
         .then(|| counted.into_inner())
     };
-    let by_partitions =
-        || std::thread::scope(|scope| scope.spawn(|| by_partitions(bug)).join().unwrap_or(true));
     let of_partitions = ["include/owner", "include/schema"].contains(&bug.file);
-    if of_partitions && by_partitions() {
+    if of_partitions && found_by(by_partitions) {
         return Some(("blocks of several partitions", 0));
     }
     let wanted = meeting(bug.file);
@@ -147,7 +146,7 @@ fn catch(bug: &'static Bug) -> Option<(&'static str, u64)> {
     if let Some(calls) = by_interleavings {
         return Some(("interleavings", calls));
     }
-    by_partitions().then_some(("blocks of several partitions", 0))
+    found_by(by_partitions).then_some(("blocks of several partitions", 0))
 }
 
 /// The kinds of operations that reach the rare branches of a script.
@@ -210,16 +209,19 @@ fn is_about_hand_overs(bug: &Bug) -> bool {
 
 /// True if wake-ups carry something else than they should.
 fn by_hand_overs(bug: &Bug) -> bool {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let _planted = bug.plant();
-    runtime.block_on(wake_ups_carry_heads()).is_err()
+    fails(bug, wake_ups_carry_heads())
 }
 
 /// True if calls with blocks of several partitions go wrong.
 fn by_partitions(bug: &Bug) -> bool {
+    fails(bug, many_partitions())
+}
+
+/// True if something is wrong with this bug in the scripts.
+fn fails(bug: &Bug, checks: impl Future<Output = Result<(), String>>) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _planted = bug.plant();
-    runtime.block_on(many_partitions()).is_err()
+    runtime.block_on(checks).is_err()
 }
 
 /// The number of calls after which a small world is wrong.

@@ -36,7 +36,7 @@ local handed_over = 0
 local function hand_over(destination, version, epoch, messages, sequence, record)
   if record == '' then record = try('HGET', messages, sequence) or '' end
   local size = #record
-  if size == 0 or size > HAND_OVER_SIZE_MAX or string.byte(record) == 66 or not version or not epoch then return nil end
+  if size == 0 or size > HAND_OVER_SIZE_MAX or bytes_apart(record) > 0 or not version or not epoch then return nil end
   if handed_over + size > HAND_OVERS_SIZE_MAX then return nil end
   handed_over = handed_over + size
   return destination .. '=' .. version .. ',' .. epoch .. ',' .. sequence .. ',' .. text(size) .. ':' .. record

@@ -9,13 +9,12 @@ use reseq::{
     domain::{Arrival, Body, Destination, Message, Position, TransformKind},
     store::{
         CatalogEntry, Claimed, Completion, Ingested, LaneRequest, Owner, OwnerToken, Paused,
-        Settled, Status, Store, StoreError, Wake, WakeKind, Wakes,
+        Settled, Status, Store, StoreError, Wake, WakeKind,
     },
 };
 use tokio::sync::broadcast::Receiver;
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use crate::support::redis::TestRedis;
+use crate::support::{redis::TestRedis, wakes::listen};
 
 const LONG: Duration = Duration::from_secs(3600);
 /// How many destinations; each is in another partition.
@@ -35,12 +34,7 @@ pub async fn many_partitions() -> Result<(), String> {
     let settings = config::Redis { url: redis.url().to_owned(), ..config::Redis::default() };
     let (store, _) = Store::open(&settings, LONG).await.map_err(|error| format!("{error:?}"))?;
     let cases = cases(&store, &redis).await;
-    let wakes = Wakes::default();
-    let mut waiting = wakes.listen(WakeKind::Waiting);
-    let listening = wakes.clone().run(store.clone(), CancellationToken::new());
-    let _listening = AbortOnDropHandle::new(tokio::spawn(listening));
-    // What comes first says that the subscription has begun.
-    while !matches!(waiting.recv().await, Ok(Wake::Everything)) {}
+    let (mut waiting, _listening) = listen(&store, WakeKind::Waiting).await;
 
     let (arrivals, arrival) = (vec![arrival("a"), arrival("b")], arrival("c"));
     let ingested = join_all(cases.iter().enumerate().map(|(number, case)| {

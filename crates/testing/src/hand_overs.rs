@@ -7,13 +7,13 @@ use reseq::{
     domain::{Arrival, Body, Destination, LeaseToken, Message, Stamped, Tombstone, TransformKind},
     store::{
         CallSequence, CatalogEntry, Completion, HandOver, LaneRequest, Owner, OwnerToken, Paused,
-        Settled, Store, Wake, WakeKind, Wakes, Who, Withdrawal,
+        Settled, Store, Wake, WakeKind, Who, Withdrawal,
     },
 };
 use tokio::sync::broadcast::Receiver;
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::support::{redis::TestRedis, wait::PATIENCE};
+use crate::support::{redis::TestRedis, wait::PATIENCE, wakes::listen};
 
 const LONG: Duration = Duration::from_secs(3600);
 /// A header whose record is too long to be handed over.
@@ -95,13 +95,9 @@ impl Case {
         let known = CatalogEntry { destination, version, partition: 0, paused, born };
         let token = OwnerToken::random();
         let epoch = store.acquire_partition(0, &token, LONG).await.unwrap().epoch;
-        let wakes = Wakes::default();
-        let mut heard = wakes.listen(WakeKind::Releasable);
-        let listening = tokio::spawn(wakes.run(store.clone(), CancellationToken::new()));
-        // What comes first says that the subscription has begun.
-        while !matches!(heard.recv().await, Ok(Wake::Everything)) {}
+        let (heard, _listening) = listen(&store, WakeKind::Releasable).await;
         let (ingests, claims) = (store.call_sequence("ingest"), store.call_sequence("claim"));
-        let (owner, _listening) = (Owner { token, epoch }, AbortOnDropHandle::new(listening));
+        let owner = Owner { token, epoch };
         Case { redis, store, known, owner, heard, ingests, claims, _listening }
     }
 

@@ -17,9 +17,10 @@ pub(in crate::sender) struct Poke {
 #[derive(Default)]
 struct State {
     has_ended: bool,
-    /// Pokes may have been missed since the last one.
-    has_gap: bool,
-    poked: Option<Poked>,
+    /// The task has not taken the last poke yet.
+    is_poked: bool,
+    /// What the task takes with the next poke.
+    next: Poked,
 }
 
 /// What a poke said.
@@ -44,16 +45,16 @@ impl Poke {
         if state.has_ended {
             return false;
         }
-        let poked = state.poked.get_or_insert_default();
-        poked.has_more |= handed.is_none() || poked.handed.is_some();
-        poked.handed = handed.or(poked.handed.take());
+        state.is_poked = true;
+        state.next.has_more |= handed.is_none() || state.next.handed.is_some();
+        state.next.handed = handed.or(state.next.handed.take());
         self.notify.notify_one();
         true
     }
 
     /// Pokes may have been missed. Wakes nobody: who has something to do is found otherwise.
     pub(in crate::sender) fn note_gap(&self) {
-        self.lock().has_gap = true;
+        self.lock().next.has_gap = true;
     }
 
     /// Resolves when the task was poked. The task must look for work after this resolves: a poke during
@@ -62,8 +63,8 @@ impl Poke {
         loop {
             self.notify.notified().await;
             let mut state = self.lock();
-            if let Some(poked) = state.poked.take() {
-                return Poked { has_gap: std::mem::take(&mut state.has_gap), ..poked };
+            if std::mem::take(&mut state.is_poked) {
+                return std::mem::take(&mut state.next);
             }
         }
     }
@@ -71,7 +72,7 @@ impl Poke {
     /// Ends, unless there was a poke meanwhile. Only the task calls it.
     pub(super) fn end(&self) -> bool {
         let mut state = self.lock();
-        state.has_ended |= state.poked.is_none();
+        state.has_ended |= !state.is_poked;
         state.has_ended
     }
 }

@@ -275,10 +275,8 @@ impl Scenario {
 
     /// What Redis stores of the message with the last sequence.
     pub async fn stored_record(&self) -> Vec<u8> {
-        let mut redis = self.redis.connection().await;
-        let mut record = redis::cmd("HGET");
-        record.arg("reseq:{p00}:d:orders:messages").arg(self.last_sequence().await);
-        record.query_async(&mut redis).await.unwrap()
+        let last = self.last_sequence().await.to_string();
+        self.redis.ask(&["HGET", "reseq:{p00}:d:orders:messages", &last]).await.unwrap()
     }
 
     /// Publishes a wake-up with a message: of a version and an epoch that are as much higher than today's.

@@ -26,3 +26,4 @@ pub mod source;
 pub mod tls;
 pub mod transformer;
 pub mod wait;
+pub mod wakes;
