@@ -22,7 +22,7 @@
 --   body is stored apart is followed by the body ('': missing); {deadline, 'again'}: one call's limit of
 --   reads found nothing
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, damage, bodies, claim_alone
+-- include: schema, clock, call, damage, apart, claim_alone
 
 local number, destination, by_priority = ARGV[1] + 0, ARGV[2], ARGV[9] == 'none'
 local least = ARGV[8] + 0
@@ -50,7 +50,7 @@ if not answered then
 end
 
 -- The rest is for calls that cannot take the fast path.
--- include: expect, portions, withdrawn
+-- include: expect, portions, withdrawn, bodies
 
 local before_sequence, after_sequence = destination .. '/', '/' .. ARGV[4]
 local function lease_of(sequence)

@@ -30,7 +30,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, UNREADABLE, MORE_KEYS (a short call does not
 --   suffice)
 -- Sent again, it finds the messages settled: their leases have ended. No call number is needed.
--- include: schema, clock, damage, wake, bodies, complete_alone
+-- include: schema, clock, damage, wake, apart, hand_over, complete_alone
 
 -- The index of the keys of the first lane.
 local FIRST_LANE = 15
@@ -56,12 +56,10 @@ if is_short then
   local is_head = complete_alone(destination, k[2], k[3], k[4], k[5], k[8], k[9], a[3], a[4], a[5])
   if is_head ~= nil then
     redis.call('HSET', k[1], 'ready', text((tonumber(known[3]) or 0) + 1))
-    if is_head then
-      -- With others behind it that are ready, it leaves in a run with them. Consumers take it from an offer.
-      local may_hand_over = (known[3] or '0') == '0' and (known[5] or '0') == '0' and not known[6]
-        and known[7] ~= 'pull'
-      local handed = may_hand_over and hand_over(destination, known[4], epoch, k[2], a[3], a[5])
-      if handed then wake(k[6], handed, 'handed') else wake(k[6], destination) end
+    if is_head and known[4] and not known[6] then
+      wake_for_head(k[6], destination, known[4], known[3], known[5], known[7], epoch, k[2], a[3], a[5])
+    elseif is_head then
+      wake(k[6], destination)
     end
     return {}
   end

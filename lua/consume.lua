@@ -17,7 +17,7 @@
 -- Returns: {deadline in ms since 1970, then per message: lane's key (without ordering: the sequence), sequence,
 --   record ('': missing), attempts or '', followed by the body ('': missing) if it is stored apart}
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, expect, bodies, offers
+-- include: schema, clock, call, epoch, expect, apart, bodies, offers
 
 -- The most lanes of one call.
 local LANES_MAX = 256

@@ -23,8 +23,9 @@
 --   [19…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 --   […]   per idempotency key, with a window: seen reseq:{p07}:d:<dest>:idempotency:<idempotency key>
 --   [last] if ids are remembered: ids reseq:{p07}:d:<dest>:ids
---   A short call has only 1 to 6, 9 and the lane's in_progress: one lane with ordering 'destination', parallel, to be
---   processed, no limit of bytes, no idempotency keys, ids, options or bodies stored apart.
+--   A short call is for one lane with ordering 'destination', parallel, no limit of bytes, no idempotency keys, ids,
+--   options or bodies stored apart. It has only 1 to 6, 9 and the lane's in_progress; if there is nothing to process,
+--   only 1 to 3, 5, 7, 10 and those of the lane.
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] epoch that the records carry
 --   [5] `known` of include/epoch.lua  [6] 'waiting' or 'ready' (nothing to process)  [7] most pending messages
@@ -37,22 +38,22 @@
 --   each body that is stored apart: its arrival (from 1), '' or 'i' (the body as it arrived), the
 --   body; then 3 for each arrival with more: which (from 1), '' or '<idempotency key, from 1>:<digest> <id>',
 --   options: '' or some of 'delay=<ms>;' 'due=<ms since 1970>;' 'priority=<0 to 9>;'
---   'replaces=<dead letter>,<its epoch>;' 'processed;' (already processed). A short call has only 1 to 5, 7, 14 and
---   16, then the records
+--   'replaces=<dead letter>,<its epoch>;' 'processed;' (already processed). A short call has only 1 to 7, 14 and 16,
+--   then the records
 -- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone', sequence, epoch, id of
 --   the message stamped before}…}; or {arrival, 'damaged', index in KEYS, '0', ''}: that key has the wrong type,
 --   and nothing of the arrival was stored;
 --   arrivals that are not listed were stamped, from the first sequence on, without gaps
 -- Errors: STALE_CALL, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, damage, wake, ingest_alone
+-- include: schema, clock, call, epoch, damage, wake, apart, hand_over, ingest_alone
 
 -- The most ids beyond the limit that one call removes, in addition to one for each arrival.
 local IDS_REMOVED_MAX = 1000
 -- The index of the keys of the first lane.
 local FIRST_LANE = 19
 
-local is_short = #KEYS == 8
+local is_short, needs_processing = #KEYS == 8, ARGV[6] == 'waiting'
 
 local number = ARGV[1] + 0
 local answered = replayed(KEYS[2], number)
@@ -61,41 +62,61 @@ if answered and not answered.err then return keep(KEYS[2], number, answered) end
 if answered then return answered end
 
 local now = now_ms()
-local epoch, _, schema = current_epoch(KEYS[1], now, ARGV[5])
-if schema ~= ARGV[is_short and 7 or 14] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
+local partition_epoch, _, schema = current_epoch(KEYS[1], now, ARGV[5])
+if schema ~= ARGV[is_short and 8 or 14] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'last', 'settled', 'born', 'bytes',
   'all_keys_known')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 local born = tonumber(known[5]) or 0
-epoch = math.max(epoch, born)
+local epoch = math.max(partition_epoch, born)
 if epoch ~= ARGV[4] + 0 then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 
 local destination, last = ARGV[2], tonumber(known[3]) or 0
-local room = ARGV[is_short and 6 or 7] - (last - (tonumber(known[4]) or 0))
+local room = ARGV[7] - (last - (tonumber(known[4]) or 0))
 local pending_bytes = tonumber(known[6]) or 0
 
 -- The fast path (include/ingest_alone.lua) is for short calls.
 if is_short then
-  local k, a, count = KEYS, ARGV, #ARGV - 8
-  local length = count <= FEW_ARRIVALS and count <= room
-    and ingest_alone(destination, k[4], k[5], k[6], k[8], last + 1, count, 8)
-  if length then
-    redis.call('HSET', k[3], 'last', text(last + count), 'bytes', text(pending_bytes + a[8]))
-    if length == count then wake(k[7], destination) end
-    return keep(k[2], number, {last + 1})
+  local k, a, count, first = KEYS, ARGV, #ARGV - 9, last + 1
+  local may_take, bytes = count <= FEW_ARRIVALS and count <= room, text(pending_bytes + a[9])
+  if may_take and needs_processing then
+    local length = ingest_alone(destination, k[4], k[5], k[6], k[8], first, count, 9)
+    if length then
+      redis.call('HSET', k[3], 'last', text(last + count), 'bytes', bytes)
+      if length == count then wake(k[7], destination) end
+      return keep(k[2], number, {first})
+    end
+  elseif may_take then
+    local before = redis.call('HMGET', k[3], 'ready', 'withdrawals', 'delivery')
+    local has_head = ingest_ready_alone(destination, k[4], k[5], k[7], k[8], first, count, 9)
+    if has_head ~= nil then
+      local ready = text((tonumber(before[1]) or 0) + count)
+      redis.call('HSET', k[3], 'last', text(last + count), 'bytes', bytes, 'ready', ready)
+      if has_head and count == 1 then
+        wake_for_head(k[6], destination, a[3], before[1], before[2], before[3], text(partition_epoch), k[4], text(first),
+          a[10])
+      elseif has_head then
+        wake(k[6], destination)
+      end
+      return keep(k[2], number, {first})
+    end
   end
-  KEYS = {k[1], k[2], k[3], k[4], k[5], k[6]}
-  KEYS[9], KEYS[FIRST_LANE] = k[7], k[8]
-  ARGV = {a[1], a[2], a[3], a[4], a[5], 'waiting', a[6], '0', '0', 'destination', 'parallel', '1', '0', a[7],
-    text(count), a[8], '0', '0', '', unpack(a, 9)}
+  KEYS = {k[1], k[2], k[3]}
+  if needs_processing then
+    KEYS[4], KEYS[5], KEYS[6], KEYS[9], KEYS[FIRST_LANE] = k[4], k[5], k[6], k[7], k[8]
+  else
+    KEYS[5], KEYS[7], KEYS[10], KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1] = k[4], k[5], k[6], k[7], k[8]
+  end
+  ARGV = {a[1], a[2], a[3], a[4], a[5], a[6], a[7], '0', '0', 'destination', 'parallel', '1', '0', a[8], text(count),
+    a[9], '0', '0', '', unpack(a, 10)}
 end
 
 -- The rest is for calls that cannot take the fast path.
 -- include: expect, lists, attempts, waiting, bodies, dead_letters
 
-local count, needs_processing = tonumber(ARGV[15]), ARGV[6] == 'waiting'
+local count = tonumber(ARGV[15])
 local ordering, serial, window_ms = ARGV[10], ARGV[11] == 'serial', tonumber(ARGV[9])
 local bytes, has_room_for_all = 0, ARGV[8] == '0'
 local room_bytes = has_room_for_all and math.huge or tonumber(ARGV[8]) - pending_bytes

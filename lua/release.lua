@@ -40,7 +40,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION, MORE_KEYS (a short call does not suffice)
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.
--- include: schema, clock, epoch, damage, owner, bodies, release_alone
+-- include: schema, clock, epoch, damage, owner, apart, release_alone
 
 -- The index of the keys of the first lane.
 local FIRST_LANE = 16
@@ -78,12 +78,6 @@ if is_short and not is_plain then
   return redis.error_reply('MORE_KEYS there are withdrawals, or halted messages that are ready')
 end
 
--- Adds to the counters that changed: for damaged messages they are not exact, so they never go below 0.
-local function counted(at, change)
-  local number = (tonumber(known[at]) or 0) + change
-  return number <= 0 and '0' or text(number)
-end
-
 local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
 -- One lane, of which the owner holds nothing more, and wants something. If it has not
 -- delivered the head, the head may be released now.
@@ -98,8 +92,8 @@ elseif sequences and (upto == sequences[#sequences] or upto + 0 >= sequences[#se
   local settled_bytes, count = tonumber(accounted_bytes), #sequences
   if settled_bytes and settle_alone(destination, KEYS[4], KEYS[6], KEYS[10], log_order, bodies, in_progress, ready,
       sequences, 19, log_max + 0) then
-    redis.call('HSET', KEYS[3], 'settled', counted(5, count), 'ready', counted(6, -count),
-      'bytes', counted(7, -settled_bytes), 'delivered', counted(8, count))
+    redis.call('HSET', KEYS[3], 'settled', counted(known[5], count), 'ready', counted(known[6], -count),
+      'bytes', counted(known[7], -settled_bytes), 'delivered', counted(known[8], count))
     return {0, {0, ''}}
   end
 end
@@ -114,7 +108,7 @@ end
 local ordering = ARGV[5]
 
 -- The rest is for calls that cannot take the fast path.
--- include: expect, portions, gone, runs
+-- include: expect, portions, bodies, gone, runs
 
 -- Limits of a call, over all lanes: messages to settle, messages to return, sequences to read to find those,
 -- and messages whose size to query. A lane for which nothing is left has to ask again.
@@ -426,8 +420,8 @@ local function count_gone()
       bytes, delivered = bytes + accounted_bytes, delivered + left
     end
   end
-  redis.call('HSET', KEYS[3], 'settled', counted(5, #gone), 'ready', counted(6, -#gone),
-    'bytes', counted(7, -bytes), 'delivered', counted(8, delivered))
+  redis.call('HSET', KEYS[3], 'settled', counted(known[5], #gone), 'ready', counted(known[6], -#gone),
+    'bytes', counted(known[7], -bytes), 'delivered', counted(known[8], delivered))
   if known[3] and withdrawals ~= tonumber(known[3]) then redis.call('HSET', KEYS[3], 'withdrawals', withdrawals) end
 end
 

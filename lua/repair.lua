@@ -38,7 +38,7 @@
 --   no call searches a long list
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it finds nothing more to repair: no call number is needed.
--- include: schema, clock, expect, attempts, head, wake, waiting, serial, bodies, withdrawn, unnamed, findings
+-- include: schema, clock, expect, attempts, head, wake, waiting, serial, apart, bodies, withdrawn, unnamed, findings
 
 check_schema(KEYS[1])
 local known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'last')

@@ -41,7 +41,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   NOT_OWNER
 -- Sent again, it changes nothing more: no call number is needed.
--- include: schema, clock, epoch, expect, damage, owner, attempts, head, wake, waiting, serial, bodies, withdrawn, offers
+-- include: schema, clock, epoch, expect, damage, owner, attempts, head, wake, waiting, serial, apart, withdrawn, offers
 
 check_schema(KEYS[1])
 local now = now_ms()

@@ -97,6 +97,8 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         // No runtime here: its threads would use up memory, which is limited for a runner.
         Command::JqRunner => jq_runner::run().map(|()| Exit::Ok),
+        // It decides about its threads.
+        Command::Serve(args) => serve::run(args).map(|()| Exit::Ok),
         command => run(command),
     };
     let exit = result.unwrap_or_else(|error| {
@@ -117,7 +119,6 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Verify(args) => return verify::run(args).await,
         Command::Doctor(args) => return doctor::run(args).await,
         Command::Repair(args) => return repair::run(args).await,
-        Command::Serve(args) => serve::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Send(args) => send::run(args).await,
@@ -143,7 +144,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Replay(args) => replay::run(args).await,
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man(args) => man::run(&args, Cli::command()),
-        Command::JqRunner => jq_runner::run(),
+        Command::Serve(_) | Command::JqRunner => anyhow::bail!("this command starts on its own"),
     }?;
     Ok(Exit::Ok)
 }

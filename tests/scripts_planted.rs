@@ -204,7 +204,8 @@ fn by_offers(bug: &Bug) -> bool {
 }
 
 fn is_about_hand_overs(bug: &Bug) -> bool {
-    ["hand_over", "HAND_OVER", "if record == ''"].iter().any(|part| bug.right.contains(part))
+    let elsewhere = ["has_head and count == 1", "return length == 0", "not known[6]"];
+    bug.file == "include/hand_over" || elsewhere.iter().any(|part| bug.right.contains(part))
 }
 
 /// True if wake-ups carry something else than they should.

@@ -2,12 +2,6 @@
 -- '<sequence>', the body as it arrived, if it is kept too, in '<sequence>i'. The record of such a message
 -- begins with 'B<length>;'. A body belongs to its pending message, later to its dead letter or log entry.
 
--- The length of a record's body that is stored apart; 0 if the body is in the record.
-local function bytes_apart(record)
-  if string.byte(record) ~= 66 then return 0 end
-  return tonumber(string.match(record, '^B(%d+);')) or 0
-end
-
 -- Adds bodies to answers: `wanted` holds {answer, index in it, sequence}. A missing body stays '', and so do
 -- all if the key is unreadable: these messages are damaged, but must not hide others.
 local function put_bodies(bodies, wanted)

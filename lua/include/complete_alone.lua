@@ -22,22 +22,3 @@ local function complete_alone(destination, messages, attempts, leases, releasabl
   redis.call('ZREM', leases, lease)
   return is_head
 end
-
--- Longer records are not handed over: every sender gets each wake-up. Neither are more bytes than that in one call.
-local HAND_OVER_SIZE_MAX = 2048
-local HAND_OVERS_SIZE_MAX = 32768
-
--- The bytes that this call has handed over.
-local handed_over = 0
-
--- A wake-up with the record of a head that may leave now, so that the owner need not ask for it
--- (src/store/hand_over.rs): '<destination>=<version>,<epoch>,<sequence>,<size of the record>:<record>'. Nil if the
--- record is long, or its body stored apart.
-local function hand_over(destination, version, epoch, messages, sequence, record)
-  if record == '' then record = try('HGET', messages, sequence) or '' end
-  local size = #record
-  if size == 0 or size > HAND_OVER_SIZE_MAX or bytes_apart(record) > 0 or not version or not epoch then return nil end
-  if handed_over + size > HAND_OVERS_SIZE_MAX then return nil end
-  handed_over = handed_over + size
-  return destination .. '=' .. version .. ',' .. epoch .. ',' .. sequence .. ',' .. text(size) .. ':' .. record
-end

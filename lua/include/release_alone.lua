@@ -5,6 +5,12 @@
 -- Lanes with more messages take the full path.
 local FEW_MESSAGES = 32
 
+-- A counter after a change: for damaged messages counters are not exact, so they never go below 0.
+local function counted(counter, change)
+  local number = (tonumber(counter) or 0) + change
+  return number <= 0 and '0' or text(number)
+end
+
 -- The sequences of a lane's messages, if there are few and all of them are ready.
 local function all_ready(in_progress, ready)
   local sequences = redis.call('ZRANGE', ready, '0', FEW_MESSAGES)

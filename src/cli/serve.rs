@@ -1,9 +1,15 @@
 //! `reseq serve`: runs the service.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    thread::available_parallelism,
+};
 
 use anyhow::Context;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    runtime,
+    signal::unix::{SignalKind, signal},
+};
 
 use crate::{
     app::{Reseq, Role},
@@ -23,17 +29,40 @@ pub struct ServeArgs {
 }
 
 /// Runs until SIGTERM or SIGINT, then drains.
-pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
-    serve(args.config.as_deref(), args.roles, |reseq| reseq).await
+pub fn run(args: ServeArgs) -> anyhow::Result<()> {
+    run_with(args.config.as_deref(), args.roles, |reseq| reseq)
 }
 
-/// Like `run`, but lets the caller add to the service, such as transforms.
-pub async fn serve(
+/// Like `run`, but lets the caller add to the service, such as transforms. It runs on threads of its own, as many as
+/// the configuration says.
+pub fn run_with(
     config: Option<&Path>,
     roles: Vec<Role>,
     with: impl FnOnce(Reseq) -> Reseq,
 ) -> anyhow::Result<()> {
     let config = Config::load(config, std::env::vars())?;
+    let cpus = available_parallelism().map_or(1, usize::from);
+    let threads = threads(config.threads, cpus, &roles);
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.context("the threads could not be started")?;
+    runtime.block_on(serve(config, roles, with))
+}
+
+/// How many threads run the work. A sender delivers the messages of a lane one after the other, so what it does for others
+/// must not hold it up. In other pods, more threads mostly wake each other: the pods share the machine with Redis.
+fn threads(configured: usize, cpus: usize, roles: &[Role]) -> usize {
+    match configured {
+        0 if roles.contains(&Role::Sender) => cpus,
+        0 => cpus.div_ceil(2),
+        threads => threads,
+    }
+}
+
+async fn serve(
+    config: Config,
+    roles: Vec<Role>,
+    with: impl FnOnce(Reseq) -> Reseq,
+) -> anyhow::Result<()> {
     telemetry::install_log(config.log.is_json());
     let traces = match config.tracing.is_on() {
         true => Some(install_traces(&config.tracing.otlp_endpoint, config.tracing.sample_ratio)?),
@@ -66,4 +95,18 @@ pub async fn serve(
         traces.end().await;
     }
     Ok(ended?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_has_a_thread_for_each_cpu_and_others_half() {
+        let of = |roles: &[Role]| [1, 2, 3, 8].map(|cpus| threads(0, cpus, roles));
+        assert_eq!(of(&[Role::Ingest, Role::Processor, Role::Sender]), [1, 2, 3, 8]);
+        assert_eq!(of(&[Role::Sender]), [1, 2, 3, 8]);
+        assert_eq!(of(&[Role::Ingest, Role::Processor]), [1, 1, 2, 4]);
+        assert_eq!(threads(5, 2, &[Role::Ingest]), 5);
+    }
 }

@@ -74,6 +74,8 @@ pub struct Config {
     pub secrets: Secrets,
     /// The process exits within this many milliseconds after SIGTERM.
     pub shutdown_ms: u64,
+    /// Threads that run the work of `reseq serve`; 0: one for each CPU in a sender, one for two CPUs in other processes.
+    pub threads: usize,
     /// Destinations that belong to this file.
     #[serde(rename = "destination")]
     pub destinations: Vec<Destination>,
@@ -238,6 +240,7 @@ impl Default for Config {
             tracing: Tracing::default(),
             secrets: Secrets::default(),
             shutdown_ms: 20_000,
+            threads: 0,
             destinations: Vec::new(),
             topics: Vec::new(),
             tcp: Vec::new(),

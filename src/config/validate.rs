@@ -51,6 +51,7 @@ impl Config {
             ("sender.lease_ms", self.sender.lease_ms, 500, 600_000),
             ("sender.release_batch_max", self.sender.release_batch_max as u64, 1, 1024),
             ("shutdown_ms", self.shutdown_ms, 100, 3_600_000),
+            ("threads", self.threads as u64, 0, 1024),
         ];
         for &(field, value, min, max) in ranges {
             if !(min..=max).contains(&value) {

@@ -1,13 +1,17 @@
 //! The Lua scripts: one transition per file, with its includes inserted. Transitions that carry the load of
 //! many quiet destinations are also in a composed script, which runs many of them in one call.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use super::{commands::preamble, known_schema};
+use super::{
+    commands::{preamble, preamble_of_many},
+    known_schema,
+};
 use crate::{faults::planted_lua::text_of, redis_client::Script};
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 28] = [
+const INCLUDES: [(&str, &str); 30] = [
+    ("apart", include_str!("../../lua/include/apart.lua")),
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
@@ -19,6 +23,7 @@ const INCLUDES: [(&str, &str); 28] = [
     ("epoch", include_str!("../../lua/include/epoch.lua")),
     ("expect", include_str!("../../lua/include/expect.lua")),
     ("findings", include_str!("../../lua/include/findings.lua")),
+    ("hand_over", include_str!("../../lua/include/hand_over.lua")),
     ("head", include_str!("../../lua/include/head.lua")),
     ("ingest_alone", include_str!("../../lua/include/ingest_alone.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
@@ -182,10 +187,11 @@ fn composed(names: &[&'static str]) -> Arc<Script> {
     let first_line = texts.first().and_then(|text| text.lines().next()).unwrap_or_default();
     let mut whole = format!(
         "{first_line}\nlocal ALL_KEYS, ALL_ARGV, KEYS, ARGV = KEYS, ARGV, KEYS, ARGV\n\
-         local transitions, rights, checked = {{}}, {{}}, {{}}\n\
+         local transitions, checked = {{}}, {{}}\n{}\
          local function lacks_rights(which)\n  \
-         if checked[which] == nil then checked[which] = rights[which]() or false end\n  \
-         return checked[which]\nend\n"
+         if checked[which] == nil then checked[which] = rights_of(which) or false end\n  \
+         return checked[which]\nend\n",
+        rights_of(&texts)
     );
     let mut included: Vec<&str> = Vec::new();
     for name in texts.iter().flat_map(|text| includes_of(text)) {
@@ -202,16 +208,22 @@ fn composed(names: &[&'static str]) -> Arc<Script> {
     Arc::new(Script::new("blocks", whole))
 }
 
-/// A transition as a function, with its checks of rights. Its first includes are before all functions; the others
-/// are where only a few calls come to, because each function that a call defines costs it.
+/// The checks of rights of these transitions, by what `block_of` names them.
+fn rights_of(texts: &[Cow<'_, str>]) -> String {
+    let mut all = Vec::new();
+    for (number, text) in (1..).zip(texts) {
+        let Parts { fast, whole, .. } = Parts::of(text);
+        all.push((number.to_string(), with_includes(fast)));
+        all.extend(whole.map(|whole| (format!("whole {number}"), with_includes(whole))));
+    }
+    preamble_of_many(all.iter().map(|(name, text)| (name.as_str(), text.as_str())))
+}
+
+/// A transition as a function. Its first includes are before all functions; the others are where only a few calls come
+/// to, because each function that a call defines costs it.
 fn block_of(number: usize, text: &str) -> String {
     let Parts { fast, whole, .. } = Parts::of(text);
-    let rights = |of: &str, text: &str| {
-        format!("rights['{of}{number}'] = function()\n{}end\n", preamble(&with_includes(text)))
-    };
-    let mut block = rights("", fast);
-    block.push_str(&whole.map(|whole| rights("whole ", whole)).unwrap_or_default());
-    block.push_str(&format!("transitions['{number}'] = function()\n"));
+    let mut block = format!("transitions['{number}'] = function()\n");
     let is_include = |line: &&str| line.starts_with(INCLUDE);
     block.extend(fast.lines().filter(|line| !is_include(line)).flat_map(|line| [line, "\n"]));
     if let Some(whole) = whole {

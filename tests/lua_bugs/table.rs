@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 88] = [
+pub static BUGS: [Bug; 93] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -336,8 +336,8 @@ end",
     bug(
         "does not subtract delivered messages from the pending bytes",
         "release",
-        "counted(7, -bytes)",
-        "counted(7, 0)",
+        "counted(known[7], -bytes)",
+        "counted(known[7], 0)",
     ),
     bug("does not count failed attempts", "fail", "attempts[1] = attempts[1] + 1", ""),
     bug(
@@ -473,22 +473,52 @@ end",
         "if false then",
     ),
     bug(
-        "a message of a destination with withdrawals, or that is being removed, is handed over",
+        "a message of a destination that is being removed is handed over",
         "complete",
-        "may_hand_over and hand_over(",
-        "hand_over(",
+        "if is_head and known[4] and not known[6] then",
+        "if is_head then",
+    ),
+    bug(
+        "a message of a destination with withdrawals is handed over",
+        "include/hand_over",
+        "(withdrawals or '0') == '0' and",
+        "",
     ),
     bug(
         "a message that leaves as it came is not handed over",
-        "include/complete_alone",
+        "include/hand_over",
         "if record == '' then record = try('HGET', messages, sequence) or '' end",
         "",
     ),
     bug(
         "long records are handed over",
-        "include/complete_alone",
+        "include/hand_over",
         "local HAND_OVER_SIZE_MAX = 2048",
         "local HAND_OVER_SIZE_MAX = 1000000",
+    ),
+    bug(
+        "the first of several arrivals that need no processing is handed over without the others",
+        "ingest",
+        "if has_head and count == 1 then",
+        "if has_head then",
+    ),
+    bug(
+        "a head is handed over although another message is ready",
+        "include/hand_over",
+        "local handed = (ready or '0') == '0' and",
+        "local handed =",
+    ),
+    bug(
+        "the fast path of ingest wakes the sender of a lane whose head waits",
+        "include/ingest_alone",
+        "return length == 0",
+        "return true",
+    ),
+    bug(
+        "the fast path of ingest does not note that a lane may be released",
+        "include/ingest_alone",
+        "length > 0 and 0 or try('ZADD', releasable, 'LT', now_text(), destination)",
+        "0",
     ),
     // Consumers.
     bug(

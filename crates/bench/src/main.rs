@@ -62,13 +62,13 @@ enum Command {
     Pairs(pairs::PairsArgs),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        Some(Command::Processor(args)) => processor::run(args).await.map(|()| true),
-        Some(Command::Pairs(args)) => pairs::run(args).await.map(|()| true),
-        None => run::run(cli.args).await,
+        // As `reseq serve`, it decides about its threads.
+        Some(Command::Processor(args)) => processor::run(args).map(|()| true),
+        Some(Command::Pairs(args)) => measure(async { pairs::run(args).await.map(|()| true) }),
+        None => measure(run::run(cli.args)),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -78,4 +78,8 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn measure(work: impl Future<Output = anyhow::Result<bool>>) -> anyhow::Result<bool> {
+    tokio::runtime::Runtime::new()?.block_on(work)
 }

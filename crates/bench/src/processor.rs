@@ -51,10 +51,9 @@ impl Transform for Waits {
 }
 
 /// Runs until SIGTERM.
-pub async fn run(args: ProcessorArgs) -> anyhow::Result<()> {
+pub fn run(args: ProcessorArgs) -> anyhow::Result<()> {
     let work = Work { seed: args.seed, min_us: args.work_min_us, max_us: args.work_max_us };
-    serve::serve(Some(&args.config), vec![Role::Processor], |reseq| {
+    serve::run_with(Some(&args.config), vec![Role::Processor], |reseq| {
         reseq.transform(NAME, Waits(work))
     })
-    .await
 }

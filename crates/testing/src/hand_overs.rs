@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use reseq::{
     config,
-    domain::{Arrival, Body, Destination, LeaseToken, Message, Stamped, Tombstone, TransformKind},
+    domain::{
+        Arrival, Body, DeliveryKind, Destination, LeaseToken, Message, Stamped, Tombstone,
+        TransformKind,
+    },
     store::{
         CallSequence, CatalogEntry, Completion, HandOver, LaneRequest, Owner, OwnerToken, Paused,
         Settled, Store, Wake, WakeKind, Who, Withdrawal,
@@ -18,6 +21,8 @@ use crate::support::{redis::TestRedis, wait::PATIENCE, wakes::listen};
 const LONG: Duration = Duration::from_secs(3600);
 /// A header whose record is too long to be handed over.
 const LONG_HEADER: usize = 3000;
+/// A body that is not stored apart, with a record that is too long to be handed over.
+const LONG_BODY: usize = 2040;
 
 struct Case {
     redis: TestRedis,
@@ -32,6 +37,11 @@ struct Case {
 
 /// Messages become ready in all ways that matter to a hand-over. Says what is wrong.
 pub async fn wake_ups_carry_heads() -> Result<(), String> {
+    processed_heads().await?;
+    heads_without_processing().await
+}
+
+async fn processed_heads() -> Result<(), String> {
     let mut case = Case::start().await;
     let epoch = case.owner.epoch;
 
@@ -61,7 +71,7 @@ pub async fn wake_ups_carry_heads() -> Result<(), String> {
     case.carries_nothing(&long, Some("changed"), "a long record").await?;
     case.settled(6).await;
     let withdrawn = case.claimed("withdrawn").await;
-    case.withdraw(7).await;
+    case.withdraw(7).await?;
     case.carries_nothing(&withdrawn, Some("changed"), "a withdrawn message").await?;
 
     // In another epoch, and in the last version.
@@ -79,8 +89,38 @@ pub async fn wake_ups_carry_heads() -> Result<(), String> {
     case.carries_nothing(&message, Some("changed"), "a destination that is being removed").await
 }
 
+/// What needs no processing is ready when it arrives.
+async fn heads_without_processing() -> Result<(), String> {
+    let mut case = Case::start_with(TransformKind::None, DeliveryKind::Push).await;
+    let epoch = case.owner.epoch;
+    let handed = case.arrived(&["first"]).await?.ok_or("an arrival was not handed over")?;
+    case.check(&handed, epoch, 1, "first")?;
+
+    // Behind a head there is no wake-up: the next one is that of the next head. Several leave together.
+    case.ingest("second", Vec::new()).await;
+    case.settled(2).await;
+    let none = |handed: Option<HandOver>, what: &str| match handed {
+        Some(handed) => Err(format!("{what} was handed over: {handed:?}")),
+        None => Ok(()),
+    };
+    none(case.arrived(&["third", "fourth"]).await?, "the first of several arrivals")?;
+    case.settled(4).await;
+    let handed = case.arrived(&["fifth"]).await?.ok_or("nothing after a run")?;
+    case.check(&handed, epoch, 5, "fifth")?;
+    case.settled(5).await;
+    let long = "x".repeat(LONG_BODY);
+    none(case.arrived(&[&long]).await?, "a long arrival")?;
+
+    let mut case = Case::start_with(TransformKind::None, DeliveryKind::Pull).await;
+    none(case.arrived(&["first"]).await?, "a message for consumers")
+}
+
 impl Case {
     async fn start() -> Case {
+        Case::start_with(TransformKind::Http, DeliveryKind::Push).await
+    }
+
+    async fn start_with(transform: TransformKind, delivery: DeliveryKind) -> Case {
         let redis = TestRedis::start().await;
         let settings = config::Redis {
             url: redis.url().to_owned(),
@@ -89,7 +129,8 @@ impl Case {
         };
         let (store, _) = Store::open(&settings, LONG).await.unwrap();
         let mut destination = Destination::new("erp".parse().unwrap(), "tcp://127.0.0.1:1");
-        destination.transform.kind = TransformKind::Http;
+        destination.transform.kind = transform;
+        destination.delivery.kind = delivery;
         let defined = store.define(&destination).await.unwrap();
         let (version, born, paused) = (defined.version, defined.born, Paused::default());
         let known = CatalogEntry { destination, version, partition: 0, paused, born };
@@ -102,10 +143,20 @@ impl Case {
     }
 
     async fn ingest(&self, body: &str, headers: Vec<(String, String)>) {
-        let (id, body) = ("id".to_owned(), body_of(body));
-        let arrival = Arrival::of(Message { id, key: None, headers, body, received_ms: 0 });
+        self.ingest_all(&[arrival(body, headers)]).await;
+    }
+
+    async fn ingest_all(&self, arrivals: &[Arrival]) {
         let Case { store, known, owner, .. } = self;
-        store.ingest(&self.ingests, known, owner.epoch, &[&arrival]).await.unwrap();
+        let arrivals: Vec<_> = arrivals.iter().collect();
+        store.ingest(&self.ingests, known, owner.epoch, &arrivals).await.unwrap();
+    }
+
+    /// Stores messages that need no processing, the first of which is a head. Returns what its wake-up carries.
+    async fn arrived(&mut self, bodies: &[&str]) -> Result<Option<HandOver>, String> {
+        let arrivals: Vec<_> = bodies.iter().map(|body| arrival(body, Vec::new())).collect();
+        self.ingest_all(&arrivals).await;
+        self.next_wake().await
     }
 
     /// Leases a message that waits.
@@ -142,6 +193,11 @@ impl Case {
         body: Option<&str>,
     ) -> Result<Option<HandOver>, String> {
         self.complete(claimed, body).await;
+        self.next_wake().await
+    }
+
+    /// What the next wake-up of the destination carries.
+    async fn next_wake(&mut self) -> Result<Option<HandOver>, String> {
         let heard = async {
             loop {
                 match self.heard.recv().await {
@@ -189,12 +245,19 @@ impl Case {
         assert!(released.runs[0].messages.is_empty());
     }
 
-    async fn withdraw(&self, sequence: u64) {
+    /// The owner is woken to carry it out.
+    async fn withdraw(&mut self, sequence: u64) -> Result<(), String> {
         let messages = [(None, sequence)];
         let (how, reason) = (Tombstone::Cancelled, "test");
         let withdrawal = Withdrawal { how, reason, error: None, messages: &messages };
         self.store.withdraw(&self.known, Who::Operator, &withdrawal).await.unwrap();
+        self.next_wake().await.map(drop)
     }
+}
+
+fn arrival(body: &str, headers: Vec<(String, String)>) -> Arrival {
+    let (id, body) = ("id".to_owned(), body_of(body));
+    Arrival::of(Message { id, key: None, headers, body, received_ms: 0 })
 }
 
 fn body_of(text: &str) -> Body {

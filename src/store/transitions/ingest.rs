@@ -40,6 +40,8 @@ pub enum Ingested {
 
 /// The numbers of the keys that a short call has, as `lua/ingest.lua` counts them.
 const SHORT: [usize; 8] = [1, 2, 3, 4, 5, 6, 9, 19];
+/// The same, if there is nothing to process.
+const SHORT_READY: [usize; 8] = [1, 2, 3, 5, 7, 10, 19, 20];
 
 /// The most arrivals of a short call. With more, what the others cost does not matter.
 const SHORT_MAX: usize = 32;
@@ -113,7 +115,6 @@ impl<'a> Batch<'a> {
     fn is_short(&self, destination: &Destination) -> bool {
         destination.ordering == Ordering::Destination
             && destination.processing == Processing::Parallel
-            && destination.transform.kind != TransformKind::None
             && destination.backlog_bytes_max == 0
             && destination.ids_max == 0
             && self.arrivals.len() <= SHORT_MAX
@@ -121,6 +122,19 @@ impl<'a> Batch<'a> {
             && self.more.is_empty()
             && self.bodies.is_empty()
     }
+}
+
+fn needs_processing(destination: &Destination) -> bool {
+    destination.transform.kind != TransformKind::None
+}
+
+/// The state of a message that arrives, as the script names it.
+fn first_state(destination: &Destination) -> &'static str {
+    if needs_processing(destination) { "waiting" } else { "ready" }
+}
+
+fn short_keys(destination: &Destination) -> [usize; 8] {
+    if needs_processing(destination) { SHORT } else { SHORT_READY }
 }
 
 /// The options that few arrivals have, as the script parses them.
@@ -164,11 +178,19 @@ impl Store {
         let keys = self.keys().destination(&destination.name);
         let mut call = self.call(|scripts| &scripts.ingest);
         call.key(keys.partition.epoch()).key(keys.partition.call(&call_sequence.name));
-        call.key(keys.hash()).key(keys.waiting()).key(keys.messages());
-        call.key(keys.partition.active(entry.claimers()));
-        call.key(keys.partition.wake_waiting()).key(keys.in_progress(None));
+        call.key(keys.hash());
+        if needs_processing(destination) {
+            call.key(keys.waiting()).key(keys.messages());
+            call.key(keys.partition.active(entry.claimers()));
+            call.key(keys.partition.wake_waiting()).key(keys.in_progress(None));
+        } else {
+            call.key(keys.messages()).key(keys.partition.releasable());
+            call.key(keys.partition.wake_releasable());
+            call.key(keys.in_progress(None)).key(keys.ready(None));
+        }
         call.arg(call_sequence.number()).arg(destination.name.as_str()).arg(entry.version);
-        call.arg(epoch).arg(self.known_of_epoch(entry.partition)).arg(destination.backlog_max);
+        call.arg(epoch).arg(self.known_of_epoch(entry.partition));
+        call.arg(first_state(destination)).arg(destination.backlog_max);
         call.arg(schema).arg(batch.accounted_bytes);
         for (_, record) in &batch.arrivals {
             call.arg(record);
@@ -204,10 +226,9 @@ impl Store {
         for key in remembered.chain(has_ids.then(|| keys.ids())) {
             call.key(key);
         }
-        let needs_processing = destination.transform.kind != TransformKind::None;
         call.arg(call_sequence.number()).arg(destination.name.as_str()).arg(entry.version);
         call.arg(epoch).arg(self.known_of_epoch(entry.partition));
-        call.arg(if needs_processing { "waiting" } else { "ready" });
+        call.arg(first_state(destination));
         call.arg(destination.backlog_max).arg(destination.backlog_bytes_max);
         call.arg(destination.idempotency_window_ms);
         call.arg(entry.ordering_text()).arg(entry.processing_text());
@@ -282,7 +303,7 @@ impl Store {
             for number in damaged {
                 let (_, keys) = call.described();
                 let at = match is_short {
-                    true => SHORT.iter().position(|short| *short == number),
+                    true => short_keys(destination).iter().position(|short| *short == number),
                     false => number.checked_sub(1),
                 };
                 let key = at.and_then(|at| keys.get(at)).map(|key| String::from_utf8_lossy(key));

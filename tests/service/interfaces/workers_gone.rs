@@ -143,6 +143,7 @@ async fn what_was_in_an_answer_that_is_never_acknowledged_is_given_back() {
     let address = service.pod.addresses.http().unwrap();
     let mut stream = socket.connect(address).await.unwrap();
     stream.write_all(request(json!({})).as_bytes()).await.unwrap();
+    within("the answer begins", stream.peek(&mut [0])).await.unwrap();
     all_are_there(&service.pod, 8).await;
     some_were_requeued(&service.pod).await;
     drop(stream);
