@@ -101,12 +101,15 @@ local function head_of(lane)
   end
   return heads[lane]
 end
-local first
+local first, positions
 if ordering == 'destination' and lane_count == 1 and ARGV[5] == '' then
   first = tonumber(head_of(1)) or math.huge
+elseif ordering == 'none' and lane_count == 1 then
+  positions = try('ZMSCORE', in_progress_of(1), unpack(ARGV, sequence_base + 1, sequence_base + count))
 end
-local function stands_in(lane, sequence, number)
+local function stands_in(lane, sequence, number, i)
   if first then return number >= first end
+  if positions then return positions[i] end
   if head_of(lane) == sequence then return true end
   return not is_damaged[lane] and redis.call('ZSCORE', in_progress_of(lane), sequence)
 end
@@ -140,7 +143,7 @@ for i = 1, count do
   if number < before then return redis.error_reply('UNREADABLE the sequences must rise') end
   if held[i] and cannot_store[i] then
     except(i, 'damaged')
-  elseif held[i] and number ~= before and stands_in(lane, sequence, number) then
+  elseif held[i] and number ~= before and stands_in(lane, sequence, number, i) then
     before = number
     add(scores[lane], sequence, sequence)
     add(taken, i, lane)

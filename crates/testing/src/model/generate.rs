@@ -64,6 +64,7 @@ impl CallSequences {
                 has_window: false,
                 attempts_max: 0,
                 stalls_max: 0,
+                log_max: 0,
                 ..plain
             },
         ];
