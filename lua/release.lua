@@ -108,22 +108,14 @@ end
 local ordering = ARGV[5]
 
 -- The rest is for calls that cannot take the fast path.
--- include: expect, portions, bodies, gone, runs, release_each
-
-local lane_count, body_count = tonumber(ARGV[9]), tonumber(ARGV[11])
--- Idempotency keys to forget are behind the log entries and the bodies.
-local has_cleanup = #ARGV > 14 + 5 * lane_count
-if ordering == 'none' and is_plain and not attempts_kept and not has_cleanup
-    and (log_max ~= '0' or redis.call('LLEN', log_order) == 0) then
-  local answer = release_each(destination, lane_count, 14, now, room, known)
-  if answer then return answer end
-end
+-- include: expect, portions, bodies, gone, runs
 
 -- Limits of a call, over all lanes: messages to settle, messages to return, sequences to read to find those,
 -- and messages whose size to query. A lane for which nothing is left has to ask again.
 local SETTLED_MAX, RUNS_MAX, READS_MAX, SIZED_MAX = 4096, 4000, 12000, 1000
 
 local withdrawals, halted = tonumber(known[3]) or 0, (tonumber(known[4]) or 0) > 0
+local lane_count, body_count = tonumber(ARGV[9]), tonumber(ARGV[11])
 local budget = {
   settles = SETTLED_MAX, reads = READS_MAX, first_read = math.max(32, math.floor(RUNS_MAX / lane_count)),
 }
@@ -335,6 +327,7 @@ local answers = answer_all()
 local gone, is_gone = together('gone'), {}
 
 -- Skip checks of keys that this call does not need: the log, and idempotency keys to forget.
+local has_cleanup = #ARGV > 14 + 5 * lane_count
 if ordering ~= 'destination' then expect('ZCARD', KEYS[6], KEYS[7]) end
 if #gone > 0 and ordering == 'key' then expect('ZCARD', KEYS[15]) end
 if ordering == 'none' then expect('ZCARD', lanes[1].in_progress) end

@@ -157,7 +157,6 @@ fn meeting(file: &str) -> &'static [Kind] {
         "acquire_partition" | "resign_partition" => &[Kind::Own, Kind::Disown, Kind::Restart],
         "include/changes" => &[Kind::Define, Kind::BeginRemove, Kind::Remove],
         "repair" => &[Kind::Damage, Kind::Repair, Kind::Withdraw],
-        "include/release_each" => &[Kind::Ingest, Kind::Claim, Kind::Complete, Kind::Release],
         "include/gone" => &[Kind::Withdraw, Kind::CarryOut, Kind::GiveUp],
         "expire" | "discard" | "include/dead_letters" => {
             &[Kind::Discard, Kind::Expire, Kind::Withdraw, Kind::GiveUp, Kind::Pass]

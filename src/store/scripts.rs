@@ -10,7 +10,7 @@ use super::{
 use crate::{faults::planted_lua::text_of, redis_client::Script};
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 31] = [
+const INCLUDES: [(&str, &str); 30] = [
     ("apart", include_str!("../../lua/include/apart.lua")),
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
@@ -33,7 +33,6 @@ const INCLUDES: [(&str, &str); 31] = [
     ("offers", include_str!("../../lua/include/offers.lua")),
     ("portions", include_str!("../../lua/include/portions.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
-    ("release_each", include_str!("../../lua/include/release_each.lua")),
     ("release_alone", include_str!("../../lua/include/release_alone.lua")),
     ("runs", include_str!("../../lua/include/runs.lua")),
     ("schema", include_str!("../../lua/include/schema.lua")),

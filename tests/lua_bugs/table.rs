@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 96] = [
+pub static BUGS: [Bug; 93] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -519,24 +519,6 @@ end",
         "include/ingest_alone",
         "length > 0 and 0 or try('ZADD', releasable, 'LT', now_text(), destination)",
         "0",
-    ),
-    bug(
-        "without order, messages are handed out before they are processed",
-        "include/release_each",
-        "is_ready[number] and not seen[key]",
-        "not seen[key]",
-    ),
-    bug(
-        "without order, messages are settled before they are delivered",
-        "include/release_each",
-        "is_first and ARGV[at + 1] + 0 >= key + 0",
-        "is_first",
-    ),
-    bug(
-        "without order, the records of settled messages stay",
-        "include/release_each",
-        "redis.call('HDEL', KEYS[4], unpack(gone))",
-        "",
     ),
     // Consumers.
     bug(
