@@ -181,7 +181,7 @@ impl<'a> Parts<'a> {
 }
 
 /// A script that runs many blocks of these transitions (`lua/include/blocks.lua`). Each include is there
-/// once; transitions and their checks of rights are functions.
+/// once, each transition is a function, and one function checks the rights of all.
 fn composed(names: &[&'static str]) -> Arc<Script> {
     let texts: Vec<_> = names.iter().map(|name| text_of(name, source_of(name))).collect();
     let first_line = texts.first().and_then(|text| text.lines().next()).unwrap_or_default();

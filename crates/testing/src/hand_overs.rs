@@ -99,20 +99,16 @@ async fn heads_without_processing() -> Result<(), String> {
     // Behind a head there is no wake-up: the next one is that of the next head. Several leave together.
     case.ingest("second", Vec::new()).await;
     case.settled(2).await;
-    let none = |handed: Option<HandOver>, what: &str| match handed {
-        Some(handed) => Err(format!("{what} was handed over: {handed:?}")),
-        None => Ok(()),
-    };
-    none(case.arrived(&["third", "fourth"]).await?, "the first of several arrivals")?;
+    nothing(case.arrived(&["third", "fourth"]).await?, "the first of several arrivals")?;
     case.settled(4).await;
     let handed = case.arrived(&["fifth"]).await?.ok_or("nothing after a run")?;
     case.check(&handed, epoch, 5, "fifth")?;
     case.settled(5).await;
     let long = "x".repeat(LONG_BODY);
-    none(case.arrived(&[&long]).await?, "a long arrival")?;
+    nothing(case.arrived(&[&long]).await?, "a long arrival")?;
 
     let mut case = Case::start_with(TransformKind::None, DeliveryKind::Pull).await;
-    none(case.arrived(&["first"]).await?, "a message for consumers")
+    nothing(case.arrived(&["first"]).await?, "a message for consumers")
 }
 
 impl Case {
@@ -219,8 +215,7 @@ impl Case {
         body: Option<&str>,
         what: &str,
     ) -> Result<(), String> {
-        let handed = self.completed(claimed, body).await?;
-        handed.map_or(Ok(()), |handed| Err(format!("{what} was handed over: {handed:?}")))
+        nothing(self.completed(claimed, body).await?, what)
     }
 
     fn check(
@@ -253,6 +248,10 @@ impl Case {
         self.store.withdraw(&self.known, Who::Operator, &withdrawal).await.unwrap();
         self.next_wake().await.map(drop)
     }
+}
+
+fn nothing(handed: Option<HandOver>, what: &str) -> Result<(), String> {
+    handed.map_or(Ok(()), |handed| Err(format!("{what} was handed over: {handed:?}")))
 }
 
 fn arrival(body: &str, headers: Vec<(String, String)>) -> Arrival {

@@ -64,8 +64,10 @@ async fn what_a_sender_holds_is_not_taken_for_what_is_made_again_under_the_name(
     let path = format!("/v1/destinations/{ERP}");
     scenario.define(ERP, json!({})).await;
     let gate = scenario.receiver.gate.write().await;
-    scenario.send_all(&["old 1", "old 2"]).await;
+    scenario.send("old 1", json!({})).await;
     arrives(&scenario.receiver, 1).await;
+    // Nothing tells the sender of a message behind the one that it delivers, so it has not loaded this one.
+    scenario.send("old 2", json!({})).await;
     // While the sender is frozen, the destination is removed and made again. The receiver's answer
     // to the old delivery waits meanwhile.
     sender.freeze();
@@ -75,23 +77,11 @@ async fn what_a_sender_holds_is_not_taken_for_what_is_made_again_under_the_name(
     drop(gate);
     scenario.receives(&["old 1"]).await;
     sender.thaw();
-    // It may have loaded the second one, and reads the answer to the first before it hears of the removal.
-    let new = ["\"new 1\"", "\"new 2\"", "\"new 3\""];
-    eventually("the new messages come", async || {
-        let found = scenario.receiver.bodies();
-        let others = ["\"old 1\"", "\"old 2\""].map(str::to_owned);
-        let others = others.into_iter().take(found.len().saturating_sub(new.len()));
-        let expected: Vec<_> = others.chain(new.map(str::to_owned)).collect();
-        if found == expected { Ok(()) } else { Err(format!("{found:?}")) }
-    })
-    .await;
+    scenario.receives(&["old 1", "new 1", "new 2", "new 3"]).await;
     assert_eq!(scenario.is_drained().await["delivered_total"], 3);
     let epoch = |at| scenario.receiver.header(at, "reseq-epoch").parse::<u64>().unwrap();
-    let last = scenario.receiver.bodies().len() - 1;
-    let first = last - 2;
-    assert_eq!(scenario.receiver.header(first, "reseq-sequence"), "1");
-    assert!(epoch(first) > epoch(0) && epoch(first) == epoch(last));
-    assert!((1..first).all(|at| epoch(at) == epoch(0)));
+    assert_eq!(scenario.receiver.header(1, "reseq-sequence"), "1");
+    assert!(epoch(1) > epoch(0) && epoch(1) == epoch(3), "{} after {}", epoch(1), epoch(0));
 }
 
 /// As after a failover that lost the end of a removal: nobody knows that it is not finished.
