@@ -1,45 +1,82 @@
 #!lua flags=allow-oom
--- consume: leases offered lanes to a consumer, the longest offered first, and returns their messages.
+-- consume: leases the fronts of lanes to a consumer, and returns their messages: each lane from the first message that is
+-- not accepted to the last one before a message that is not processed, halted, withdrawn or damaged.
 --
 -- KEYS:
---   [1] call          reseq:{p07}:calls:<caller>
---   [2] destination   reseq:{p07}:d:<dest>
---   [3] offers        reseq:{p07}:d:<dest>:offers
---   [4] offered       reseq:{p07}:d:<dest>:offered
---   [5] messages      reseq:{p07}:d:<dest>:messages
---   [6] attempts      reseq:{p07}:d:<dest>:attempts
---   [7] bodies        reseq:{p07}:d:<dest>:bodies
---   [8] epoch         reseq:{p07}:epoch
+--   [1]  call             reseq:{p07}:calls:<caller>
+--   [2]  destination      reseq:{p07}:d:<dest>
+--   [3]  leases           reseq:{p07}:d:<dest>:consumer-leases
+--   [4]  lease_ends       reseq:{p07}:d:<dest>:consumer-lease-ends
+--   [5]  messages         reseq:{p07}:d:<dest>:messages
+--   [6]  attempts         reseq:{p07}:d:<dest>:attempts
+--   [7]  bodies           reseq:{p07}:d:<dest>:bodies
+--   [8]  epoch            reseq:{p07}:epoch
+--   [9]  releasable       reseq:{p07}:releasable
+--   [10] lanes            reseq:{p07}:d:<dest>:lanes
+--   [11] halted           reseq:{p07}:d:<dest>:halted
+--   [12] withdrawals      reseq:{p07}:d:<dest>:withdrawals
+--   [13] wake_releasable  reseq:{p07}:wake:releasable
+--   [14] consumers        reseq:{p07}:consumers
+--   [15…] per lane (without ordering: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] call number  [2] `known` of include/epoch.lua  [3] definition version  [4] secret (the same for the whole
 --   call)  [5] lease, ms  [6] most messages  [7] most bytes of records and bodies (at least one message is
---   returned)
+--   returned)  [8] destination  [9] 'destination', 'key' or 'none'  [10] most lanes that consumers hold at once
+--   [11] number of lanes; then their keys (without ordering: the sequences), as the hints name them
 -- Returns: {deadline in ms since 1970, then per message: lane's key (without ordering: the sequence), sequence,
---   record ('': missing), attempts or '', followed by the body ('': missing) if it is stored apart}
+--   record, attempts or '', followed by the body ('': missing) if it is stored apart}
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, expect, apart, bodies, offers
+-- include: schema, clock, call, epoch, expect, apart, bodies, head, runs, consumers, wake
 
--- The most lanes of one call.
-local LANES_MAX = 256
+-- The index of the keys of the first lane, and of its key.
+local FIRST_LANE, FIRST_KEY = 15, 12
+-- The most messages that one call reads to find those to lease.
+local READS_MAX = 4000
+-- How long consumers leave a lane alone that has to wait for the owner, or has nothing else for them, ms.
+local LOOK_AGAIN_MS = 1000
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[1], number)
 if answered and answered.err then return answered end
-local now = now_ms()
+local now, lasts = now_ms(), tonumber(ARGV[5])
 local epoch = current_epoch(KEYS[8], now, ARGV[2])
-local known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'paused')
+local known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'paused', 'delivery', 'halted_ready', 'withdrawals',
+  'consumers_epoch', 'consumers_from_ms', 'born')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-expect('HLEN', KEYS[3], KEYS[5], KEYS[6], KEYS[7])
-expect('ZCARD', KEYS[4])
+if not answered and (known[1] ~= ARGV[3] or known[4] ~= 'pull') then
+  return redis.error_reply('STALE_DEFINITION ' .. known[1])
+end
+expect('HLEN', KEYS[3], KEYS[5], KEYS[6], KEYS[7], KEYS[12])
+expect('ZCARD', KEYS[4], KEYS[9], KEYS[10], KEYS[11], KEYS[14])
 
--- Adds the leased messages of a lane to the answer.
-local function add_messages(answer, wanted, lane, sequences)
-  local records = redis.call('HMGET', KEYS[5], unpack(sequences))
+local destination, ordering = ARGV[8], ARGV[9]
+local lane_count = tonumber(ARGV[11])
+local budget = {reads = READS_MAX, first_read = 32}
+
+-- The messages of a lane after those accepted that are ready, without a gap: at most this many.
+local function run_of(i, key, entry, most)
+  local at = FIRST_LANE + 2 * (ordering == 'none' and 0 or i - 1)
+  local in_progress, ready = KEYS[at], KEYS[at + 1]
+  if ordering == 'none' then
+    local is_ready = entry.accepted == 0 and redis.call('ZSCORE', ready, key)
+    return is_ready and {key} or {}
+  end
+  local lane = {
+    in_progress = in_progress, ready = ready, upto = '0', held_upto = text(entry.accepted),
+    holds_none = entry.accepted == 0, gone = {}, run = {},
+  }
+  read_lane(lane, budget, math.min(most, budget.reads))
+  return lane.run
+end
+
+-- Adds messages of a lane to the answer.
+local answer, wanted = {}, {}
+local function add_messages(key, sequences, records)
   local attempts = redis.call('HMGET', KEYS[6], unpack(sequences))
   for i, sequence in ipairs(sequences) do
-    local record, at = records[i] or '', #answer
-    answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = lane, sequence, record, attempts[i] or ''
-    if bytes_apart(record) > 0 then
+    local at = #answer
+    answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = key, sequence, records[i], attempts[i] or ''
+    if bytes_apart(records[i]) > 0 then
       answer[at + 5] = ''
       wanted[#wanted + 1] = {answer, at + 5, sequence}
     end
@@ -48,54 +85,125 @@ end
 
 -- A repeated call: what is still leased under its secret.
 if answered then
-  local answer, wanted = {answered[1]}, {}
-  for i = 2, #answered do
-    local offer = offer_of(KEYS[3], answered[i])
-    if offer and offer[2] == ARGV[4] and is_offer_leased(offer, now) and offer[4] > offer[5] then
-      add_messages(answer, wanted, answered[i], {unpack(offer[7], offer[5] + 1, offer[4])})
+  answer[1] = answered
+  for i = 1, lane_count do
+    local key = ARGV[FIRST_KEY + i - 1]
+    local entry = lease_of(KEYS[3], key)
+    if entry.secret == ARGV[4] and has_consumer(entry, now) then
+      local sequences, records = {}, {}
+      for _, sequence in ipairs(run_of(i, key, entry, READS_MAX)) do
+        local record = redis.call('HGET', KEYS[5], sequence) or ''
+        if tonumber(sequence) <= entry.leased and not is_tombstone(record) then
+          sequences[#sequences + 1], records[#records + 1] = sequence, record
+        end
+      end
+      if #sequences > 0 then add_messages(key, sequences, records) end
     end
   end
   put_bodies(KEYS[7], wanted)
   return answer
 end
 
-if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-local deadline = now + tonumber(ARGV[5])
-local call, answer, wanted = {text(deadline)}, {text(deadline)}, {}
-if string.find(known[3] or '', 'delivery', 1, true) then return keep(KEYS[1], number, answer) end
+local deadline = now + lasts
+answer[1] = text(deadline)
 
--- How many of these messages to lease: all, or as many as fit.
-local room, left = tonumber(ARGV[7]), tonumber(ARGV[6])
-local function fitting(offer)
-  local count = 0
-  for i = offer[5] + 1, math.min(#offer[7], offer[5] + left) do
-    local sequence = offer[7][i]
-    local size = redis.call('HSTRLEN', KEYS[5], sequence) + redis.call('HSTRLEN', KEYS[7], sequence)
-    if size > room and #answer > 1 then return count end
-    if size > room and count > 0 then return count end
-    room, count = room - size, count + 1
-  end
-  return count
+-- Redis may have forgotten leases together with the epoch before. They end within one lease. A destination that
+-- was created in this epoch had none. A time that was stored while the clock was ahead begins again.
+local from = tonumber(known[8]) or 0
+if known[7] ~= text(epoch) or from > deadline then
+  from = (tonumber(known[9]) or 0) >= epoch and 0 or deadline
+  redis.call('HSET', KEYS[2], 'consumers_epoch', text(epoch), 'consumers_from_ms', text(from))
+end
+if from > now or string.find(known[3] or '', 'delivery', 1, true) then
+  keep(KEYS[1], number, answer[1])
+  return answer
 end
 
-local leased = {}
-for _, lane in ipairs(redis.call('ZRANGE', KEYS[4], 0, LANES_MAX - 1)) do
-  if left <= 0 or room <= 0 then break end
-  local offer = offer_of(KEYS[3], lane)
-  local is_free = offer and offer[1] == text(epoch) and offer[2] == '' and type(offer[6]) ~= 'table'
-  local count = is_free and fitting(offer) or 0
-  if count > 0 then
-    left = left - count
-    offer[2], offer[3], offer[4] = ARGV[4], deadline, offer[5] + count
-    keep_offer(KEYS[3], lane, offer)
-    leased[#leased + 1], call[#call + 1] = lane, lane
-    add_messages(answer, wanted, lane, {unpack(offer[7], offer[5] + 1, offer[4])})
-  elseif not is_free then
-    -- Of another epoch, or damaged: its owner offers it again.
-    leased[#leased + 1] = lane
+local left, room = tonumber(ARGV[6]), tonumber(ARGV[7])
+local lanes_left = tonumber(ARGV[10]) - redis.call('ZCOUNT', KEYS[4], '(' .. text(now), '+inf')
+local is_halted = (tonumber(known[5]) or 0) > 0
+local is_withdrawn = (tonumber(known[6]) or 0) > 0
+
+-- The part of a run that may be leased, without tombstones; its records; and whether the owner has to do something
+-- first.
+local function front_of(run)
+  local records = redis.call('HMGET', KEYS[5], unpack(run))
+  local halted = is_halted and redis.call('ZMSCORE', KEYS[11], unpack(run)) or {}
+  local withdrawn = is_withdrawn and redis.call('HMGET', KEYS[12], unpack(run)) or {}
+  local front, kept = {}, {}
+  for i, sequence in ipairs(run) do
+    local record = records[i] or ''
+    if halted[i] then return front, kept end
+    if withdrawn[i] then return front, kept, true end
+    if not is_tombstone(record) then
+      if not is_readable(record) then return front, kept, true end
+      local size = #record + bytes_apart(record)
+      if size > room and (#front > 0 or #answer > 1) then return front, kept end
+      front[#front + 1], kept[#kept + 1], room = sequence, record, room - size
+    end
+  end
+  return front, kept, #front == 0
+end
+
+-- For the owner: lanes to look at. For consumers: when to look again, and lanes that have nothing for them.
+local leased, owner_ends, hints, empty = {}, {}, {}, {}
+local function note(list, score, key)
+  list[#list + 1], list[#list + 2] = text(score), key
+end
+
+-- Leases the front of a lane. False if no other lane may be in this call.
+local function lease(i, key)
+  local entry = lease_of(KEYS[3], key)
+  if has_consumer(entry, now) then
+    note(hints, entry.deadline, key)
+  elseif entry.secret or entry.refusal then
+    -- The owner decides first.
+    note(owner_ends, 0, key)
+    note(hints, now + LOOK_AGAIN_MS, key)
+  elseif entry.most and #leased > 0 then
+    return true
+  else
+    local could_read, run = pcall(run_of, i, key, entry, math.min(left, entry.most or left))
+    local front, records, for_owner = {}, {}, false
+    if could_read and #run > 0 then front, records, for_owner = front_of(run) end
+    if #front > 0 then
+      leased[#leased + 1] = {key = key, entry = entry}
+      entry.secret, entry.epoch, entry.deadline, entry.lasts = ARGV[4], epoch, deadline, lasts
+      entry.leased, left = tonumber(front[#front]), left - #front
+      note(owner_ends, deadline, key)
+      note(hints, deadline, key)
+      add_messages(key, front, records)
+      return not entry.most
+    elseif could_read and #run == 0 and budget.reads > 0 and entry.accepted == 0 then
+      empty[#empty + 1] = key
+    elseif room > 0 and budget.reads > 0 then
+      if for_owner then note(owner_ends, 0, key) end
+      note(hints, now + LOOK_AGAIN_MS, key)
+    end
+  end
+  return true
+end
+
+for i = 1, lane_count do
+  if left <= 0 or room <= 0 or #leased >= lanes_left or budget.reads <= 0 then break end
+  if not lease(i, ARGV[FIRST_KEY + i - 1]) then break end
+end
+
+for _, one in ipairs(leased) do
+  one.entry.is_shared = #leased > 1 or nil
+  keep_lease(KEYS[3], one.key, one.entry)
+end
+if #owner_ends > 0 then
+  redis.call('ZADD', KEYS[4], unpack(owner_ends))
+  redis.call('ZADD', KEYS[14], '0', destination)
+end
+move_hints(KEYS[9], KEYS[10], destination, ordering, hints, not is_withdrawn and empty or {})
+for i = 1, #owner_ends, 2 do
+  if owner_ends[i] == '0' then
+    wake(KEYS[13], destination)
+    break
   end
 end
-if #leased > 0 then redis.call('ZREM', KEYS[4], unpack(leased)) end
 put_bodies(KEYS[7], wanted)
-keep(KEYS[1], number, call)
+keep(KEYS[1], number, answer[1])
 return answer

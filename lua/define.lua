@@ -45,9 +45,9 @@ end
 if known[7] and known[7] ~= ARGV[6] and pending > 0 then
   return redis.error_reply('WRONG_STATE processing cannot change while messages are pending')
 end
--- A consumer may hold messages, which nobody else may get meanwhile.
-if known[10] == 'pull' and ARGV[12] ~= 'pull' and pending > 0 then
-  return redis.error_reply('WRONG_STATE delivery.kind cannot change from pull while messages are pending')
+-- A consumer, or a receiver, may hold messages, which nobody else may get meanwhile.
+if known[10] and known[10] ~= ARGV[12] and (known[10] == 'pull' or ARGV[12] == 'pull') and pending > 0 then
+  return redis.error_reply('WRONG_STATE delivery.kind cannot change from or to pull while messages are pending')
 end
 
 expect('ZCARD', KEYS[4], KEYS[5])

@@ -28,8 +28,9 @@
 --   [21] withdrawn    reseq:{p07}:d:<dest>:withdrawn
 --   [22] previous     reseq:{p07}:d:<dest>:previous
 --   [23] ids          reseq:{p07}:d:<dest>:ids
---   [24] offers       reseq:{p07}:d:<dest>:offers
---   [25] offered      reseq:{p07}:d:<dest>:offered
+--   [24] consumer_leases   reseq:{p07}:d:<dest>:consumer-leases
+--   [25] lease_ends   reseq:{p07}:d:<dest>:consumer-lease-ends
+--   [26] consumers    reseq:{p07}:consumers
 -- ARGV:
 --   [1] `known` of include/epoch.lua  [2] destination
 -- Returns: the highest epoch that a message of it may have carried, or 0 if there was nothing to forget
@@ -41,7 +42,7 @@ check_schema(KEYS[1])
 if redis.call('EXISTS', KEYS[2]) == 0 then return '0' end
 local known = redis.call('HMGET', KEYS[2], 'deleted', 'born', 'version')
 if not known[1] then return redis.error_reply('WRONG_STATE the destination is not being removed') end
-expect('ZCARD', KEYS[9], KEYS[10], KEYS[11])
+expect('ZCARD', KEYS[9], KEYS[10], KEYS[11], KEYS[26])
 local epoch = current_epoch(KEYS[1], now_ms(), ARGV[1])
 local removed = redis.call('HMGET', KEYS[1], 'removed_epoch', 'removed_version')
 local carried = math.max(epoch, tonumber(known[2]) or 0)
@@ -52,4 +53,5 @@ for i = 2, 8 do redis.call('UNLINK', KEYS[i]) end
 for i = 12, 25 do redis.call('UNLINK', KEYS[i]) end
 -- Hints that were added after the removal began.
 for i = 9, 11 do redis.call('ZREM', KEYS[i], ARGV[2]) end
+redis.call('ZREM', KEYS[26], ARGV[2])
 return text(carried)

@@ -18,7 +18,11 @@
 --   [13] bodies        reseq:{p07}:d:<dest>:bodies
 --   [14] dead          reseq:{p07}:d:<dest>:dead-letters
 --   [15] previous      reseq:{p07}:d:<dest>:previous
---   [16…] per lane (without ordering: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [16] leases        reseq:{p07}:d:<dest>:consumer-leases
+--   [17] lease_ends    reseq:{p07}:d:<dest>:consumer-lease-ends
+--   [18] consumers     reseq:{p07}:consumers
+--   [19] wake_releasable reseq:{p07}:wake:releasable
+--   [20…] per lane (without ordering: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 --   A short call has only 1 to 6, 11, 13 and those of its lane: a destination that is one lane, without log entries,
 --   bodies to remove or idempotency keys to forget.
 -- ARGV:
@@ -36,14 +40,16 @@
 --   forget with the settled messages. A short call has only 1 to 4, 6 to 8, 12 and 13, then the last four of its lane
 -- Returns: {number of pending withdrawals, per lane {milliseconds until its head may be released, attempts of the
 --   first or '', sequence, record, sequence, record …}…}; a record ('': missing) whose body is stored apart is
---   followed by the body ('': missing); for an unreadable lane {1000, '!<what is wrong>'}
+--   followed by the body ('': missing); for an unreadable lane {1000, '!<what is wrong>'}. With consumers, a run holds
+--   what they have accepted, and what else only the owner can handle (include/pulled.lua); before the first sequence is
+--   then '' or the refusal of its last message as in include/consumers.lua
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION, MORE_KEYS (a short call does not suffice)
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.
 -- include: schema, clock, epoch, damage, owner, apart, release_alone
 
 -- The index of the keys of the first lane.
-local FIRST_LANE = 16
+local FIRST_LANE = 20
 
 -- What the fast path needs, and whether the call has no more lanes, and no bodies and keys to remove.
 local is_short, is_one_lane, entry_count = #KEYS == 10, true, 0
@@ -66,16 +72,17 @@ if epoch ~= ARGV[2] + 0 then return redis.error_reply('STALE_EPOCH ' .. text(epo
 if takeover_wait > 0 then return redis.error_reply('TAKEOVER_WAIT ' .. text(takeover_wait)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'withdrawals', 'halted_ready', 'settled',
-  'ready', 'bytes', 'delivered')
+  'ready', 'bytes', 'delivered', 'delivery')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
 local destination = ARGV[4]
 room = room + 0
--- Without withdrawals and halted messages.
-local is_plain = (known[3] or '0') == '0' and (known[4] or '0') == '0'
+-- Without consumers, withdrawals and halted messages.
+local is_pulled = known[9] == 'pull'
+local is_plain = (known[3] or '0') == '0' and (known[4] or '0') == '0' and not is_pulled
 if is_short and not is_plain then
-  return redis.error_reply('MORE_KEYS there are withdrawals, or halted messages that are ready')
+  return redis.error_reply('MORE_KEYS there are consumers, withdrawals, or halted messages that are ready')
 end
 
 local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
@@ -108,7 +115,7 @@ end
 local ordering = ARGV[5]
 
 -- The rest is for calls that cannot take the fast path.
--- include: expect, portions, bodies, gone, runs
+-- include: expect, portions, bodies, gone, head, wake, runs, consumers, pulled
 
 -- Limits of a call, over all lanes: messages to settle, messages to return, sequences to read to find those,
 -- and messages whose size to query. A lane for which nothing is left has to ask again.
@@ -131,7 +138,7 @@ for number = 1, lane_count do
   lanes[number] = {
     base = base, key = keys[number], upto = upto, held_upto = ARGV[base + 3],
     holds_none = ARGV[base + 3] == '0', most = tonumber(ARGV[base + 4]),
-    in_progress = KEYS[14 + 2 * sets], ready = KEYS[15 + 2 * sets], not_before = 0, gone = NONE, run = NONE,
+    in_progress = KEYS[18 + 2 * sets], ready = KEYS[19 + 2 * sets], not_before = 0, gone = NONE, run = NONE,
   }
 end
 
@@ -183,7 +190,8 @@ local function read_lanes()
   local left = RUNS_MAX
   for number = 1, lane_count do
     local lane = lanes[number]
-    lane.asks = lane.most > 0 and lane.not_before <= now
+    lane.asks = lane.most > 0 and (is_pulled or lane.not_before <= now)
+    if is_pulled then look_at_lease(lane, KEYS[16], ordering) end
     local most = lane.asks and math.max(0, math.min(lane.most, left, budget.reads)) or 0
     lane.has_no_room = lane.asks and most == 0
     if ordering ~= 'none' then
@@ -275,11 +283,11 @@ end
 -- The answers for all lanes: each run, until the bytes are used up; at least one message.
 local function answer_all()
   local attempts = attempts_at_heads()
-  if attempts_kept then shorten_refused(attempts) end
+  if attempts_kept and not is_pulled then shorten_refused(attempts) end
   local answers, record_of, before, wanted = {0}, reader_of(together('run')), 0, {}
   for number = 1, lane_count do
     local lane = lanes[number]
-    local run, answer, at = lane.run, {math.max(0, lane.not_before - now), ''}, 2
+    local run, answer, at = lane.run, {is_pulled and 0 or math.max(0, lane.not_before - now), ''}, 2
     if lane.wrong then
       answer = {1000, '!' .. lane.wrong}
     -- A lane that does not fit into this answer is requested again after 1 ms.
@@ -288,6 +296,7 @@ local function answer_all()
     else
       answer[2] = attempts[run[1]] or ''
       room = room - #answer[2]
+      if is_pulled then at, answer[3] = 3, lane.entry.refusal or '' end
       for i = 1, #run do
         if room <= 0 and i > 1 then break end
         local record = record_of(before + i) or ''
@@ -322,7 +331,11 @@ for number = 1, lane_count do
     lane.is_empty = lane.holds_none and lane.asks and not lane.has_no_room and #lane.run == 0
   end
 end
-if withdrawals > 0 then end_runs_before('HMGET', KEYS[8]) end
+if is_pulled then
+  for number = 1, lane_count do end_for_owner(lanes[number], epoch, now, ordering, KEYS[4]) end
+elseif withdrawals > 0 then
+  end_runs_before('HMGET', KEYS[8])
+end
 local answers = answer_all()
 local gone, is_gone = together('gone'), {}
 
@@ -332,6 +345,10 @@ if ordering ~= 'destination' then expect('ZCARD', KEYS[6], KEYS[7]) end
 if #gone > 0 and ordering == 'key' then expect('ZCARD', KEYS[15]) end
 if ordering == 'none' then expect('ZCARD', lanes[1].in_progress) end
 if withdrawals > 0 then expect('HLEN', KEYS[8]) end
+if is_pulled then
+  expect('HLEN', KEYS[16])
+  expect('ZCARD', KEYS[6], KEYS[17], KEYS[18])
+end
 if halted and #gone > 0 then expect('ZCARD', KEYS[12]) end
 local has_unwanted_log = settles and ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) > 0
 if has_unwanted_log and is_short then return redis.error_reply('MORE_KEYS there is an old log') end
@@ -434,7 +451,7 @@ local function renew_hints()
     local member = ordering == 'destination' and destination or lane.key
     if lane.is_empty then
       empty[#empty + 1] = member
-    elseif lane.hint and lane.most == 0 and lane.not_before <= now then
+    elseif lane.hint and lane.most == 0 and (lane.not_before <= now or may_be_consumed(lane, now)) then
       back[#back + 1], back[#back + 2] = text(now), member
     end
   end
@@ -474,5 +491,13 @@ if #gone > 0 then
   end
 end
 renew_hints()
+if is_pulled then
+  for number = 1, lane_count do
+    if not lanes[number].wrong then keep_outcome(lanes[number], ordering, KEYS[16], KEYS[17]) end
+  end
+  if redis.call('ZCARD', KEYS[17]) == 0 then redis.call('ZREM', KEYS[18], destination) end
+  -- Consumers may get the messages behind those that were settled.
+  if #gone > 0 then wake(KEYS[19], destination) end
+end
 answers[1] = withdrawals
 return answers

@@ -26,9 +26,10 @@
 --   [19] dead_at           reseq:{p07}:d:<dest>:dead-lettered-at
 --   [20] withdrawn         reseq:{p07}:d:<dest>:withdrawn
 --   [21] leases            reseq:{p07}:leases
---   [22] offers            reseq:{p07}:d:<dest>:offers
---   [23] offered           reseq:{p07}:d:<dest>:offered
---   [24…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [22] consumer_leases   reseq:{p07}:d:<dest>:consumer-leases
+--   [23] lease_ends        reseq:{p07}:d:<dest>:consumer-lease-ends
+--   [24] consumers         reseq:{p07}:consumers
+--   [25…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
 --   'serial'  [5] `known` of include/epoch.lua  [6] 'd' dropped, 's' dead-lettered or 'c' cancelled  [7] who
@@ -41,7 +42,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   NOT_OWNER
 -- Sent again, it changes nothing more: no call number is needed.
--- include: schema, clock, epoch, expect, damage, owner, attempts, head, wake, waiting, serial, apart, withdrawn, offers
+-- include: schema, clock, epoch, expect, damage, owner, attempts, head, wake, waiting, serial, apart, withdrawn, consumers
 
 check_schema(KEYS[1])
 local now = now_ms()
@@ -69,11 +70,11 @@ local place = {
 }
 expect_waiting(place)
 expect('HLEN', KEYS[5], KEYS[6], KEYS[9], KEYS[11], KEYS[18], KEYS[22])
-expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13], KEYS[19], KEYS[21], KEYS[23])
+expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13], KEYS[19], KEYS[21], KEYS[23], KEYS[24])
 expect('SCARD', KEYS[20])
 local damaged_lanes = {}
-for i = 24, #KEYS do
-  if not try('ZCARD', KEYS[i]) then damaged_lanes[math.floor((i - 22) / 2)] = true end
+for i = 25, #KEYS do
+  if not try('ZCARD', KEYS[i]) then damaged_lanes[math.floor((i - 23) / 2)] = true end
 end
 
 -- The record as a tombstone: marked, and without its body. Of an unreadable record, keeps only the accounted
@@ -125,17 +126,12 @@ local function forget_withdrawal(sequence)
   if redis.call('HDEL', KEYS[9], sequence) == 1 then redis.call('HINCRBY', KEYS[3], 'withdrawals', -1) end
 end
 
--- 'held' if a consumer holds a lane with this message, 'accepted' if it has accepted the message, which the owner has
--- not settled. Otherwise nil, and ends the offer: from now on no consumer gets the message.
+-- 'held' if a consumer holds this message, 'accepted' if one has accepted it, and the owner has not settled it.
 local function by_consumer(lane, sequence)
   if known[3] ~= 'pull' then return end
-  if ordering == 'none' then lane = sequence end
-  local offer = offer_of(KEYS[22], lane)
-  if not offer then return end
-  if offer[1] == text(epoch) and is_accepted(offer, sequence) then return 'accepted' end
-  if not find_in(offer, sequence) then return end
-  if is_offer_leased(offer, now) then return 'held' end
-  drop_offer(KEYS[22], KEYS[23], lane)
+  local entry = lease_of(KEYS[22], ordering == 'none' and sequence or lane)
+  if tonumber(sequence) <= entry.accepted then return 'accepted' end
+  if has_consumer(entry, now) and is_held(entry, sequence) then return 'held' end
 end
 
 -- What becomes of a message that is ready.
@@ -214,7 +210,7 @@ local answer = {}
 for i = 13 + lane_count, #ARGV, 2 do
   local lane, sequence = tonumber(ARGV[i]), ARGV[i + 1]
   local lane_key = ARGV[12 + lane]
-  local in_progress, ready = KEYS[22 + 2 * lane], KEYS[23 + 2 * lane]
+  local in_progress, ready = KEYS[23 + 2 * lane], KEYS[24 + 2 * lane]
   local record = records[sequence]
   local state = damaged_lanes[lane] and 'damaged' or 'settled'
   if not damaged_lanes[lane] and redis.call('ZSCORE', in_progress, sequence) then
@@ -251,6 +247,10 @@ for i = 13 + lane_count, #ARGV, 2 do
     if is_head(ordering, in_progress, sequence) then
       local key = ordering == 'none' and sequence or lane_key
       may_leave(KEYS[12], KEYS[13], destination, ordering, key, now)
+      if known[3] == 'pull' then
+        redis.call('ZADD', KEYS[23], '0', key)
+        redis.call('ZADD', KEYS[24], '0', destination)
+      end
       wake(KEYS[17], destination)
     end
     answer[#answer + 1] = 'done'

@@ -3,7 +3,7 @@
 //! `RESEQ_CASES=halt` tries only the bugs whose file or name contains `halt`.
 
 use reseq_testing::{
-    blocks::many_partitions, hand_overs::wake_ups_carry_heads, model, offers::Both, small,
+    blocks::many_partitions, consumers::Both, hand_overs::wake_ups_carry_heads, model, small,
     support::generated,
 };
 
@@ -113,8 +113,8 @@ fn catch(bug: &'static Bug) -> Option<(&'static str, u64)> {
     let found_by = |finds_it: fn(&Bug) -> bool| {
         std::thread::scope(|scope| scope.spawn(|| finds_it(bug)).join().unwrap_or(true))
     };
-    if is_about_offers(bug) && found_by(by_offers) {
-        return Some(("model of offers", 0));
+    if is_about_consumers(bug) && found_by(by_consumers) {
+        return Some(("model of consumers", 0));
     }
     if is_about_hand_overs(bug) && found_by(by_hand_overs) {
         return Some(("hand-overs", 0));
@@ -187,14 +187,14 @@ fn random_operations(
     None
 }
 
-fn is_about_offers(bug: &Bug) -> bool {
-    ["offer", "consume", "acknowledge", "include/offers"].contains(&bug.file)
-        || bug.right.contains("is_offer_leased")
-        || bug.right.contains("is_accepted")
+fn is_about_consumers(bug: &Bug) -> bool {
+    let files = ["consume", "acknowledge", "include/consumers", "include/pulled"];
+    let elsewhere = ["is_held", "entry.accepted", "end_refusal", "has_consumer"];
+    files.contains(&bug.file) || elsewhere.iter().any(|part| bug.right.contains(part))
 }
 
-/// True if the model of offers differs.
-fn by_offers(bug: &Bug) -> bool {
+/// True if the model of consumers differs.
+fn by_consumers(bug: &Bug) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _planted = bug.plant();
     runtime.block_on(async {

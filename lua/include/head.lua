@@ -17,3 +17,19 @@ local function may_leave(releasable, lanes, destination, ordering, lane, not_bef
   local earliest = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')[2]
   redis.call('ZADD', releasable, earliest, destination)
 end
+
+-- Moves the hints of lanes: `hints` holds score and lane in turn. Removes those of `empty` lanes.
+local function move_hints(releasable, lanes, destination, ordering, hints, empty)
+  if #hints + #empty == 0 then return end
+  local earliest = hints[1]
+  if ordering ~= 'destination' then
+    if #hints > 0 then redis.call('ZADD', lanes, unpack(hints)) end
+    if #empty > 0 then redis.call('ZREM', lanes, unpack(empty)) end
+    earliest = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')[2]
+  end
+  if earliest then
+    redis.call('ZADD', releasable, earliest, destination)
+  else
+    redis.call('ZREM', releasable, destination)
+  end
+end

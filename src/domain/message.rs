@@ -1,11 +1,11 @@
 //! A message, before and after it is stamped.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{Attempts, DestinationName, Epoch, Sequence, TraceContext};
+use super::{AttemptError, Attempts, DestinationName, Epoch, Sequence, TraceContext};
 
 /// The longest ordering key, in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
@@ -185,9 +185,22 @@ pub struct Stamped {
     pub origin: Option<Origin>,
     /// Which of its bodies are stored apart from its record.
     pub apart: Apart,
+    /// Why its consumer did not accept it, while its sender decides what becomes of it.
+    pub refused: Option<Arc<ConsumerRefusal>>,
     /// Why it cannot be read, if its data in Redis is damaged or missing. Then only its sequence is
     /// known.
     pub damaged: Option<String>,
+}
+
+/// What a consumer said of a message that it did not accept; or its lease expired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerRefusal {
+    /// What went wrong.
+    pub error: AttemptError,
+    /// The wait before the next attempt that the consumer asks for.
+    pub retry_after: Option<Duration>,
+    /// No other attempt can succeed.
+    pub is_permanent: bool,
 }
 
 /// The length in bytes of each body that is stored apart from the record. Long bodies are, so that reading
@@ -229,6 +242,7 @@ impl Stamped {
             priority: PRIORITY_DEFAULT,
             origin: None,
             apart: Apart::default(),
+            refused: None,
             damaged: None,
         }
     }

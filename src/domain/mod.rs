@@ -29,8 +29,8 @@ pub use destination::{
 };
 pub use lease::{LeaseToken, WorkerName};
 pub use message::{
-    Apart, Arrival, Body, Due, Message, MessageIds, Origin, Position, Processed, Redrive, Stamped,
-    Tombstone,
+    Apart, Arrival, Body, ConsumerRefusal, Due, Message, MessageIds, Origin, Position, Processed,
+    Redrive, Stamped, Tombstone,
 };
 pub use name::{DestinationName, InvalidName};
 pub use network::AllowedNetwork;

@@ -172,6 +172,11 @@ impl PartitionKeys {
         [&self.tag, ":active:", claimers.as_str()].concat()
     }
 
+    /// Destinations whose owner must look at leases of consumers.
+    pub fn consumers(&self) -> String {
+        noun(&self.tag, "consumers")
+    }
+
     /// Destinations with a releasable head.
     pub fn releasable(&self) -> String {
         noun(&self.tag, "releasable")
@@ -205,11 +210,6 @@ impl PartitionKeys {
     /// The channel for heads that became releasable.
     pub fn wake_releasable(&self) -> String {
         noun(&self.tag, "wake:releasable")
-    }
-
-    /// The channel for lanes that were offered to consumers.
-    pub fn wake_offered(&self) -> String {
-        noun(&self.tag, "wake:offered")
     }
 
     /// The channel for partitions that lost their owner.
@@ -314,14 +314,14 @@ impl DestinationKeys {
         noun(&self.base, "previous")
     }
 
-    /// With delivery `pull`: what is offered to consumers, by lane.
-    pub fn offers(&self) -> String {
-        noun(&self.base, "offers")
+    /// With delivery `pull`: by lane, who holds it, and what consumers said that is not settled.
+    pub fn consumer_leases(&self) -> String {
+        noun(&self.base, "consumer-leases")
     }
 
-    /// The lanes that a consumer may lease, the longest offered first.
-    pub fn offered(&self) -> String {
-        noun(&self.base, "offered")
+    /// Lanes that consumers hold, by when the owner must look at them.
+    pub fn consumer_lease_ends(&self) -> String {
+        noun(&self.base, "consumer-lease-ends")
     }
 
     /// How many messages are being delivered now. For display; expires soon.

@@ -91,7 +91,6 @@ pub use transitions::{
     extend::Extension,
     fail::Failed,
     ingest::Ingested,
-    offer::{Ask, OfferRequest, Offered},
     postpone::RefusedHead,
     reap::{Overdue, Reaped},
     release::{LaneRequest, LaneRun, Owner, Released, Settled},

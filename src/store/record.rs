@@ -285,6 +285,7 @@ fn read_whole(
         idempotency_key: more.idempotency_key,
         origin: more.origin,
         apart,
+        refused: None,
         damaged: None,
     })
 }
@@ -322,6 +323,7 @@ mod tests {
                 position: Position { epoch: 6, sequence: 17 },
             }),
             apart: Apart::default(),
+            refused: None,
             damaged: None,
         }
     }

@@ -10,7 +10,7 @@ use super::{
 use crate::{faults::planted_lua::text_of, redis_client::Script};
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 30] = [
+const INCLUDES: [(&str, &str); 31] = [
     ("apart", include_str!("../../lua/include/apart.lua")),
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
@@ -19,6 +19,7 @@ const INCLUDES: [(&str, &str); 30] = [
     ("claim_alone", include_str!("../../lua/include/claim_alone.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
     ("complete_alone", include_str!("../../lua/include/complete_alone.lua")),
+    ("consumers", include_str!("../../lua/include/consumers.lua")),
     ("damage", include_str!("../../lua/include/damage.lua")),
     ("epoch", include_str!("../../lua/include/epoch.lua")),
     ("expect", include_str!("../../lua/include/expect.lua")),
@@ -30,8 +31,8 @@ const INCLUDES: [(&str, &str); 30] = [
     ("gone", include_str!("../../lua/include/gone.lua")),
     ("dead_letters", include_str!("../../lua/include/dead_letters.lua")),
     ("lists", include_str!("../../lua/include/lists.lua")),
-    ("offers", include_str!("../../lua/include/offers.lua")),
     ("portions", include_str!("../../lua/include/portions.lua")),
+    ("pulled", include_str!("../../lua/include/pulled.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
     ("release_alone", include_str!("../../lua/include/release_alone.lua")),
     ("runs", include_str!("../../lua/include/runs.lua")),
@@ -93,7 +94,6 @@ transitions!(
     release,
     postpone,
     halt,
-    offer,
     consume,
     acknowledge,
     withdraw,

@@ -46,8 +46,6 @@ pub enum Wake {
     Waiting(DestinationName),
     /// A head of this destination may be releasable, perhaps this one.
     Releasable(DestinationName, Option<HandOver>),
-    /// Lanes of this destination were offered to consumers.
-    Offered(DestinationName),
     /// A partition has lost its owner.
     OwnerGone(u16),
     /// A definition has changed.
@@ -64,9 +62,8 @@ pub enum Wake {
 pub enum WakeKind {
     /// For processors, and for requests of workers that wait: [`Wake::Waiting`].
     Waiting,
-    /// For requests of consumers that wait: [`Wake::Offered`].
-    Offered,
-    /// For senders: [`Wake::Releasable`], [`Wake::OwnerGone`] and [`Wake::Tail`].
+    /// For senders, and for requests of consumers that wait: [`Wake::Releasable`], [`Wake::OwnerGone`] and
+    /// [`Wake::Tail`].
     Releasable,
     /// For the catalog: [`Wake::Definitions`].
     Definitions,
@@ -76,7 +73,6 @@ pub enum WakeKind {
 #[derive(Default, Clone)]
 pub struct Wakes {
     waiting: Listeners,
-    offered: Listeners,
     releasable: Listeners,
     definitions: Listeners,
     /// Notified when somebody listens for what the pod does not subscribe to yet.
@@ -122,7 +118,6 @@ impl Wakes {
     pub fn listen(&self, kind: WakeKind) -> broadcast::Receiver<Wake> {
         let listeners = match kind {
             WakeKind::Waiting => &self.waiting,
-            WakeKind::Offered => &self.offered,
             WakeKind::Releasable => &self.releasable,
             WakeKind::Definitions => &self.definitions,
         };
@@ -140,7 +135,6 @@ impl Wakes {
         let everywhere = Some(store.keys().wake_definitions());
         let kinds = [
             (self.waiting.clone(), meanings.waiting.clone()),
-            (self.offered.clone(), meanings.offered.clone()),
             (self.releasable.clone(), meanings.releasable.clone()),
         ];
         let channels = move || {
@@ -165,7 +159,7 @@ impl Wakes {
     }
 
     fn send_to_all(&self) {
-        for listeners in [&self.waiting, &self.offered, &self.releasable, &self.definitions] {
+        for listeners in [&self.waiting, &self.releasable, &self.definitions] {
             listeners.send(Wake::Everything);
         }
     }
@@ -173,7 +167,6 @@ impl Wakes {
     fn send(&self, wake: Wake) {
         match wake {
             Wake::Waiting(_) => self.waiting.send(wake),
-            Wake::Offered(_) => self.offered.send(wake),
             Wake::Releasable(..) | Wake::OwnerGone(_) | Wake::Tail(_) => {
                 self.releasable.send(wake);
             }
@@ -207,25 +200,23 @@ pub fn already_here(wakes: &mut broadcast::Receiver<Wake>) -> Option<Result<Wake
 /// Parses messages on the channels of wake-ups.
 struct Meanings {
     waiting: Vec<String>,
-    offered: Vec<String>,
     releasable: Vec<String>,
     partition_of: HashMap<String, u16>,
 }
 
 impl Meanings {
     fn of(store: &Store) -> Meanings {
-        let (mut waiting, mut offered, mut releasable) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut waiting, mut releasable) = (Vec::new(), Vec::new());
         let mut partition_of = HashMap::new();
         for number in 0..store.keys().partitions() {
             let keys = store.keys().partition(number);
             partition_of.insert(keys.wake_owner(), number);
             waiting.push(keys.wake_waiting());
-            offered.push(keys.wake_offered());
             releasable.extend([keys.wake_releasable(), keys.wake_owner()]);
         }
         // Senders publish what is watched.
         releasable.push(store.keys().wake_tail());
-        Meanings { waiting, offered, releasable, partition_of }
+        Meanings { waiting, releasable, partition_of }
     }
 
     /// What a message means: for each destination that it names one wake-up.
@@ -234,7 +225,6 @@ impl Meanings {
         match channel.rsplit(':').next() {
             Some("waiting") => all().map(|(name, _)| Wake::Waiting(name)).collect(),
             Some("releasable") => all().map(|(name, it)| Wake::Releasable(name, it)).collect(),
-            Some("offered") => all().map(|(name, _)| Wake::Offered(name)).collect(),
             Some("tail") => tail::requested(message).ok().map(Wake::Tail).into_iter().collect(),
             Some("owner") => {
                 self.partition_of.get(channel).copied().map(Wake::OwnerGone).into_iter().collect()

@@ -14,7 +14,7 @@ use futures::StreamExt;
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use reseq::{
     config,
-    domain::{DeliveryKind, Destination, Ordering, Processing, TransformKind},
+    domain::{DeliveryKind, Destination, DestinationName, Ordering, Processing, TransformKind},
     store::{Keys, Store, scripts::Scripts},
 };
 use scripts::{Arrival as Incoming, Call, Calls, LONG, RECORD};
@@ -33,7 +33,8 @@ async fn every_transition_runs_on_a_cluster_of_three_primaries() {
     }
     let mut lives = [0; 3];
     for number in 0.. {
-        let calls = Calls::new(&keys, &format!("destination-{number}"));
+        let mut calls = Calls::new(&keys, &format!("destination-{number}"));
+        calls.delivery = "push";
         let node = node_of(&cluster, &mut connections, &calls.keys.hash()).await;
         if lives[node] < LIVES {
             lives[node] += 1;
@@ -131,7 +132,7 @@ async fn live(
     assert_eq!(heads, ["1", "2", "3"]);
     ask::<u64>(at, &calls.postpone("me", "a", 1, "0")).await;
     assert_eq!(release(at, &calls, &[("a", 0, 1)]).await, ["1"]);
-    offer(at, &calls).await;
+    consume(at, &calls).await;
     set_aside(at, &mut calls).await;
     let heads = release(at, &calls, &[("a", 4, 9), ("b", 2, 9), ("{c}", 3, 0)]).await;
     assert!(heads.is_empty(), "the next are not ready: {heads:?}");
@@ -188,19 +189,36 @@ async fn release(
     .collect()
 }
 
-/// The head of lane `a` is offered to consumers. One takes it and gives it back, and the offer is recalled.
-async fn offer(at: &mut MultiplexedConnection, calls: &Calls) {
-    let offered: Vec<Vec<String>> = ask(at, &calls.offer("me", &[("a", "offer", &[1])])).await;
-    assert_eq!(offered, [["offered"]]);
-    let taken: Vec<redis::Value> = ask(at, &calls.consume("s3", 9)).await;
-    assert_eq!(taken.len(), 1 + 4, "a deadline and a message");
-    let items = [("a", "s3", 1)];
-    for what in ["extend", "requeue"] {
-        let answer: Vec<String> = ask(at, &calls.acknowledge(what, &items)).await;
-        assert_eq!(answer[1..], ["ok"]);
+/// A consumer takes the head of another destination in the same partition, gives it back, takes it again and accepts it.
+async fn consume(at: &mut MultiplexedConnection, calls: &Calls) {
+    let keys = Keys::new("reseq", 64);
+    let partitions = keys.partitions();
+    let same = |name: &String| {
+        let name: DestinationName = name.parse().unwrap();
+        name.partition(partitions) == calls.name.partition(partitions)
+    };
+    let name = (0..).map(|n| format!("consumed-{n}")).find(same).unwrap();
+    let mut taken = Calls::new(&keys, &name);
+    (taken.epoch, taken.stand) = (calls.epoch.clone(), "ready");
+    // It has the same caller.
+    taken.number_from(1000);
+    type Defined = (String, u8, u8, String, String);
+    taken.version = ask::<Defined>(at, &taken.define("{}")).await.0;
+    let _: redis::Value =
+        ask(at, &taken.ingest(&["a"], &[], &[Incoming::new(1, "", RECORD)])).await;
+    for (secret, verbs) in [("s3", ["extend", "requeue"]), ("s4", ["extend", "accept"])] {
+        let messages: Vec<redis::Value> = ask(at, &taken.consume(secret, 9, &["a"])).await;
+        assert_eq!(messages.len(), 1 + 4, "a deadline and a message");
+        for what in verbs {
+            let answer: Vec<String> = ask(at, &taken.acknowledge(what, &[("a", secret, 1)])).await;
+            assert_eq!(answer[1..], ["ok"]);
+        }
     }
-    let recalled: Vec<Vec<String>> = ask(at, &calls.offer("me", &[("a", "recall", &[])])).await;
-    assert_eq!(recalled, [["accepted", "0"]]);
+    let run: Vec<redis::Value> = ask(at, &taken.look("me", "a", 0, 9)).await;
+    assert_eq!(redis::from_redis_value::<Vec<redis::Value>>(run[1].clone()).unwrap().len(), 3 + 2);
+    let _: redis::Value = ask(at, &taken.look("me", "a", 1, 0)).await;
+    let _: redis::Value = ask(at, &taken.remove()).await;
+    let _: redis::Value = ask(at, &taken.forget_destination()).await;
 }
 
 /// The head of lane `a` is halted, retried, and becomes a tombstone. The head of `b` becomes a dead

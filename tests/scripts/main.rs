@@ -9,9 +9,9 @@ mod store_life;
 #[path = "blocks.rs"]
 mod blocks_together;
 mod cluster;
+mod consumers;
 #[path = "hand_overs.rs"]
 mod hand_overs_of_complete;
 mod interleavings;
-mod offers;
 mod random_operations;
 mod wrong_types;

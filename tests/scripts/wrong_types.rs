@@ -54,8 +54,9 @@ async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
 
 /// Keys whose wrong type goes unnoticed: not needed by the arrivals of the call; read only for a
 /// lost lease; the key of the other claimers; used only by serial processing; checked only for
-/// existence; repaired; or removed whatever their type.
-const UNNOTICED: [&str; 69] = [
+/// existence; repaired; or removed whatever their type. A lane that cannot be read
+/// is passed over by consumers.
+const UNNOTICED: [&str; 73] = [
     "ingest KEYS[6] reseq:{p00}:active:builtin",
     "ingest KEYS[7] reseq:{p00}:releasable",
     "ingest KEYS[11] reseq:{p00}:delayed",
@@ -78,6 +79,10 @@ const UNNOTICED: [&str; 69] = [
     "reap KEYS[9] reseq:{p00}:active:worker",
     "release KEYS[15] reseq:{p00}:d:erp:previous",
     "withdraw KEYS[15] reseq:{p00}:active:worker",
+    "consume KEYS[15] reseq:{p00}:d:erp:in-progress:a",
+    "consume KEYS[16] reseq:{p00}:d:erp:ready:a",
+    "consume KEYS[17] reseq:{p00}:d:erp:in-progress:b",
+    "consume KEYS[18] reseq:{p00}:d:erp:ready:b",
     "retry_head KEYS[10] reseq:{p00}:active:worker",
     "repair KEYS[18] reseq:{p00}:active:worker",
     "repair KEYS[22] reseq:{p00}:d:erp:in-progress:a",
@@ -114,8 +119,8 @@ const UNNOTICED: [&str; 69] = [
     "forget_destination KEYS[21] reseq:{p00}:d:erp:withdrawn",
     "forget_destination KEYS[22] reseq:{p00}:d:erp:previous",
     "forget_destination KEYS[23] reseq:{p00}:d:erp:ids",
-    "forget_destination KEYS[24] reseq:{p00}:d:erp:offers",
-    "forget_destination KEYS[25] reseq:{p00}:d:erp:offered",
+    "forget_destination KEYS[24] reseq:{p00}:d:erp:consumer-leases",
+    "forget_destination KEYS[25] reseq:{p00}:d:erp:consumer-lease-ends",
     "ingest KEYS[4] reseq:{p00}:d:erp:waiting",
     "ingest KEYS[6] reseq:{p00}:active:builtin",
     "ingest KEYS[11] reseq:{p00}:delayed",
@@ -469,7 +474,7 @@ fn every_script_has_commands_to_lack() {
 
 /// A destination with messages in all states, in two lanes. Lane `a`: 1 is halted, 3 delayed, 5 and
 /// 9 claimed, 7 ready. Lane `b`: 2 ready, 4 and 6 claimed, 8 a tombstone and a dead letter, 10 waiting.
-/// There is a withdrawal for 6, and a bulk operation. 7 and 2 are offered to consumers, and one of them has 7.
+/// There is a withdrawal for 6, and a bulk operation. A consumer holds 2.
 async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
@@ -491,8 +496,7 @@ async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     run(connection, &calls.halt("me", "a", 1)).await;
     run(connection, &calls.index("1 - {}")).await;
     run(connection, &calls.note_operation("purge-1", "{}")).await;
-    run(connection, &calls.offer("me", &[("a", "offer", &[7]), ("b", "offer", &[2])])).await;
-    run(connection, &calls.consume("c1", 1)).await;
+    run(connection, &calls.consume("c1", 1, &["b"])).await;
     let partition = &calls.keys.partition;
     let over = [(partition.leases(), calls.member(5, "s1")), (partition.delayed(), "erp/3".into())];
     for (key, member) in over {
@@ -529,9 +533,8 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.postpone("me", "b", 2, LONG),
         calls.halt("me", "b", 2),
         calls.withdraw("s", "me", &lanes, &[(1, 1), (1, 3), (2, 6), (2, 10)]),
-        calls.offer("me", &[("a", "look", &[]), ("c", "offer", &[9])]),
-        calls.consume("c2", 5),
-        calls.acknowledge("accept", &[("a", "c1", 7)]),
+        calls.consume("c2", 5, &lanes),
+        calls.acknowledge("accept", &[("b", "c1", 2)]),
         calls.retry("a", 1, ""),
         calls.repair(&lanes, &[(1, 1), (1, 3), (2, 6), (1, 77)]),
         calls.discard(&[8]),

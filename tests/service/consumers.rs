@@ -66,8 +66,7 @@ impl Service {
         }
     }
 
-    /// Sends messages to an empty destination that are offered together: one by one, a sender
-    /// would offer some of them, and more only when there are twice as many.
+    /// Sends messages to an empty destination that become free for consumers together.
     async fn send_at_once(&self, name: &str, messages: &[(&str, u64)]) {
         let path = format!("/v1/destinations/{name}");
         let delivery = json!({"what": "delivery"});
@@ -387,11 +386,113 @@ async fn what_has_become_ready_while_nobody_came_is_taken_in_one_call() {
         let why = service.ok("GET", "/v1/destinations/erp/why", Value::Null).await;
         if why["cause"] == "awaiting_consumer" { Ok(()) } else { Err(why.to_string()) }
     };
-    eventually("the first is offered", offered).await;
+    eventually("the first waits for a consumer", offered).await;
     service.send("erp", &[("a", 2), ("a", 3), ("a", 4)]).await;
     // Each look takes the lane and gives it back.
     let taken = service.take("erp", 4).await;
     assert_eq!(bodies(&taken), [1, 2, 3, 4]);
     assert_eq!(service.accept(&taken[3]).await, "ok");
     service.until("erp", json!({"pending": 0, "delivered_total": 4})).await;
+}
+
+#[tokio::test]
+async fn withdrawal_of_a_held_message_waits_for_its_lease() {
+    let service = Service::start().await;
+    service.define("erp", json!({})).await;
+    service.send_at_once("erp", &[("a", 1), ("a", 2), ("a", 3), ("a", 4)]).await;
+    let taken = service.take("erp", 4).await;
+    for sequence in [2, 3] {
+        let path = format!("/v1/destinations/erp/messages/{sequence}");
+        let cancelled = service.ok("DELETE", &path, Value::Null).await;
+        assert_eq!(cancelled["state"], "withdrawing", "{cancelled}");
+    }
+    assert_eq!(service.accept(&taken[0]).await, "ok");
+    service.until("erp", json!({"delivered_total": 1})).await;
+    // The owner has settled the first, and took nothing of the rest.
+    assert!(service.consume("erp", json!({"max": 9})).await.is_empty());
+    assert_eq!(service.end("extend", &taken[2], json!({})).await["status"], "ok");
+    // What the consumer accepts counts as delivered; what it gives back is withdrawn.
+    assert_eq!(service.accept(&taken[1]).await, "ok");
+    service.until("erp", json!({"delivered_total": 2, "cancelled_total": 0})).await;
+    assert_eq!(service.end("requeue", &taken[3], json!({})).await["status"], "ok");
+    let taken = service.next("erp", 9).await;
+    assert_eq!(bodies(&taken), [4]);
+    assert_eq!(service.accept(&taken[0]).await, "ok");
+    let expected = json!({"pending": 0, "delivered_total": 3, "cancelled_total": 1});
+    service.until("erp", expected).await;
+}
+
+#[tokio::test]
+async fn sender_that_releases_less_takes_nothing_from_a_consumer() {
+    let mut service = Service::start().await;
+    service.define("erp", json!({})).await;
+    service.send_at_once("erp", &[("a", 1), ("a", 2), ("a", 3), ("a", 4)]).await;
+    let taken = service.take("erp", 4).await;
+    service.sender.drains().await;
+    let mut settings = service.settings.clone();
+    // In the section `sender`, which is the last.
+    settings.destinations = "release_batch_max = 1\n".to_owned();
+    let sender = Pod::start("other", "sender", &settings).await;
+    assert_eq!(service.accept(&taken[0]).await, "ok");
+    service.until("erp", json!({"delivered_total": 1})).await;
+    assert!(service.consume("erp", json!({"max": 9})).await.is_empty(), "it is held");
+    assert_eq!(service.accept(&taken[3]).await, "ok");
+    service.until("erp", json!({"pending": 0, "delivered_total": 4})).await;
+    drop(sender);
+}
+
+#[tokio::test]
+async fn accepted_messages_do_not_come_again_without_a_sender() {
+    let mut service = Service::start().await;
+    service.define("erp", json!({})).await;
+    service.send_at_once("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
+    service.sender.kill();
+    // Consumers need no sender.
+    let taken = service.take("erp", 3).await;
+    assert_eq!(service.accept(&taken[1]).await, "ok");
+    assert_eq!(service.end("requeue", &taken[2], json!({})).await["status"], "ok");
+    // Nothing has settled the first two yet.
+    let again = service.next("erp", 9).await;
+    assert_eq!((bodies(&again), &again[0]["attempt"]), (vec![3], &json!(1)));
+    assert_eq!(service.accept(&again[0]).await, "ok");
+    for repeated in [&taken[1], &taken[0], &again[0]] {
+        assert_eq!(service.accept(repeated).await, "settled");
+    }
+    assert!(service.consume("erp", json!({"max": 9})).await.is_empty());
+    let sender = Pod::start("other", "sender", &service.settings).await;
+    service.until("erp", json!({"pending": 0, "delivered_total": 3})).await;
+    assert_eq!(service.accept(&taken[1]).await, "settled");
+    drop(sender);
+}
+
+#[tokio::test]
+async fn innocent_messages_beside_a_deadly_one_are_not_given_up() {
+    let service = Service::start().await;
+    let lease = json!({"timeout_ms": 100, "attempts_max": 2});
+    let more = json!({"ordering": "key", "on_exhausted": "drop", "delivery": lease});
+    service.define("erp", more).await;
+    // The fifth of a lane of eight, beside lanes with one message each.
+    let mut messages: Vec<(&str, u64)> = (1..=8).map(|body| ("a", body)).collect();
+    messages.extend([("b", 11), ("c", 12), ("d", 13)]);
+    service.send_at_once("erp", &messages).await;
+    let mut handled = Vec::new();
+    eventually("all but one are handled", async || {
+        let taken = service.consume("erp", json!({"max": 100, "wait_ms": 100})).await;
+        // It handles all that it took, and then accepts; 5 ends it before that.
+        if bodies(&taken).contains(&5) {
+            return Err(format!("{:?}", bodies(&taken)));
+        }
+        for message in &taken {
+            if ["ok", "settled"].map(Value::from).contains(&service.accept(message).await) {
+                handled.extend(bodies(std::slice::from_ref(message)));
+            }
+        }
+        let stats = service.ok("GET", "/v1/destinations/erp/stats", Value::Null).await;
+        if stats["pending"] == 0 { Ok(()) } else { Err(stats.to_string()) }
+    })
+    .await;
+    handled.sort_unstable();
+    handled.dedup();
+    assert_eq!(handled, [1, 2, 3, 4, 6, 7, 8, 11, 12, 13]);
+    service.until("erp", json!({"delivered_total": 10, "dropped_total": 1})).await;
 }

@@ -12,6 +12,7 @@ mod command_line;
 mod common;
 mod console;
 mod consumers;
+mod consumers_storm;
 mod delivery_http;
 mod delivery_tcp;
 mod durability;

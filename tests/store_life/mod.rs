@@ -5,14 +5,14 @@ use std::{ops::RangeInclusive, time::Duration};
 use redis::aio::MultiplexedConnection;
 use reseq::{
     domain::{
-        Arrival, AttemptError, Body, Destination, Due, ErrorKind, Grant, Message, MessageIds,
-        Ordering, Processing, Redrive, Sequence, Stage, Stamped, Token, Tombstone, Topic,
-        TransformKind,
+        Arrival, AttemptError, Body, DeliveryKind, Destination, Due, ErrorKind, Grant, Message,
+        MessageIds, Ordering, Processing, Redrive, Sequence, Stage, Stamped, Token, Tombstone,
+        Topic, TransformKind,
     },
     store::{
-        Ask, CallSequence, Catalog, CatalogEntry, Claimed, Claimers, Completion, Extension, Failed,
-        Ingested, LaneRequest, LogEntry, OfferRequest, Offered, Owner, OwnerToken, Paused,
-        RefusedHead, Retry, Settled, Status, Store, Which, Who, Withdrawal, Withdrawn,
+        CallSequence, Catalog, CatalogEntry, Claimed, Claimers, Completion, Extension, Failed,
+        Ingested, LaneRequest, LogEntry, Owner, OwnerToken, Paused, RefusedHead, Retry, Settled,
+        Status, Store, Which, Who, Withdrawal, Withdrawn,
     },
 };
 
@@ -185,9 +185,16 @@ impl Life<'_> {
         if all[0].key.is_some() {
             all.push(self.request("b", 2, Settled::default()));
         }
+        let is_pulled = known.destination.delivery.kind == DeliveryKind::Pull;
+        if is_pulled {
+            self.consume().await;
+        }
         let runs = store.release(owner, known, &all).await.unwrap().runs;
-        assert!(runs.iter().all(|run| !run.messages.is_empty()));
-        self.offer().await;
+        assert!(
+            runs.iter()
+                .skip(usize::from(is_pulled))
+                .all(|run| run.messages.is_empty() == is_pulled)
+        );
         let first = runs[0].messages[0].clone();
         let (lane, why) = (self.lane("a", 1), error(Stage::Delivery));
         let lane = lane.as_deref();
@@ -208,25 +215,20 @@ impl Life<'_> {
         assert_eq!(store.log_newest(known, None, 9).await.unwrap().sequences, [1]);
     }
 
-    /// The first lane is offered to consumers. One takes it and gives it back, and the offer is recalled. An offer of
-    /// the second message stays.
-    async fn offer(&self) {
-        let (store, known, owner) = (self.store, &self.known, &self.owner);
-        let request = |key: &str, sequence: Sequence, ask: Ask| {
-            [OfferRequest { lane: self.lane(key, sequence).unwrap_or_default(), ask }]
-        };
-        let first = request("a", 1, Ask::Offer(vec![1]));
-        assert_eq!(store.offer(owner, known, &first).await.unwrap(), [Offered::Free]);
-        let consumed = store.consume(None, &self.call_sequence, known, 9).await.unwrap();
+    /// A consumer takes what is ready and gives it back; then it takes one message, and accepts it.
+    async fn consume(&self) {
+        let (store, known, call_sequence) = (self.store, &self.known, &self.call_sequence);
+        let lanes = store.lanes_to_consume(known, 9).await.unwrap();
+        let consumed = store.consume(None, call_sequence, known, &lanes, 9).await.unwrap();
         let tokens: Vec<_> = consumed.messages.iter().map(|(token, _)| token.clone()).collect();
-        assert_eq!(tokens.len(), 1);
         store.extend_deliveries(known, &tokens).await.unwrap();
-        assert_eq!(store.give_back(known, &tokens).await.unwrap(), [Status::Ok]);
-        assert_eq!(store.accept(known, &tokens).await.unwrap(), [Status::StaleLease]);
-        let recall = request("a", 1, Ask::Recall);
-        assert_eq!(store.offer(owner, known, &recall).await.unwrap(), [Offered::Accepted(0)]);
-        let second = request("b", 2, Ask::Offer(vec![2]));
-        assert_eq!(store.offer(owner, known, &second).await.unwrap(), [Offered::Free]);
+        store.give_back(known, &tokens).await.unwrap();
+        assert_eq!(store.accept(known, &tokens[..1]).await.unwrap(), [Status::StaleLease]);
+        let first = [self.lane("a", 1).unwrap_or_default()];
+        let consumed = store.consume(None, call_sequence, known, &first, 1).await.unwrap();
+        let token = [consumed.messages[0].0.clone()];
+        assert_eq!(store.accept(known, &token).await.unwrap(), [Status::Ok]);
+        assert_eq!(store.accept(known, &token).await.unwrap(), [Status::Settled]);
     }
 
     /// Withdraws and redrives messages, and pauses.

@@ -1,13 +1,13 @@
 //! What the test programs share: real servers, pods and receivers ([`support`]), calls of single scripts
-//! ([`scripts`]), the reference models ([`model`], [`offers`]), the small worlds ([`small`]), and calls
+//! ([`scripts`]), the reference models ([`model`], [`consumers`]), the small worlds ([`small`]), and calls
 //! that run many blocks ([`blocks`]), and what wake-ups carry ([`hand_overs`]).
 
 #![forbid(unsafe_code)]
 
 pub mod blocks;
+pub mod consumers;
 pub mod hand_overs;
 pub mod model;
-pub mod offers;
 pub mod scripts;
 pub mod small;
 pub mod support;

@@ -21,7 +21,7 @@ use crate::{
     wire::{caller::Caller, document, problem::Problem},
 };
 
-/// The most items of one call to Redis: each may name a lane with a long offer.
+/// The most items of one call to Redis: each may name another lane.
 const CALL_ITEMS_MAX: usize = 100;
 
 /// A message that a consumer holds.

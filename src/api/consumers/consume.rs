@@ -38,6 +38,8 @@ use crate::{
 
 /// How often to poll without a wake-up.
 const POLL: Duration = Duration::from_secs(1);
+/// How many times one poll looks for lanes: other consumers may take the same ones.
+const LOOKS_MAX: usize = 3;
 /// How long to try to give back what a consumer did not get; after that, its lease expires.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(20);
 
@@ -120,7 +122,7 @@ pub(in crate::api) async fn consume(
     let request = Arc::new(request);
     let client = client.map(|Extension(client)| client);
     // Listen first and poll then, so that nothing is missed in between.
-    let mut wakes = api.wakes.listen(WakeKind::Offered);
+    let mut wakes = api.wakes.listen(WakeKind::Releasable);
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
     loop {
         // In its own task: if this request ends meanwhile, its messages are given back.
@@ -135,16 +137,16 @@ pub(in crate::api) async fn consume(
         tokio::select! {
             () = api.stop.cancelled() => {}
             () = tokio::time::sleep_until(poll) => {}
-            () = offered(&name, &mut wakes) => {}
+            () = releasable(&name, &mut wakes) => {}
             // The consumer may be gone: take nothing for it.
             () = left(client.as_ref()) => return taken.answer(client),
         }
     }
 }
 
-/// Resolves when lanes of this destination may have been offered.
-async fn offered(destination: &DestinationName, wakes: &mut broadcast::Receiver<Wake>) {
-    woken(wakes, |wake| matches!(wake, Wake::Offered(name) if name == destination)).await;
+/// Resolves when lanes of this destination may have messages.
+async fn releasable(destination: &DestinationName, wakes: &mut broadcast::Receiver<Wake>) {
+    woken(wakes, |wake| matches!(wake, Wake::Releasable(name, _) if name == destination)).await;
 }
 
 /// Resolves when the client closes its direction of the connection.
@@ -183,19 +185,33 @@ async fn take(
     }
     let call_sequence = api.workers.take(&api, &name);
     let consumer = request.consumer.as_ref();
-    let mut consumed = api.store.consume(consumer, &call_sequence, &entry, request.max).await;
-    if matches!(consumed, Err(StoreError::StaleDefinition))
-        && let Ok(Some(fresh)) = api.catalog.refresh(&name).await
-    {
-        entry = fresh;
-        consumed = api.store.consume(consumer, &call_sequence, &entry, request.max).await;
+    let mut lanes = Vec::new();
+    let mut consumed = Ok(Consumed::default());
+    for _ in 0..LOOKS_MAX {
+        consumed = match api.store.lanes_to_consume(&entry, request.max).await {
+            Ok(found) if found.is_empty() => break,
+            Ok(found) => {
+                lanes = found;
+                api.store.consume(consumer, &call_sequence, &entry, &lanes, request.max).await
+            }
+            Err(error) => Err(error),
+        };
+        match &consumed {
+            Err(StoreError::StaleDefinition) => match api.catalog.refresh(&name).await {
+                Ok(Some(fresh)) if has_consumers(&fresh) => entry = fresh,
+                _ => break,
+            },
+            // Others hold these lanes, or they wait: their hints have moved behind those of other lanes.
+            Ok(taken) if taken.messages.is_empty() && lanes.len() > 1 => {}
+            _ => break,
+        }
     }
     if let Err(error @ StoreError::Unconfirmed(_)) = consumed {
         // Redis may have leased messages, although there was no answer: the same call finds them.
         let (task, consumer) = (api.clone(), request.consumer.clone());
         api.tasks.spawn(async move {
             let consumer = consumer.as_ref();
-            let again = || task.store.consume(consumer, &call_sequence, &entry, 1);
+            let again = || task.store.consume(consumer, &call_sequence, &entry, &lanes, 1);
             let found = retry_until(Some(Instant::now() + GIVE_BACK_WITHIN), again).await;
             task.workers.put_back(&name, call_sequence);
             // Dropped at once, which gives them back.

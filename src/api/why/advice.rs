@@ -81,11 +81,9 @@ pub(super) fn explanation(cause: Cause, entry: &CatalogEntry, lane: &LaneHead) -
             let holder = holder_of(lane).unwrap_or_else(|| "a consumer without a name".to_owned());
             format!("Message {sequence} is held by {holder}{}.", last(error))
         }
-        Cause::Delivering if entry.destination.delivery.kind == DeliveryKind::Pull => format!(
-            "Message {sequence} is about to be offered to consumers; at most {} lanes are at a time \
-             (delivery.lanes_max).",
-            entry.destination.delivery.lanes_max
-        ),
+        Cause::Delivering if entry.destination.delivery.kind == DeliveryKind::Pull => {
+            format!("Message {sequence} was accepted, and is about to be settled.")
+        }
         Cause::RateLimit => format!(
             "Message {sequence} is processed, and waits for its turn: delivery.rate_per_second_max allows {} a second.",
             entry.destination.delivery.rate_per_second_max

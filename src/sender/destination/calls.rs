@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::{DestinationSender, now, refused::Resolved, scheduler::Due};
 use crate::{
+    domain::DeliveryKind,
     faults::{
         pause::{Point, point},
         planted,
@@ -136,7 +137,14 @@ impl DestinationSender {
         // Redis also names the lanes that are loaded.
         let max = self.lanes.len() + self.lanes_max().clamp(CALL_LANES_MAX, NAMED_MAX);
         let (store, entry) = (self.deps.store.clone(), entry.clone());
-        Some(async move { (max, store.releasable_lanes(&entry, max).await) }.boxed())
+        let is_pulled = entry.destination.delivery.kind == DeliveryKind::Pull;
+        let scan = async move {
+            match is_pulled {
+                true => store.lanes_of_consumers(&entry, max).await,
+                false => store.releasable_lanes(&entry, max).await,
+            }
+        };
+        Some(async move { (max, scan.await) }.boxed())
     }
 
     pub(super) fn answered(&mut self, answer: Answer) {
@@ -193,11 +201,6 @@ impl DestinationSender {
                 && let Some(lane) = self.lanes.get_mut(&request.key)
             {
                 lane.released(request, run.messages, &rules, now);
-                if rules.is_pulled
-                    && let Some(definition) = &self.definition
-                {
-                    definition.transport.grown(request.key.as_deref(), lane.next_count(&rules));
-                }
                 self.schedule(&request.key);
             }
         }

@@ -39,7 +39,10 @@ impl DestinationSender {
             self.look_up();
             return;
         };
-        let lanes_of = |entry: &CatalogEntry| (entry.born, entry.destination.ordering);
+        let lanes_of = |entry: &CatalogEntry| {
+            let is_pulled = entry.destination.delivery.kind == domain::DeliveryKind::Pull;
+            (entry.born, entry.destination.ordering, is_pulled)
+        };
         let (mut transport, mut has_other_lanes) = (None, false);
         if let Some(old) = &self.definition {
             if Arc::ptr_eq(&old.entry, &entry) {
@@ -48,16 +51,14 @@ impl DestinationSender {
             has_other_lanes = lanes_of(&old.entry) != lanes_of(&entry);
             let is_same = !has_other_lanes && old.entry.destination == entry.destination;
             transport = is_same.then(|| old.transport.clone());
-            if !is_same {
-                old.transport.let_go();
-            }
         }
         if has_other_lanes && !planted::is("generation_ignored") {
             self.forget_lanes();
         }
         let destination = &entry.destination;
-        let transport =
-            transport.unwrap_or_else(|| deliver::transport_of(&entry, self.deps.connecting()));
+        let transport = transport.unwrap_or_else(|| {
+            deliver::connect(destination, &self.deps.clients, self.deps.json_depth_max)
+        });
         self.scheduler.set_rate(destination.delivery.rate_per_second_max, Instant::now());
         let rules = Arc::new(rules_of(destination, self.deps.release_batch_max));
         self.definition = Some(Definition { entry, transport, rules });

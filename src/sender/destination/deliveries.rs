@@ -35,7 +35,8 @@ impl DestinationSender {
     /// Begins the deliveries that may begin: lanes in turn, one delivery per lane, within the rate limit.
     pub(super) fn begin_deliveries(&mut self) {
         let Some(definition) = self.definition.clone() else { return };
-        let is_paused = definition.entry.paused.delivery;
+        // What consumers have accepted is settled all the same. They get nothing more (`lua/consume.lua`).
+        let is_paused = definition.entry.paused.delivery && !definition.rules.is_pulled;
         if !is_paused {
             self.scheduler.resume();
         }
@@ -81,9 +82,6 @@ impl DestinationSender {
             return false;
         }
         let messages = lane.delivery_begun(&definition.rules);
-        if definition.rules.is_pulled {
-            self.scheduler.ask_supply(Instant::now());
-        }
         self.deliver(key.clone(), messages, definition);
         true
     }

@@ -35,7 +35,6 @@ use scheduler::Scheduler;
 use withdrawals::Withdrawals;
 
 use super::{
-    deliver::Connecting,
     lane::{Lane, Next, Now},
     partition_lease::PartitionLease,
     tail::Tail,
@@ -54,24 +53,16 @@ type LaneKey = Option<String>;
 #[derive(Default)]
 pub(super) struct Gauge {
     in_flight: AtomicUsize,
-    /// Those in flight that no consumer has taken yet.
-    unheld: AtomicUsize,
     is_rate_limited: AtomicBool,
 }
 
 impl Gauge {
     pub(super) fn get(&self) -> usize {
-        let unheld = self.unheld.load(Ordering::Relaxed);
-        self.in_flight.load(Ordering::Relaxed).saturating_sub(unheld)
+        self.in_flight.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_rate_limited(&self) -> bool {
         self.is_rate_limited.load(Ordering::Relaxed)
-    }
-
-    /// This many messages wait for a consumer.
-    pub(super) fn set_unheld(&self, count: usize) {
-        self.unheld.store(count, Ordering::Relaxed);
     }
 
     fn set(&self, in_flight: usize, is_rate_limited: bool) {
@@ -96,16 +87,6 @@ pub(super) struct Dependencies {
     pub(super) tail: Arc<Tail>,
     /// Shows how much is being delivered.
     pub(super) gauge: Arc<Gauge>,
-}
-
-impl Dependencies {
-    fn connecting(&self) -> Connecting {
-        let (store, catalog, lease) =
-            (self.store.clone(), self.catalog.clone(), self.lease.clone());
-        let (clients, json_depth_max) = (self.clients.clone(), self.json_depth_max);
-        let gauge = self.gauge.clone();
-        Connecting { store, catalog, lease, clients, json_depth_max, gauge }
-    }
 }
 
 pub(super) struct DestinationSender {
@@ -249,9 +230,6 @@ impl DestinationSender {
 
     fn draining(&mut self) {
         self.scheduler.drain();
-        if let Some(definition) = &self.definition {
-            definition.transport.let_go();
-        }
         for (key, lane) in &mut self.lanes {
             lane.draining();
             self.scheduler.wants_request(key);
@@ -275,29 +253,11 @@ impl DestinationSender {
         }
         self.scheduler.wants_scan();
         self.withdrawals.suspect();
-        if let Some(definition) = &self.definition {
-            definition.transport.poked();
-        }
     }
 
     fn time_came(&mut self) {
-        let to_ask = self.scheduler.advance(Instant::now());
-        if to_ask.withdrawals {
+        if self.scheduler.advance(Instant::now()) {
             self.withdrawals.ask();
-        }
-        if to_ask.supply {
-            self.ask_supply();
-        }
-    }
-
-    /// Asks for more messages of the lanes that wait for consumers.
-    fn ask_supply(&mut self) {
-        let Some(definition) = &self.definition else { return };
-        for (key, lane) in &mut self.lanes {
-            if lane.asks_while_delivering(&definition.rules) {
-                self.scheduler.wants_request(key);
-                self.scheduler.ask_supply(Instant::now());
-            }
         }
     }
 }

@@ -138,9 +138,6 @@ impl DestinationSender {
         if is_free {
             self.withdrawals.ready.push(withdrawal);
         } else {
-            if let Some(definition) = &self.definition {
-                definition.transport.recall(withdrawal.lane.as_deref());
-            }
             self.withdrawals.held.insert(withdrawal.sequence, withdrawal);
         }
     }

@@ -17,7 +17,7 @@ pub(in crate::sender) struct Rules {
     pub(in crate::sender) linger: Duration,
     /// The lane is one message: the destination has no ordering.
     pub(in crate::sender) is_single: bool,
-    /// Consumers take the messages: a delivery may wait for long, while more of them become ready.
+    /// Consumers take the messages: the lane gets only those that they have accepted or refused.
     pub(in crate::sender) is_pulled: bool,
     /// Whether the log records what leaves, and if so, whether with its body.
     pub(in crate::sender) log: Option<bool>,

@@ -176,7 +176,10 @@ impl Lane {
             self.supply.known(now.instant);
         }
         let is_empty = messages.is_empty() && request.held_upto == 0;
-        if request.limit > 0 && (is_empty || rules.is_single) {
+        if rules.is_pulled && !messages.is_empty() {
+            // There may be more. A scan finds the lane again.
+            self.supply.yield_to_others();
+        } else if request.limit > 0 && (is_empty || rules.is_single) {
             self.supply.end();
         }
         let was_refused = messages.first().is_some_and(|first| first.attempts.failed > 0);
@@ -210,19 +213,6 @@ impl Lane {
             self.supply.ask_again();
         }
         true
-    }
-
-    /// A delivery waits for its consumer. Asks Redis for what has become ready meanwhile, if the queue has room: no
-    /// wake-up announces it. False if there is nothing to ask.
-    pub(super) fn asks_while_delivering(&mut self, rules: &Rules) -> bool {
-        let asks = matches!(self.phase, Phase::Delivering { .. })
-            && !rules.is_single
-            && self.supply.is_open()
-            && self.queue.len() < self.limits.queue_max(rules);
-        if asks {
-            self.supply.ask_again();
-        }
-        asks
     }
 
     /// Other lanes wait. If this lane has delivered at least `most` messages, it makes room for them.
@@ -291,11 +281,6 @@ impl Lane {
     /// What names the front of the queue in logs.
     pub(super) fn head_ids(&self) -> Option<MessageIds> {
         self.queue.front().map(|head| head.message.message.ids())
-    }
-
-    /// How many messages the next delivery would have if it began now.
-    pub(super) fn next_count(&self, rules: &Rules) -> usize {
-        self.next_batch(rules).0.len()
     }
 
     /// How many messages the next call settles.

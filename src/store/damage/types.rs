@@ -32,13 +32,18 @@ pub(super) fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]
                 | "dead-letter-messages"
                 | "idempotency-keys"
                 | "log"
-                | "offers",
+                | "consumer-leases",
                 None,
             ) => Some(&["hash"]),
             ("log", Some("order")) => Some(&["list"]),
             (
-                "halted" | "dead-letters" | "dead-lettered-at" | "lanes" | "previous" | "ids"
-                | "offered",
+                "halted"
+                | "dead-letters"
+                | "dead-lettered-at"
+                | "lanes"
+                | "previous"
+                | "ids"
+                | "consumer-lease-ends",
                 None,
             ) => Some(&["zset"]),
             ("operation", Some(_)) => Some(&["hash"]),
@@ -51,9 +56,8 @@ pub(super) fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]
         "epoch" | "destinations" | "topics" | "tokens" | "tokens:used" => Some(&["hash"]),
         "owner" => Some(&["string"]),
         "audit" => Some(&["stream"]),
-        "active:builtin" | "active:worker" | "releasable" | "leases" | "delayed" | "operations" => {
-            Some(&["zset"])
-        }
+        "active:builtin" | "active:worker" | "releasable" | "consumers" | "leases" | "delayed"
+        | "operations" => Some(&["zset"]),
         "destinations:changes"
         | "destinations:removed"
         | "topics:changes"
@@ -97,8 +101,8 @@ mod tests {
             (erp.log_order(), "list"),
             (erp.dead_lettered_at(), "zset"),
             (erp.ids(), "zset"),
-            (erp.offers(), "hash"),
-            (erp.offered(), "zset"),
+            (erp.consumer_leases(), "hash"),
+            (erp.consumer_lease_ends(), "zset"),
             (erp.in_progress(None), "zset"),
             (erp.in_progress(Some("a:order")), "zset"),
             (erp.ready(Some("")), "zset"),

@@ -6,7 +6,8 @@ use redis::{Pipeline, Value};
 
 use super::stats::Stats;
 use crate::{
-    domain::Ordering,
+    domain::{DeliveryKind, Ordering},
+    redis_client::server_clock_ms,
     store::{Store, StoreError, entry::CatalogEntry},
 };
 
@@ -65,7 +66,14 @@ impl Store {
             Ordering::None => pipe.zcard(keys.waiting()),
             Ordering::Destination | Ordering::Key => pipe.llen(keys.waiting()),
         };
-        pipe.get(keys.delivering()).zcard(keys.halted()).zcard(keys.dead_letters());
+        match entry.destination.delivery.kind {
+            // Lanes that consumers hold, until they say something.
+            DeliveryKind::Pull => {
+                pipe.zcount(keys.consumer_lease_ends(), server_clock_ms(), "+inf")
+            }
+            DeliveryKind::Push | DeliveryKind::None => pipe.get(keys.delivering()),
+        };
+        pipe.zcard(keys.halted()).zcard(keys.dead_letters());
         pipe
     }
 

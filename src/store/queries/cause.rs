@@ -46,7 +46,7 @@ pub enum Cause {
     AwaitingConsumer,
     /// A consumer holds it.
     Consuming,
-    /// It is being delivered, or about to be: sent to its receiver, or offered to consumers.
+    /// It is being delivered, or about to be: sent to its receiver.
     Delivering,
     /// Redis does not answer.
     Redis,
@@ -103,11 +103,11 @@ impl Cause {
             State::Waiting if !around.has_processor => Cause::NoProcessor,
             State::Waiting => Cause::AwaitingProcessor,
             _ if entry.paused.delivery => Cause::Paused,
+            _ if head.lease.is_some() => Cause::Consuming,
             _ if ownership.owner.is_none() => Cause::NoOwner,
             _ if ownership.waits_until_ms > around.now_ms => Cause::TakeoverWait,
             _ if waits_for_backoff(lane, around.now_ms) => Cause::Backoff,
-            _ if head.lease.is_some() => Cause::Consuming,
-            _ if head.is_offered => Cause::AwaitingConsumer,
+            _ if head.is_for_consumers => Cause::AwaitingConsumer,
             _ if around.is_rate_limited => Cause::RateLimit,
             _ => Cause::Delivering,
         }

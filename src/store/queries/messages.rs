@@ -49,8 +49,8 @@ pub struct Listed {
     pub withdrawing: bool,
     /// The lease of a processor or worker on a message that is being processed, or of a consumer on one that is ready.
     pub lease: Option<Leased>,
-    /// True if it is offered to consumers, whether or not one holds it.
-    pub is_offered: bool,
+    /// True if a consumer may take it, or holds it.
+    pub is_for_consumers: bool,
 }
 
 /// A lease on a message.
@@ -217,7 +217,6 @@ impl Store {
             };
             let (due_ms, halted_ms) = (due.map(|ms| ms as u64), halted.map(|ms| ms as u64));
             let lease = lease.filter(|_| state == State::Processing);
-            let is_offered = false;
             listed.push(Listed {
                 message,
                 state,
@@ -225,7 +224,7 @@ impl Store {
                 halted_ms,
                 withdrawing,
                 lease,
-                is_offered,
+                is_for_consumers: false,
             });
         }
         self.note_consumers(entry, &mut listed).await?;

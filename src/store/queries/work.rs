@@ -1,7 +1,7 @@
 //! Finds work: destinations with waiting messages, and with heads that may leave. The answers are
 //! hints: the scripts decide.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use redis::Value;
 
@@ -10,6 +10,11 @@ use crate::{
     redis_client::{ServerTime, server_ms, texts},
     store::{Store, StoreError, calls::answered, entry::CatalogEntry, keys::Claimers},
 };
+
+/// The most heads that the owner looks at in one scan for consumers, less one: a tombstone may be one of them.
+const HEADS_MAX: isize = 63;
+/// The most leases that are looked at because they end too late, less one.
+const LATE_LEASES_MAX: isize = 15;
 
 /// How long the number of messages in delivery is stored, in seconds, unless renewed.
 const DELIVERING_SECONDS: u64 = 3;
@@ -51,7 +56,7 @@ impl Store {
         Ok(active.map(|(entry, _)| entry).collect())
     }
 
-    /// Destinations of these partitions with a releasable head, in the partitions' order. A hint.
+    /// Destinations of these partitions with a releasable head, and those with leases of consumers. A hint.
     /// Empty where a server does not answer; an error if none answers.
     pub async fn releasable(&self, partitions: &[u16]) -> Result<Vec<Vec<String>>, StoreError> {
         let keys: Vec<_> =
@@ -62,7 +67,12 @@ impl Store {
             pipe.zrangebyscore_limit(key, "-inf", now_ms.unwrap_or_default(), 0, 10_000);
             pipe
         });
-        self.names(&looks.collect::<Vec<_>>()).await
+        let consumers = partitions.iter().map(|number| {
+            let mut pipe = redis::pipe();
+            pipe.zrange(self.keys().partition(*number).consumers(), 0, 9_999);
+            pipe
+        });
+        self.names(&looks.chain(consumers).collect::<Vec<_>>()).await
     }
 
     /// The names that each of these queries returns (one command each). Empty where a server does
@@ -97,6 +107,33 @@ impl Store {
         let due = lanes.into_iter().take_while(|(_, not_before)| *not_before <= now_ms);
         // A lane that is not valid UTF-8 is skipped, so that it does not hide others.
         Ok(due.filter_map(|(lane, _)| String::from_utf8(lane).ok()).collect())
+    }
+
+    /// With consumers: lanes that the owner must look at, because of what consumers said or because their lease is over;
+    /// and some lanes whose head may be for the owner. A hint.
+    pub async fn lanes_of_consumers(
+        &self,
+        entry: &CatalogEntry,
+        max: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
+        let mut pipe = redis::pipe();
+        pipe.zrange_withscores(keys.consumer_lease_ends(), 0, max as isize - 1);
+        pipe.zrevrange_withscores(keys.consumer_lease_ends(), 0, LATE_LEASES_MAX);
+        pipe.zrange(keys.lanes(), 0, HEADS_MAX).cmd("TIME");
+        type Ends = Vec<(Vec<u8>, f64)>;
+        type Found = (Ends, Ends, Vec<Vec<u8>>, ServerTime);
+        let (ends, last, heads, time): Found =
+            self.query_at(keys.lanes().as_bytes(), &pipe).await?;
+        let now_ms = server_ms(time);
+        // A lease that ends later than any may was given while the clock was ahead.
+        let late_ms = (now_ms + entry.destination.delivery.timeout_ms) as f64;
+        let due = ends.into_iter().filter(|(_, end)| *end <= now_ms as f64);
+        let late = last.into_iter().filter(|(_, end)| *end > late_ms);
+        let lanes = due.chain(late).map(|(lane, _)| lane).chain(heads);
+        let mut seen = HashSet::new();
+        let lanes = lanes.filter_map(|lane| String::from_utf8(lane).ok());
+        Ok(lanes.filter(|lane| seen.insert(lane.clone())).take(max).collect())
     }
 
     /// Stores how many messages of each destination are being delivered now, for display.

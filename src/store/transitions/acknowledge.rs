@@ -74,10 +74,12 @@ impl Store {
         let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
         let mut call = self.call(|scripts| &scripts.acknowledge);
-        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.offers()).key(keys.offered());
-        call.key(keys.messages()).key(keys.partition.wake_releasable());
-        call.key(keys.partition.wake_offered());
-        call.arg(self.known_of_epoch(entry.partition)).arg(destination.name.as_str()).arg(what);
+        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.consumer_leases());
+        call.key(keys.consumer_lease_ends()).key(keys.messages());
+        call.key(keys.partition.releasable()).key(keys.lanes());
+        call.key(keys.partition.wake_releasable()).key(keys.partition.consumers());
+        call.arg(self.known_of_epoch(entry.partition)).arg(destination.name.as_str());
+        call.arg(entry.ordering_text()).arg(what);
         call.arg(lease.as_millis() as u64).arg(tokens.len());
         for token in tokens {
             let lane = destination.lane_of(token.key.as_deref(), token.sequence);

@@ -1,4 +1,4 @@
-//! Leases offered messages to a consumer (`lua/consume.lua`).
+//! Leases messages to a consumer (`lua/consume.lua`).
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,15 +6,21 @@ use bytes::Bytes;
 use redis::{FromRedisValue, Value};
 
 use crate::{
-    domain::{LeaseToken, Sequence, Stamped, WorkerName},
+    domain::{LeaseToken, Ordering, Sequence, Stamped, WorkerName},
     redis_client::server_clock_ms,
     store::{
-        CallSequence, Store, StoreError, attempts, calls::unexpected, entry::CatalogEntry, record,
+        CallSequence, Store, StoreError, attempts,
+        calls::unexpected,
+        entry::{CatalogEntry, set_key},
+        record,
     },
 };
 
 /// The most bytes of records and bodies that one call returns (at least one message is returned).
 const BYTES_MAX: usize = 8 << 20;
+/// The fewest and the most lanes that one call looks at: some may have nothing for this consumer.
+const LANES_MIN: usize = 16;
+const LANES_MAX: usize = 256;
 
 /// Messages under a consumer's lease.
 #[derive(Debug, Default)]
@@ -26,13 +32,25 @@ pub struct Consumed {
 }
 
 impl Store {
-    /// Leases offered messages of one destination to a consumer: at most `max`, from the fronts of lanes. The lane
-    /// that was offered longest ago comes first.
+    /// The lanes of a destination that may have messages for a consumer that takes at most `max`. A hint.
+    pub async fn lanes_to_consume(
+        &self,
+        entry: &CatalogEntry,
+        max: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        if entry.destination.ordering == Ordering::Destination {
+            return Ok(vec![String::new()]);
+        }
+        self.releasable_lanes(entry, max.clamp(LANES_MIN, LANES_MAX)).await
+    }
+
+    /// Leases messages of one destination to a consumer: at most `max`, from the fronts of these lanes.
     pub async fn consume(
         &self,
         consumer: Option<&WorkerName>,
         call_sequence: &CallSequence,
         entry: &CatalogEntry,
+        lanes: &[String],
         max: usize,
     ) -> Result<Consumed, StoreError> {
         self.check_rights()?;
@@ -41,12 +59,23 @@ impl Store {
         let secret = LeaseToken::secret_of(&self.random_of(call_sequence), consumer);
         let lease = Duration::from_millis(destination.delivery.timeout_ms);
         let mut call = self.call(|scripts| &scripts.consume);
-        call.key(keys.partition.call(&call_sequence.name)).key(keys.hash()).key(keys.offers());
-        call.key(keys.offered()).key(keys.messages()).key(keys.attempts()).key(keys.bodies());
-        call.key(keys.partition.epoch());
+        call.key(keys.partition.call(&call_sequence.name)).key(keys.hash());
+        call.key(keys.consumer_leases()).key(keys.consumer_lease_ends()).key(keys.messages());
+        call.key(keys.attempts()).key(keys.bodies()).key(keys.partition.epoch());
+        call.key(keys.partition.releasable()).key(keys.lanes()).key(keys.halted());
+        call.key(keys.withdrawals()).key(keys.partition.wake_releasable());
+        call.key(keys.partition.consumers());
+        // Without ordering, all lanes share the same sets.
+        let sets = if destination.ordering == Ordering::None { 1 } else { lanes.len() };
+        for lane in lanes.iter().take(sets) {
+            let key = set_key(entry, Some(lane));
+            call.key(keys.in_progress(key)).key(keys.ready(key));
+        }
         call.arg(call_sequence.number()).arg(self.known_of_epoch(entry.partition));
         call.arg(entry.version).arg(&*secret).arg(lease.as_millis() as u64);
-        call.arg(max.clamp(1, 1000)).arg(BYTES_MAX);
+        call.arg(max.clamp(1, 1000)).arg(BYTES_MAX).arg(destination.name.as_str());
+        call.arg(entry.ordering_text()).arg(destination.delivery.lanes_max).arg(lanes.len());
+        lanes.iter().for_each(|lane| _ = call.arg(lane));
         let answer = call_sequence.answered(self.run::<Vec<Value>>(&call).await)?;
         read_all(entry, &secret, answer)
     }

@@ -25,7 +25,8 @@ impl Store {
             .key(keys.log())
             .key(keys.log_order());
         call.key(keys.bodies()).key(keys.dead_lettered_at()).key(keys.withdrawn());
-        call.key(keys.previous()).key(keys.ids()).key(keys.offers()).key(keys.offered());
+        call.key(keys.previous()).key(keys.ids()).key(keys.consumer_leases());
+        call.key(keys.consumer_lease_ends()).key(keys.partition.consumers());
         let partition = destination.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(destination.as_str());
         let epoch: u64 = self.run(&call).await?;

@@ -19,7 +19,7 @@ impl Store {
         let mut call = self.call(|scripts| &scripts.halt);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
         call.key(keys.attempts()).key(keys.halted()).key(keys.lanes()).key(keys.messages());
-        call.key(keys.in_progress(set)).key(keys.ready(set));
+        call.key(keys.in_progress(set)).key(keys.ready(set)).key(keys.consumer_leases());
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(entry.ordering_text());
         call.arg(self.known_of_epoch(entry.partition));
         call.arg(head.lane.unwrap_or_default()).arg(head.sequence);

@@ -22,7 +22,6 @@ pub mod ingest;
 pub mod init_epoch;
 pub mod migrate;
 pub mod note_operation;
-pub mod offer;
 pub mod pause;
 pub mod postpone;
 pub mod reap;

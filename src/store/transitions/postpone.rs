@@ -40,7 +40,8 @@ impl Store {
         call.key(keys.partition.releasable()).key(keys.lanes());
         call.key(keys.in_progress(set_key(entry, head.lane)))
             .key(keys.withdrawals())
-            .key(keys.hash());
+            .key(keys.hash())
+            .key(keys.consumer_leases());
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
         call.arg(entry.ordering_text()).arg(self.known_of_epoch(entry.partition));
         call.arg(head.lane.unwrap_or_default()).arg(head.sequence).arg(head.failed);

@@ -1,13 +1,16 @@
 //! Settles messages that have left, and releases those that may leave next (`lua/release.lua`).
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use redis::Value;
 
 use super::acquire_partition::OwnerToken;
 use crate::{
-    domain::{Epoch, Ordering, Sequence, Stamped, Tombstone},
+    domain::{
+        AttemptError, ConsumerRefusal, DeliveryKind, Epoch, ErrorKind, Ordering, Sequence, Stage,
+        Stamped, Tombstone,
+    },
     redis_client::ScriptCall,
     store::{
         Store, StoreError, attempts,
@@ -140,6 +143,7 @@ impl Store {
     ) -> Result<Released, StoreError> {
         if let [lane] = lanes
             && entry.destination.ordering == Ordering::Destination
+            && entry.destination.delivery.kind != DeliveryKind::Pull
             && lane.settled.has_no_extras()
         {
             let call = self.short_release(owner, entry, lane);
@@ -189,6 +193,8 @@ impl Store {
         call.key(keys.lanes()).key(keys.withdrawals()).key(keys.idempotency_keys());
         call.key(keys.log()).key(keys.log_order()).key(keys.halted());
         call.key(keys.bodies()).key(keys.dead_letters()).key(keys.previous());
+        call.key(keys.consumer_leases()).key(keys.consumer_lease_ends());
+        call.key(keys.partition.consumers()).key(keys.partition.wake_releasable());
         // Without ordering, all lanes share the same sets.
         let sets = if entry.destination.ordering == Ordering::None { 1 } else { lanes.len() };
         for lane in lanes.iter().take(sets) {
@@ -255,6 +261,8 @@ fn read_run(lane: Value, entry: &CatalogEntry) -> Result<LaneRun, StoreError> {
         let error = Some(String::from_utf8_lossy(error).into_owned());
         return Ok(LaneRun { wait: Duration::from_millis(wait_ms), error, ..LaneRun::default() });
     }
+    let is_pulled = entry.destination.delivery.kind == DeliveryKind::Pull;
+    let refusal = if is_pulled { read_refusal(next()?) } else { None };
     let mut of_first = Some(attempts::read(&kept));
     let mut messages = Vec::with_capacity(parts.len() / 2);
     while let (Some(sequence), Some(bytes)) = (parts.next(), parts.next()) {
@@ -271,10 +279,29 @@ fn read_run(lane: Value, entry: &CatalogEntry) -> Result<LaneRun, StoreError> {
         let name = &entry.destination.name;
         let message = record::read_with(bytes, body, name, sequence, attempts.clone());
         // A damaged message is in the run, too: the owner delivers those before it, then halts it.
-        messages.push(message.unwrap_or_else(|error| Stamped {
+        let mut message = message.unwrap_or_else(|error| Stamped {
             attempts,
             ..Stamped::unreadable(name.clone(), sequence, error.to_string())
-        }));
+        });
+        message.refused =
+            refusal.as_ref().filter(|(of, _)| *of == sequence).map(|(_, refusal)| refusal.clone());
+        messages.push(message);
     }
     Ok(LaneRun { wait: Duration::from_millis(wait_ms), messages, error: None })
+}
+
+/// Which message of a run its consumer did not accept, and why.
+fn read_refusal(refusal: Value) -> Option<(Sequence, Arc<ConsumerRefusal>)> {
+    let (of, error, wait_ms, is_permanent): (Sequence, String, String, u8) =
+        redis::from_redis_value(refusal).ok()?;
+    let expired = || {
+        let detail = "the consumer's lease expired before it accepted the message";
+        AttemptError::new(Stage::Delivery, ErrorKind::Stalled, detail)
+    };
+    let refusal = ConsumerRefusal {
+        error: serde_json::from_str(&error).unwrap_or_else(|_| expired()),
+        retry_after: wait_ms.parse().ok().map(Duration::from_millis),
+        is_permanent: is_permanent == 1,
+    };
+    Some((of, Arc::new(refusal)))
 }

@@ -24,7 +24,8 @@ impl Repairing<'_> {
         call.key(keys.partition.releasable()).key(keys.lanes());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.withdrawn());
-        call.key(keys.previous()).key(keys.ids()).key(keys.offers()).key(keys.offered());
+        call.key(keys.previous()).key(keys.ids()).key(keys.consumer_leases());
+        call.key(keys.consumer_lease_ends()).key(keys.partition.consumers());
         if let Some(lane) = lane {
             call.key(keys.in_progress(lane.as_deref()));
         }

@@ -120,7 +120,8 @@ impl Store {
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.key(keys.partition.wake_releasable());
         call.key(keys.bodies()).key(keys.dead_lettered_at()).key(keys.withdrawn());
-        call.key(keys.partition.leases()).key(keys.offers()).key(keys.offered());
+        call.key(keys.partition.leases()).key(keys.consumer_leases());
+        call.key(keys.consumer_lease_ends()).key(keys.partition.consumers());
         for lane in &lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }

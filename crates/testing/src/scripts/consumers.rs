@@ -1,46 +1,37 @@
-//! The calls about offers: of owners and of consumers.
+//! The calls of consumers.
 
 use super::{Call, Calls, LONG, TROUBLE, call};
-
-/// What an owner asks about a lane: its key, 'offer', 'look' or 'recall', and the sequences to offer.
-pub type Ask<'a> = (&'a str, &'a str, &'a [u64]);
 
 /// A message that a consumer names: its lane, the secret, its sequence.
 pub type Item<'a> = (&'a str, &'a str, u64);
 
 impl Calls {
-    /// Offers lanes, and looks at offers.
-    pub fn offer(&self, token: &str, lanes: &[Ask]) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys =
-            [&p.epoch(), &p.owner(), &k.hash(), &k.offers(), &k.offered(), &p.wake_offered()];
-        let (name, count) = (self.name.as_str(), lanes.len().to_string());
-        let args = [token, &self.epoch, &self.version, name, LONG, LONG, &count];
-        let mut made = call("offer", &keys, &args);
-        for (lane, what, sequences) in lanes {
-            let count = sequences.len().to_string();
-            made.args.extend([(*lane).to_owned(), (*what).to_owned(), count]);
-        }
-        let sequences = lanes.iter().flat_map(|(_, _, sequences)| sequences.iter());
-        made.args.extend(sequences.map(u64::to_string));
-        made
-    }
-
-    /// Leases offered messages.
-    pub fn consume(&self, secret: &str, most: usize) -> Call {
+    /// Leases messages of these lanes, in this order.
+    pub fn consume(&self, secret: &str, most: usize, lanes: &[&str]) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let keys = [
             &self.caller(),
             &k.hash(),
-            &k.offers(),
-            &k.offered(),
+            &k.consumer_leases(),
+            &k.consumer_lease_ends(),
             &k.messages(),
             &k.attempts(),
             &k.bodies(),
             &p.epoch(),
+            &p.releasable(),
+            &k.lanes(),
+            &k.halted(),
+            &k.withdrawals(),
+            &p.wake_releasable(),
+            &p.consumers(),
         ];
-        let (number, most) = (self.next(), most.to_string());
-        call("consume", &keys, &[&number, LONG, &self.version, secret, LONG, &most, "1000000"])
+        let (number, most, count) = (self.next(), most.to_string(), lanes.len().to_string());
+        let name = self.name.as_str();
+        let args = [&number, LONG, &self.version, secret, LONG, &most, "1000000", name];
+        let mut made = self.with_lanes(call("consume", &keys, &args), lanes);
+        made.args.extend([self.ordering, "64", &count].map(str::to_owned));
+        made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
+        made
     }
 
     /// Accepts, refuses, extends or gives back.
@@ -49,14 +40,17 @@ impl Calls {
         let keys = [
             &p.epoch(),
             &k.hash(),
-            &k.offers(),
-            &k.offered(),
+            &k.consumer_leases(),
+            &k.consumer_lease_ends(),
             &k.messages(),
+            &p.releasable(),
+            &k.lanes(),
             &p.wake_releasable(),
-            &p.wake_offered(),
+            &p.consumers(),
         ];
-        let count = items.len().to_string();
-        let mut made = call("acknowledge", &keys, &[LONG, self.name.as_str(), what, LONG, &count]);
+        let (name, count) = (self.name.as_str(), items.len().to_string());
+        let args = [LONG, name, self.ordering, what, LONG, &count];
+        let mut made = call("acknowledge", &keys, &args);
         for (lane, secret, sequence) in items {
             made.args.extend([(*lane).to_owned(), (*secret).to_owned(), sequence.to_string()]);
         }
@@ -64,6 +58,16 @@ impl Calls {
             let refusals = items.iter().flat_map(|_| [TROUBLE, "7", "0"]);
             made.args.extend(refusals.map(str::to_owned));
         }
+        made
+    }
+
+    /// The owner looks at a lane: what consumers have said of it. It settles what has left up to a sequence; 0: nothing.
+    pub fn look(&self, token: &str, lane: &str, settled_upto: u64, most: usize) -> Call {
+        let mut made = self.release(token, &[(lane, 0, most)]);
+        // Behind what is the same for all lanes: the lane's key, what is settled, its bytes.
+        let upto = made.args.len() - 5;
+        made.args[upto] = settled_upto.to_string();
+        made.args.pop();
         made
     }
 }

@@ -439,8 +439,9 @@ impl Calls {
             &k.withdrawn(),
             &k.previous(),
             &k.ids(),
-            &k.offers(),
-            &k.offered(),
+            &k.consumer_leases(),
+            &k.consumer_lease_ends(),
+            &p.consumers(),
         ];
         call("forget_destination", &keys, &[LONG, self.name.as_str()])
     }

@@ -45,6 +45,10 @@ impl Calls {
             &k.bodies(),
             &k.dead_letters(),
             &k.previous(),
+            &k.consumer_leases(),
+            &k.consumer_lease_ends(),
+            &p.consumers(),
+            &p.wake_releasable(),
         ];
         let name = self.name.as_str();
         let args = [token, &self.epoch, &self.version, name, self.ordering, LONG, "1000000", "1"];
@@ -79,6 +83,7 @@ impl Calls {
             &in_progress,
             &k.withdrawals(),
             &k.hash(),
+            &k.consumer_leases(),
         ];
         let (name, sequence) = (self.name.as_str(), sequence.to_string());
         let args = [token, &self.epoch, name, self.ordering, LONG, lane, &sequence, "1", wait];
@@ -102,7 +107,9 @@ impl Calls {
         let args = [token, &self.epoch, self.ordering, LONG, lane, &sequence, "1", TROUBLE];
         let mut made = call("halt", &keys, &args);
         made.args.push(self.version.clone());
-        self.with_lanes(made, &[lane])
+        let mut made = self.with_lanes(made, &[lane]);
+        made.keys.push(k.consumer_leases());
+        made
     }
 
     /// Withdraws messages, each given by its lane (from 1) and its sequence. An empty token is no
@@ -137,8 +144,9 @@ impl Calls {
             &k.dead_lettered_at(),
             &k.withdrawn(),
             &p.leases(),
-            &k.offers(),
-            &k.offered(),
+            &k.consumer_leases(),
+            &k.consumer_lease_ends(),
+            &p.consumers(),
         ];
         let (name, count) = (self.name.as_str(), lanes.len().to_string());
         let who = if token.is_empty() { String::new() } else { format!("{token} {}", self.epoch) };

@@ -34,9 +34,6 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Redis compares whole milliseconds, so a scan at the very end of a backoff is too early.
 const SCAN_DELAY: Duration = Duration::from_millis(2);
 
-/// How often to ask for more messages of the lanes that wait for consumers.
-const ASK_SUPPLY_EVERY: Duration = Duration::from_secs(1);
-
 /// What a lane does when its time has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
@@ -46,14 +43,6 @@ pub(super) enum Due {
     Request,
     /// It tries again to resolve its refused head.
     Resolve,
-}
-
-/// What is due, besides what lanes do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ToAsk {
-    pub(super) withdrawals: bool,
-    /// More messages of the lanes that wait for consumers.
-    pub(super) supply: bool,
 }
 
 #[derive(Default)]
@@ -81,8 +70,6 @@ pub(super) struct Scheduler {
     scans_due: BTreeSet<Instant>,
     /// When to ask for the withdrawals again.
     withdrawals_due: Option<Instant>,
-    /// When to ask for more messages of the lanes that wait for consumers.
-    supply_due: Option<Instant>,
     /// No call begins before this time, because one has failed.
     calls_from: Option<Instant>,
     idle_since: Option<Instant>,
@@ -169,11 +156,6 @@ impl Scheduler {
         self.calls_from.is_none_or(|from| from <= now)
     }
 
-    /// Asks for more messages of the lanes that wait for consumers, within this time.
-    pub(super) fn ask_supply(&mut self, now: Instant) {
-        self.supply_due.get_or_insert(now + ASK_SUPPLY_EVERY);
-    }
-
     /// Withdrawals are asked for at this time, or not before another event.
     pub(super) fn ask_withdrawals(&mut self, at: Option<Instant>) {
         self.withdrawals_due = at;
@@ -250,14 +232,14 @@ impl Scheduler {
     pub(super) fn next_time(&self) -> Option<Instant> {
         let lane = self.lanes_due.first().map(|(at, ..)| *at);
         let scan = self.scans_due.first().copied();
-        [lane, scan, self.next_slot, self.calls_from, self.withdrawals_due, self.supply_due]
+        [lane, scan, self.next_slot, self.calls_from, self.withdrawals_due]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// Moves what is due into its queue. Returns what the caller has to ask for.
-    pub(super) fn advance(&mut self, now: Instant) -> ToAsk {
+    /// Moves what is due into its queue. True if the caller has to ask for the withdrawals.
+    pub(super) fn advance(&mut self, now: Instant) -> bool {
         while self.scans_due.first().is_some_and(|due| *due <= now) {
             self.scans_due.pop_first();
             self.wants_scan = true;
@@ -272,10 +254,7 @@ impl Scheduler {
         }
         self.next_slot.take_if(|slot| *slot <= now);
         self.calls_from.take_if(|from| *from <= now);
-        ToAsk {
-            withdrawals: self.withdrawals_due.take_if(|due| *due <= now).is_some(),
-            supply: self.supply_due.take_if(|due| *due <= now).is_some(),
-        }
+        self.withdrawals_due.take_if(|due| *due <= now).is_some()
     }
 
     /// When the task ends, if it has nothing to do. `is_busy`: lanes are loaded, or calls in flight.

@@ -122,9 +122,9 @@ fn withdrawals_are_asked_for_once_when_it_is_time() {
     let mut scheduler = Scheduler::default();
     scheduler.ask_withdrawals(Some(start + ms(5)));
     scheduler.ask_withdrawals(Some(start + ms(9)));
-    assert!(!scheduler.advance(start + ms(5)).withdrawals);
-    assert!(scheduler.advance(start + ms(9)).withdrawals);
-    assert!(!scheduler.advance(start + ms(9)).withdrawals);
+    assert!(!scheduler.advance(start + ms(5)));
+    assert!(scheduler.advance(start + ms(9)));
+    assert!(!scheduler.advance(start + ms(9)));
     scheduler.ask_withdrawals(Some(start + ms(20)));
     scheduler.ask_withdrawals(None);
     assert_eq!(scheduler.next_time(), None);
@@ -193,7 +193,7 @@ fn after_a_change_of_lanes_nothing_of_the_old_ones_is_left() {
     scheduler.pause_calls(start, ms(9));
     scheduler.ask_withdrawals(Some(start));
     scheduler.forget_lanes();
-    assert!(!scheduler.advance(start + ms(9)).withdrawals);
+    assert!(!scheduler.advance(start + ms(9)));
     scheduler.resume();
     let left = (
         scheduler.next_to_send(),

@@ -1,16 +1,16 @@
-//! What a call of a consumer, or about offers, may touch.
+//! What a call of a consumer, and the owner's calls about them, may touch.
 
-use reseq::store::{Ask, OfferRequest};
+use reseq::store::{LaneRequest, Settled};
 use serde_json::{Value, json};
 
 use super::{BATCH, Watched, arrival, known};
 
-/// As many lanes and messages as the sender offers in one call.
+/// As many lanes as one call may have.
 const LANES: usize = 250;
 const LENGTH: usize = 16;
 
 impl Watched {
-    /// Offers many lanes, and consumes what is offered.
+    /// Consumers take many lanes, and say all that they can; the owner looks, and settles.
     pub async fn consumers(&mut self, name: &str) {
         let pulled = format!("{name}-pulled");
         let definition =
@@ -22,16 +22,15 @@ impl Watched {
         let owner = self.own(&pulled).await;
         self.pass().await;
         let store = self.service.store.clone();
-        let all = |ask: &dyn Fn(usize) -> Ask| -> Vec<OfferRequest> {
-            let lanes = 0..LANES;
-            lanes.map(|lane| OfferRequest { lane: format!("k{lane}"), ask: ask(lane) }).collect()
+        let all = |settled_upto: u64, limit: usize| -> Vec<LaneRequest> {
+            let request = |lane: usize| LaneRequest {
+                key: Some(format!("k{lane}")),
+                settled: Settled { upto: settled_upto, count: LENGTH, ..Settled::default() },
+                held_upto: 0,
+                limit,
+            };
+            (0..LANES).map(request).collect()
         };
-        let sequences = |lane: usize| -> Vec<u64> {
-            (0..LENGTH).map(|n| (1 + lane + n * LANES) as u64).collect()
-        };
-        let offers = all(&|lane| Ask::Offer(sequences(lane)));
-        store.offer(&owner, &at, &offers).await.unwrap();
-        self.note("offer").await;
         let consume = format!("destinations/{pulled}/consume");
         let taken = self.post(&consume, json!({"max": 1000})).await.body["deliveries"].take();
         self.note("consume").await;
@@ -47,9 +46,9 @@ impl Watched {
             self.post(&format!("deliveries/{verb}"), json!({"items": items})).await;
             self.note(verb).await;
         }
-        store.offer(&owner, &at, &all(&|_| Ask::Look)).await.unwrap();
-        self.note("look at offers").await;
-        store.offer(&owner, &at, &all(&|_| Ask::Recall)).await.unwrap();
-        self.note("recall offers").await;
+        store.release(&owner, &at, &all(0, 1024)).await.unwrap();
+        self.note("look at lanes of consumers").await;
+        store.release(&owner, &at, &all((LANES * LENGTH / 8) as u64, 0)).await.unwrap();
+        self.note("settle what consumers accepted").await;
     }
 }

@@ -1,8 +1,9 @@
-//! What is offered to consumers: operations of an owner and of consumers, on a reference model and on the real scripts;
-//! random ones, and every interleaving of small worlds. `RESEQ_MODEL_SEED` is the seed, in hex, as a failure prints it.
+//! Lanes whose messages consumers take: operations of an owner, an operator and consumers, on a reference model and on the
+//! real scripts; random ones, and every interleaving of small worlds. `RESEQ_MODEL_SEED` is the seed, in hex, as a
+//! failure prints it.
 
 use rand::{SeedableRng, rngs::StdRng};
-use reseq_testing::offers::{Act, Both};
+use reseq_testing::consumers::{Act, Both};
 
 const OPERATIONS: u64 = 12_000;
 
@@ -11,31 +12,31 @@ const CASES: [&str; 24] = [
     "accept ok",
     "accept settled",
     "accept stale_lease",
+    "cancel done",
+    "cancel withdrawing",
     "consume messages",
     "consume nothing",
     "extend ok",
     "extend stale_lease",
-    "look accepted 1",
-    "look expired 0",
-    "look expired 1",
-    "look gone",
-    "look leased 0",
-    "look leased 1",
-    "look refused 0",
-    "look refused 1",
-    "offer accepted 1",
-    "offer leased 0",
-    "offer wait",
+    "halt done",
+    "look a refusal",
+    "look messages",
+    "look nothing",
+    "postpone done",
+    "process ",
     "refuse ok",
     "refuse stale_lease",
+    "repeat settled",
     "requeue ok",
+    "requeue stale_lease",
+    "settle messages",
     "withdraw done",
     "withdraw settled",
     "withdraw withdrawing",
 ];
 
 #[tokio::test]
-async fn offers_do_and_answer_what_the_model_says() {
+async fn consumers_do_and_answer_what_the_model_says() {
     let seed = std::env::var("RESEQ_MODEL_SEED").ok();
     let seed = seed.and_then(|text| u64::from_str_radix(&text, 16).ok());
     let seed: u64 = seed.unwrap_or_else(rand::random);
@@ -50,30 +51,30 @@ async fn offers_do_and_answer_what_the_model_says() {
     assert!(missing.is_empty(), "{missing:?} never happened; seed {seed:x}");
 }
 
-/// Two consumers, while the owner offers more.
-const GROWS: [&[Act]; 3] = [
-    &[Act::Offer(2), Act::Look, Act::Offer(3)],
-    &[Act::Consume(1), Act::Acknowledge("accept", 0), Act::Consume(2)],
+/// Two consumers, while the owner settles what they accept.
+const ACCEPTED: [&[Act]; 3] = [
+    &[Act::Look, Act::Settle, Act::Postpone],
+    &[Act::Consume(2), Act::Acknowledge("accept", 0), Act::Acknowledge("accept", 0)],
     &[Act::Consume(100), Act::Acknowledge("refuse", 0)],
 ];
 /// A lease expires at any moment, and another consumer comes.
 const EXPIRES: [&[Act]; 4] = [
-    &[Act::Offer(2), Act::Look],
+    &[Act::Look, Act::Look],
     &[Act::Consume(2), Act::Acknowledge("accept", 0), Act::Acknowledge("accept", 1)],
     &[Act::Consume(2), Act::Acknowledge("accept", 0)],
     &[Act::PassDeadline],
 ];
-/// The owner takes its offer back and withdraws a message, while Redis may have forgotten leases.
-const RECALLED: [&[Act]; 3] = [
-    &[Act::Offer(2), Act::Recall, Act::Withdraw(0)],
+/// A message is withdrawn that a consumer holds, while Redis may have forgotten leases.
+const WITHDRAWN: [&[Act]; 3] = [
+    &[Act::Look, Act::Withdraw(0), Act::Settle],
     &[Act::Consume(2), Act::Acknowledge("extend", 0), Act::Acknowledge("requeue", 0)],
     &[Act::RaiseEpoch, Act::EndWait],
 ];
 
 #[tokio::test]
-async fn every_interleaving_of_an_owner_and_consumers_is_what_the_model_says() {
+async fn consumers_in_every_interleaving_do_what_the_model_says() {
     let mut both = Both::start().await;
-    for (world, count) in [(&GROWS[..], 560), (&EXPIRES[..], 1680), (&RECALLED[..], 560)] {
+    for (world, count) in [(&ACCEPTED[..], 560), (&EXPIRES[..], 1680), (&WITHDRAWN[..], 560)] {
         match both.interleave(world).await {
             Ok(orders) => assert_eq!(orders, count, "{world:?}"),
             Err(difference) => panic!("{world:?}\n{difference}"),

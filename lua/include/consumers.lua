@@ -1,0 +1,71 @@
+-- The leases of consumers: a hash by lane, and `lease_ends`, which says when the owner must look at a lane: when its
+-- lease ends, or 0 if there is something to settle or to decide now. An entry is MessagePack of a table:
+--   accepted    everything up to this sequence is accepted; 0: nothing. It never falls while the entry exists
+--   secret, epoch, deadline, lasts, leased   the lease, if there is one: its consumer's secret, the epoch in which it was
+--               given, when it ends, the time that it was given for, and the last sequence that it covers
+--   is_shared   true if the call that leased it leased other lanes, too
+--   refusal     {sequence, error as JSON ('': its lease expired), wait in ms or '', 1 if it is permanent}: the message
+--               behind the accepted ones was not accepted, and the owner has not decided yet what becomes of it
+--   most, suspects   after a lease that expired: one of the messages up to `suspects` may have stopped its consumer. Until
+--               they are accepted, the lane is leased alone, and at most so many messages of it
+
+-- The entry of a lane; an unreadable one counts as none.
+local function lease_of(leases, lane)
+  local could_read, entry = pcall(cmsgpack.unpack, redis.call('HGET', leases, lane) or '')
+  if could_read and type(entry) == 'table' and tonumber(entry.accepted) then return entry end
+  return {accepted = 0}
+end
+
+-- Stores an entry, unless nothing is in it.
+local function keep_lease(leases, lane, entry)
+  if entry.secret or entry.refusal or entry.most or entry.accepted > 0 then
+    redis.call('HSET', leases, lane, cmsgpack.pack(entry))
+  else
+    redis.call('HDEL', leases, lane)
+  end
+end
+
+local function end_lease(entry)
+  entry.secret, entry.epoch, entry.deadline, entry.lasts, entry.leased, entry.is_shared = nil, nil, nil, nil, nil, nil
+end
+
+-- True while a consumer holds the lane.
+local function has_consumer(entry, now) return entry.secret and entry.deadline > now end
+
+-- True if the lease covers this message.
+local function is_held(entry, sequence)
+  return entry.secret and tonumber(sequence) > entry.accepted and tonumber(sequence) <= entry.leased
+end
+
+-- The lease has expired when this many of its messages were left. If it was the only one of its lane's call, the
+-- consumer has failed at it. Otherwise nobody knows at which: fewer are leased together until it is known. A lease of an
+-- earlier epoch counts nothing: what its consumer accepted changed nothing.
+local function expire_lease(entry, epoch, left, first)
+  if entry.epoch == epoch and left > 0 then
+    if left == 1 and not entry.is_shared then entry.refusal = {first, '', '', 0} end
+    entry.most, entry.suspects = math.max(1, math.floor(left / 2)), entry.leased
+  end
+  end_lease(entry)
+end
+
+-- Everything up to a sequence is accepted. When all suspects are, the lane is leased as before.
+local function accept_upto(entry, sequence)
+  entry.accepted = math.max(entry.accepted, sequence)
+  if entry.most and entry.accepted >= entry.suspects then entry.most, entry.suspects = nil, nil end
+end
+
+-- The owner has decided what becomes of a refused message.
+local function end_refusal(leases, lane)
+  local entry = lease_of(leases, lane)
+  entry.refusal = nil
+  keep_lease(leases, lane, entry)
+end
+
+local function is_tombstone(record) return string.sub(record, 1, 1) == 'T' end
+
+-- True if a record has a known format. Only the owner knows whether its header can be read.
+local function is_readable(record)
+  local _, mark = string.find(record, '^B%d+;')
+  local _, prefix = string.find(record, '^[PN]%d*;', (mark or 0) + 1)
+  return string.find(record, KNOWN_FORMAT .. '%d+,%d+;', (prefix or mark or 0) + 1)
+end
