@@ -76,9 +76,9 @@ local answer = {text(now + lasts)}
 for i = 1, count do
   local base = 4 + 3 * i
   local lane, secret, sequence = ARGV[base], ARGV[base + 1], ARGV[base + 2]
-  local entry = lease_of(KEYS[3], lane)
+  local entry = read_lease(KEYS[3], lane)
   local is_his = entry.secret == secret and entry.epoch == epoch and has_consumer(entry, now)
-  if is_his and is_held(entry, sequence) then
+  if is_his and lease_covers(entry, sequence) then
     apply[what](lane, entry, tonumber(sequence), i)
     keep_lease(KEYS[3], lane, entry)
     answer[i + 1] = 'ok'

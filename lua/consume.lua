@@ -28,8 +28,8 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, epoch, expect, apart, bodies, head, runs, consumers, wake
 
--- The index of the keys of the first lane, and of its key.
-local FIRST_LANE, FIRST_KEY = 15, 12
+-- The index of the key of the first lane in ARGV.
+local FIRST_KEY = 12
 -- The most messages that one call reads to find those to lease.
 local READS_MAX = 4000
 -- How long consumers leave a lane alone that has to wait for the owner, or has nothing else for them, ms.
@@ -55,16 +55,15 @@ local budget = {reads = READS_MAX, first_read = 32}
 
 -- The messages of a lane after those accepted that are ready, without a gap: at most this many.
 local function run_of(i, key, entry, most)
-  local at = FIRST_LANE + 2 * (ordering == 'none' and 0 or i - 1)
-  local in_progress, ready = KEYS[at], KEYS[at + 1]
-  if ordering == 'none' then
-    local is_ready = entry.accepted == 0 and redis.call('ZSCORE', ready, key)
-    return is_ready and {key} or {}
-  end
+  local sets = ordering == 'none' and 1 or i
   local lane = {
-    in_progress = in_progress, ready = ready, upto = '0', held_upto = text(entry.accepted),
+    in_progress = KEYS[13 + 2 * sets], ready = KEYS[14 + 2 * sets], upto = '0', held_upto = text(entry.accepted),
     holds_none = entry.accepted == 0, gone = {}, run = {},
   }
+  if ordering == 'none' then
+    local is_ready = entry.accepted == 0 and redis.call('ZSCORE', lane.ready, key)
+    return is_ready and {key} or {}
+  end
   read_lane(lane, budget, math.min(most, budget.reads))
   return lane.run
 end
@@ -88,7 +87,7 @@ if answered then
   answer[1] = answered
   for i = 1, lane_count do
     local key = ARGV[FIRST_KEY + i - 1]
-    local entry = lease_of(KEYS[3], key)
+    local entry = read_lease(KEYS[3], key)
     if entry.secret == ARGV[4] and has_consumer(entry, now) then
       local sequences, records = {}, {}
       for _, sequence in ipairs(run_of(i, key, entry, READS_MAX)) do
@@ -153,7 +152,7 @@ end
 
 -- Leases the front of a lane. False if no other lane may be in this call.
 local function lease(i, key)
-  local entry = lease_of(KEYS[3], key)
+  local entry = read_lease(KEYS[3], key)
   if has_consumer(entry, now) then
     note(hints, entry.deadline, key)
   elseif entry.secret or entry.refusal then

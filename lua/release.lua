@@ -115,7 +115,7 @@ end
 local ordering = ARGV[5]
 
 -- The rest is for calls that cannot take the fast path.
--- include: expect, portions, bodies, gone, head, wake, runs, consumers, pulled
+-- include: expect, portions, bodies, gone, wake, runs, consumers, pulled
 
 -- Limits of a call, over all lanes: messages to settle, messages to return, sequences to read to find those,
 -- and messages whose size to query. A lane for which nothing is left has to ask again.

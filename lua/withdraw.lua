@@ -129,9 +129,9 @@ end
 -- 'held' if a consumer holds this message, 'accepted' if one has accepted it, and the owner has not settled it.
 local function by_consumer(lane, sequence)
   if known[3] ~= 'pull' then return end
-  local entry = lease_of(KEYS[22], ordering == 'none' and sequence or lane)
+  local entry = read_lease(KEYS[22], ordering == 'none' and sequence or lane)
   if tonumber(sequence) <= entry.accepted then return 'accepted' end
-  if has_consumer(entry, now) and is_held(entry, sequence) then return 'held' end
+  if has_consumer(entry, now) and lease_covers(entry, sequence) then return 'held' end
 end
 
 -- What becomes of a message that is ready.

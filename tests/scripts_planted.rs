@@ -189,7 +189,7 @@ fn random_operations(
 
 fn is_about_consumers(bug: &Bug) -> bool {
     let files = ["consume", "acknowledge", "include/consumers", "include/pulled"];
-    let elsewhere = ["is_held", "entry.accepted", "end_refusal", "has_consumer"];
+    let elsewhere = ["lease_covers", "entry.accepted", "end_refusal", "has_consumer"];
     files.contains(&bug.file) || elsewhere.iter().any(|part| bug.right.contains(part))
 }
 

@@ -10,7 +10,7 @@
 --               they are accepted, the lane is leased alone, and at most so many messages of it
 
 -- The entry of a lane; an unreadable one counts as none.
-local function lease_of(leases, lane)
+local function read_lease(leases, lane)
   local could_read, entry = pcall(cmsgpack.unpack, redis.call('HGET', leases, lane) or '')
   if could_read and type(entry) == 'table' and tonumber(entry.accepted) then return entry end
   return {accepted = 0}
@@ -33,7 +33,7 @@ end
 local function has_consumer(entry, now) return entry.secret and entry.deadline > now end
 
 -- True if the lease covers this message.
-local function is_held(entry, sequence)
+local function lease_covers(entry, sequence)
   return entry.secret and tonumber(sequence) > entry.accepted and tonumber(sequence) <= entry.leased
 end
 
@@ -56,7 +56,7 @@ end
 
 -- The owner has decided what becomes of a refused message.
 local function end_refusal(leases, lane)
-  local entry = lease_of(leases, lane)
+  local entry = read_lease(leases, lane)
   entry.refusal = nil
   keep_lease(leases, lane, entry)
 end

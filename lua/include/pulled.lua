@@ -14,7 +14,7 @@ end
 
 -- Reads the entry of a lane, and limits how much of the lane is read.
 local function look_at_lease(lane, leases, ordering)
-  lane.entry = lease_of(leases, lane.key)
+  lane.entry = read_lease(leases, lane.key)
   if lane.asks then lane.most = math.min(lane.most, accepted_of(lane, ordering) + BEHIND_MAX) end
 end
 

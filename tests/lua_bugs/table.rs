@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 101] = [
+pub static BUGS: [Bug; 106] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -644,7 +644,7 @@ end",
     bug(
         "a message that a consumer holds becomes a tombstone",
         "withdraw",
-        "  if has_consumer(entry, now) and is_held(entry, sequence) then return 'held' end\n",
+        "  if has_consumer(entry, now) and lease_covers(entry, sequence) then return 'held' end\n",
         "",
     ),
     bug(

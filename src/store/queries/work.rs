@@ -119,7 +119,8 @@ impl Store {
         let keys = self.keys().destination(&entry.destination.name);
         let mut pipe = redis::pipe();
         pipe.zrange_withscores(keys.consumer_lease_ends(), 0, max as isize - 1);
-        pipe.zrevrange_withscores(keys.consumer_lease_ends(), 0, LATE_LEASES_MAX);
+        pipe.cmd("ZRANGE").arg(keys.consumer_lease_ends()).arg(0).arg(LATE_LEASES_MAX);
+        pipe.arg("REV").arg("WITHSCORES");
         pipe.zrange(keys.lanes(), 0, HEADS_MAX).cmd("TIME");
         type Ends = Vec<(Vec<u8>, f64)>;
         type Found = (Ends, Ends, Vec<Vec<u8>>, ServerTime);
