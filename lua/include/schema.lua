@@ -3,12 +3,12 @@
 -- knows>` before this text.
 
 -- The first character of a record after the scripts' prefix, as a pattern.
-local KNOWN_FORMAT = '^[2-' .. SCHEMA_KNOWN .. ']'
+local KNOWN_FORMAT = '^[3-' .. SCHEMA_KNOWN .. ']'
 
 -- The stored schema, as text. A pod that does not know it must change nothing.
 local last_known
 local function known_schema(noted)
-  local schema = noted or '2'
+  local schema = noted or '3'
   if schema ~= last_known and tonumber(schema) > SCHEMA_KNOWN then
     error(redis.error_reply('NEWER_SCHEMA ' .. schema))
   end

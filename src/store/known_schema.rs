@@ -1,11 +1,11 @@
 //! The schemas that this version knows. `schema.rs` says what a schema is.
 
 /// The newest schema that this version knows.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
-/// The oldest schema that this version reads, and that of a partition that stores none. Schema 1
-/// had other names of keys and fields; it was never released.
-pub(super) const FIRST: u32 = 2;
+/// The oldest schema that this version reads, and that of a partition that stores none. Older ones
+/// were never released.
+pub(super) const FIRST: u32 = 3;
 
 /// The newest schema that this process knows: [`SCHEMA`]. A test build can pretend to be the next
 /// version.

@@ -4,7 +4,7 @@
 //!  [ 'T' why | 'B' <length of the body> ';' ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]
 //!    tombstone  the body is stored apart         ordering by key    no ordering
 //!  format <accounted_bytes> ',' <length of the header> ';'  MessagePack header  body, to the end
-//!  '2', by the schema
+//!  '3', by the schema
 //! ```
 //!
 //! A body longer than [`INLINE_MAX`] bytes is stored apart, in the hash `bodies`: the current body
@@ -373,10 +373,10 @@ mod tests {
     fn what_another_version_wrote_is_refused_not_misread() {
         let erp = "erp".parse().unwrap();
         assert_eq!(
-            read("3…".into(), &erp, 1, Attempts::default()),
-            Err(RecordError::UnknownFormat('3'))
+            read("4…".into(), &erp, 1, Attempts::default()),
+            Err(RecordError::UnknownFormat('4'))
         );
-        for damaged in ["", "P12", "Px;1", "2\u{7f}", "T", "Tx1", "B9", "B9;", "22,9;", "2x,1;"] {
+        for damaged in ["", "P12", "Px;1", "3\u{7f}", "T", "Tx1", "B9", "B9;", "32,9;", "3x,1;"] {
             let result = read(Bytes::from(damaged), &erp, 1, Attempts::default());
             assert!(matches!(result, Err(RecordError::Damaged(_))), "{damaged:?}: {result:?}");
         }

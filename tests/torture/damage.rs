@@ -176,7 +176,7 @@ fn epoch_of(record: &[u8]) -> Option<u64> {
     loop {
         let (first, end) = (*rest.first()?, rest.iter().position(|byte| *byte == b';')?);
         rest = &rest[end + 1..];
-        if first == b'2' {
+        if first == b'3' {
             break;
         }
     }

@@ -131,10 +131,10 @@ mod tests {
     #[test]
     fn heartbeats_tell_roles_and_host_and_owners_count_while_their_lease_lasts() {
         let of = |member| Presence::read(member).map(|presence| PodInfo::of(presence, 9));
-        let pod = of("schema:2:ab12:ingest,sender:host-7").unwrap();
-        assert_eq!((pod.pod.as_str(), pod.host.as_str(), pod.schema), ("ab12", "host-7", 2));
+        let pod = of("schema:3:ab12:ingest,sender:host-7").unwrap();
+        assert_eq!((pod.pod.as_str(), pod.host.as_str(), pod.schema), ("ab12", "host-7", 3));
         assert_eq!(pod.roles, ["ingest", "sender"]);
-        assert!(of("schema:2:ab12").unwrap().roles.is_empty());
+        assert!(of("schema:3:ab12").unwrap().roles.is_empty());
         assert_eq!(of("sender:ab12"), None);
         assert_eq!(live_owner("ab12.5eed 100", 99).as_deref(), Some("ab12"));
         assert_eq!(live_owner("ab12.5eed 100", 100), None);

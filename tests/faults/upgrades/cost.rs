@@ -11,11 +11,11 @@ async fn the_cost_of_looking_at_the_schema() {
     let redis = TestRedis::start().await;
     let mut connection = redis.connection().await;
     let include = std::fs::read_to_string(root().join("lua/include/schema.lua")).unwrap();
-    let include = format!("#!lua\nlocal SCHEMA_KNOWN = 2\n{include}\n");
+    let include = format!("#!lua\nlocal SCHEMA_KNOWN = 3\n{include}\n");
     let bare = redis::Script::new(&format!("{include}return 1"));
     let with_look = redis::Script::new(&format!("{include}check_schema(KEYS[1])\nreturn 1"));
     let mut command = redis::cmd("HSET");
-    command.arg("reseq:{p00}:epoch").arg(&["server", "x", "epoch", "1", "schema", "2"]);
+    command.arg("reseq:{p00}:epoch").arg(&["server", "x", "epoch", "1", "schema", "3"]);
     command.exec_async(&mut connection).await.unwrap();
     for (what, script) in [("without", &bare), ("with", &with_look), ("without", &bare)] {
         redis::cmd("CONFIG").arg("RESETSTAT").exec_async(&mut connection).await.unwrap();

@@ -174,7 +174,7 @@ impl Deployment {
         let doors = [&newer[0]];
         let load = self.send("meanwhile", &doors, 100);
         let (told, ()) = tokio::join!(migrated, load);
-        assert!(told.contains("all 4 partitions have schema 3"), "{told}");
+        assert!(told.contains("all 4 partitions have schema 4"), "{told}");
     }
 
     fn config(&self) -> String {
@@ -192,7 +192,7 @@ impl Deployment {
     pub async fn refuses_a_schema_that_is_too_old(&self) {
         let mut connection = self.connection().await;
         let mut command = redis::cmd("HSET");
-        command.arg("reseq:meta").arg("schema").arg("1").arg("partitions").arg(PARTITIONS);
+        command.arg("reseq:meta").arg("schema").arg("2").arg("partitions").arg(PARTITIONS);
         command.exec_async(&mut connection).await.unwrap();
         let digest = redis::cmd("DEBUG").arg("DIGEST").clone();
         let before: String = digest.query_async(&mut connection).await.unwrap();
@@ -223,7 +223,7 @@ impl Deployment {
             .chain(partitions.iter().map(|partition| format!("reseq:{{p{partition:02}}}:epoch")))
         {
             let mut command = redis::cmd("HSET");
-            command.arg(key).arg("schema").arg("3").exec_async(&mut connection).await.unwrap();
+            command.arg(key).arg("schema").arg("4").exec_async(&mut connection).await.unwrap();
         }
     }
 

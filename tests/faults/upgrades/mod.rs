@@ -2,7 +2,7 @@
 //! after it, and what becomes of a pod that was left behind.
 //!
 //! The next version is this one with RESEQ_NEXT_SCHEMA, which makes it know one more schema
-//! (feature `next-schema`). Its records begin with '3' and are otherwise equal.
+//! (feature `next-schema`). Its records begin with '4' and are otherwise equal.
 
 use crate::support;
 
@@ -20,9 +20,9 @@ use support::{
 };
 
 const SENTENCE: &str =
-    "Redis holds schema 3 of Reseq, and this version knows 2: start a newer version";
+    "Redis holds schema 4 of Reseq, and this version knows 3: start a newer version";
 
-const TOO_OLD: &str = "Redis holds schema 1 of Reseq, and this version reads schema 2 and later: \
+const TOO_OLD: &str = "Redis holds schema 2 of Reseq, and this version reads schema 3 and later: \
                        use an empty Redis, another redis.prefix, or the version that wrote it";
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn two_versions_work_side_by_side_and_after_the_migration_the_older_one_is
     // While both versions run, each reads what the other writes.
     deployment.send("together", &[&older[0], &newer[0]], 200).await;
     deployment.arrives(2 * 200).await;
-    assert_eq!(deployment.formats_of_some(&newer[0]).await, ["2"], "all write what all can read");
+    assert_eq!(deployment.formats_of_some(&newer[0]).await, ["3"], "all write what all can read");
 
     let refused = deployment.migrate(NEXT, &[]).await.unwrap_err();
     assert!(refused.contains("3 live pods have an older version"), "{refused}");
@@ -59,7 +59,7 @@ async fn two_versions_work_side_by_side_and_after_the_migration_the_older_one_is
     deployment.migrates(&newer).await;
     deployment.send("after", &[&newer[0]], 100).await;
     deployment.arrives(2 * 300).await;
-    assert_eq!(deployment.formats_of_some(&newer[0]).await, ["3"]);
+    assert_eq!(deployment.formats_of_some(&newer[0]).await, ["4"]);
     drained(&newer[0], &deployment.ledger, &["orders", "accounts"]).await;
     let found = check(&deployment.ledger, &deployment.inbox.journal, &deployment::RULES);
     assert_eq!(found.messages, deployment.ledger.count());
@@ -108,7 +108,7 @@ async fn a_migration_that_was_broken_off_is_taken_up_again_and_a_second_one_does
     let newer = deployment.pods(NEXT).await;
     deployment.send("before", &[&newer[0]], 40).await;
     let told = deployment.migrate(NEXT, &["--dry-run"]).await.unwrap();
-    assert!(told.contains("4 of 4 partitions are to be raised to schema 3"), "{told}");
+    assert!(told.contains("4 of 4 partitions are to be raised to schema 4"), "{told}");
     assert!(told.contains("nothing was changed"), "{told}");
     assert_eq!(deployment.schemas().await, [None; 4]);
 
@@ -116,8 +116,8 @@ async fn a_migration_that_was_broken_off_is_taken_up_again_and_a_second_one_does
     deployment.raise(&[0, 1]).await;
     deployment.send("between", &[&newer[0]], 40).await;
     let told = deployment.migrate(NEXT, &[]).await.unwrap();
-    assert!(told.contains("2 of 4 partitions are to be raised to schema 3"), "{told}");
-    assert_eq!(deployment.schemas().await, [Some(3); 4]);
+    assert!(told.contains("2 of 4 partitions are to be raised to schema 4"), "{told}");
+    assert_eq!(deployment.schemas().await, [Some(4); 4]);
     let told = deployment.migrate(NEXT, &[]).await.unwrap();
     assert!(told.contains("nothing to do"), "{told}");
     deployment.send("after", &[&newer[0]], 40).await;

@@ -25,7 +25,7 @@ impl Scenario {
                 return;
             }
             "garbage" => "??",
-            "cut" => "29,999;abc",
+            "cut" => "39,999;abc",
             _ => "94,1;x",
         };
         let added: u64 = self.redis_ask(&["HSET", &messages, sequence, record]).await;

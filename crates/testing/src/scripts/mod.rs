@@ -20,7 +20,7 @@ pub const LONG: &str = "3600000";
 pub const FINAL: &str = "never";
 const TROUBLE: &str = r#"{"stage":"transform","kind":"failed","detail":"no"}"#;
 /// The schema of the records.
-const SCHEMA: &str = "2";
+const SCHEMA: &str = "3";
 /// The name of every caller.
 const CALLER: &str = "pod:test";
 
@@ -80,7 +80,7 @@ impl<'a> Arrival<'a> {
 }
 
 /// A record as the scripts read it: format, accounted_bytes, length of the header, header, body.
-pub const RECORD: &str = "24,6;headerbody";
+pub const RECORD: &str = "34,6;headerbody";
 
 /// How many removed names the index remembers: few, so that it forgets some.
 pub const REMOVED_MAX: &str = "1";
