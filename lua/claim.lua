@@ -21,7 +21,7 @@
 --   earlier attempts, {deadline, 'attempts', sequence, record, attempts or '' …}; a record ('': missing) whose
 --   body is stored apart is followed by the body ('': missing); {deadline, 'again'}: one call's limit of
 --   reads found nothing
--- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
+-- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, damage, apart, claim_alone
 
 local number, destination, by_priority = ARGV[1] + 0, ARGV[2], ARGV[9] == 'none'

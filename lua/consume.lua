@@ -25,7 +25,7 @@
 --   [11] number of lanes; then their keys (without ordering: the sequences), as the hints name them
 -- Returns: {deadline in ms since 1970, then per message: lane's key (without ordering: the sequence), sequence,
 --   record, attempts or '', followed by the body ('': missing) if it is stored apart}
--- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
+-- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, epoch, expect, apart, bodies, head, runs, consumers, wake
 
 -- The index of the key of the first lane in ARGV.

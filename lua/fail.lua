@@ -19,7 +19,7 @@
 --   [1] call number  [2] destination; then 5 per message: sequence, member of leases, wait in ms, '1' if
 --   the failure is final, error as JSON
 -- Returns: {'ok' | 'halted' | 'stale_lease' | 'settled' …} in order
--- Errors: NEWER_SCHEMA <schema>, STALE_CALL
+-- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>
 -- include: schema, clock, call, expect, leases, attempts, wake, waiting
 
 local number, destination = tonumber(ARGV[1]), ARGV[2]

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- heartbeat: records that a pod is alive in a role, and counts the live pods. Removes pods that were silent
--- for too long. It must run even when memory is full: senders that do not count each other keep all
+-- for too long. If the clock has stepped back, none counts for longer than this caller's heartbeat. It must run even when memory is full: senders that do not count each other keep all
 -- partitions.
 --
 -- KEYS:
@@ -15,12 +15,15 @@
 local now, prefix = now_ms(), ARGV[1] .. ':'
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', text(now))
 redis.call('ZADD', KEYS[1], text(now + tonumber(ARGV[3])), prefix .. ARGV[2])
-local count, silent_for = 0, tonumber(ARGV[3])
+local count, longest = 0, tonumber(ARGV[3])
+local silent_for = longest
 local pods = redis.call('ZRANGE', KEYS[1], 0, 9999, 'WITHSCORES')
 for i = 1, #pods, 2 do
   if string.sub(pods[i], 1, #prefix) == prefix then
     count = count + 1
-    silent_for = math.min(silent_for, tonumber(pods[i + 1]) - now)
+    local left = tonumber(pods[i + 1]) - now
+    if left > longest then redis.call('ZADD', KEYS[1], text(now + longest), pods[i]) end
+    silent_for = math.min(silent_for, left)
   end
 end
 return {count, silent_for}

@@ -44,7 +44,7 @@
 --   the message stamped before}…}; or {arrival, 'damaged', index in KEYS, '0', ''}: that key has the wrong type,
 --   and nothing of the arrival was stored;
 --   arrivals that are not listed were stamped, from the first sequence on, without gaps
--- Errors: STALE_CALL, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
+-- Errors: STALE_CALL, LATE_CALL <ms since 1970>, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, epoch, damage, wake, apart, hand_over, ingest_alone
 

@@ -25,7 +25,7 @@
 local now = now_ms()
 local epoch = current_epoch(KEYS[1], now, ARGV[5])
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
-if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
+if not owns(KEYS[2], ARGV[1]) then return redis.error_reply('NOT_OWNER another owns the partition') end
 -- A destination that was created again counts from 1: its head may have the same number.
 local known = redis.call('HMGET', KEYS[8], 'version', 'deleted', 'delivery')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end

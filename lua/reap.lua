@@ -15,11 +15,12 @@
 --   [10] wake_waiting    reseq:{p07}:wake:waiting
 --   [11] epoch           reseq:{p07}:epoch
 -- ARGV:
---   [1] destination  [2] number of leases; then that many members of leases, then members of delayed: hints,
---   which this script checks again
+--   [1] destination  [2] number of leases  [3] by how much the clock has stepped back since the members were added,
+--   ms, or '0'; then that many members of leases, then members of delayed: hints, which this script checks again
 -- Returns: {expired leases, ended delays, halted messages}
 -- Errors: NEWER_SCHEMA <schema>
--- What has not expired, or is gone, stays unchanged: no call number is needed.
+-- What has not expired, or is gone, stays unchanged: no call number is needed. After a step of the clock, leases and
+-- backoffs move with it; the time of a delay that a producer asked for stays.
 -- include: schema, clock, expect, attempts, wake, waiting
 
 check_schema(KEYS[11])
@@ -27,20 +28,27 @@ local destination, lease_count, now = ARGV[1], tonumber(ARGV[2]), now_ms()
 local known = redis.call('HMGET', KEYS[1], 'version', 'stalls_max', 'ordering')
 local exists, most = known[1], tonumber(known[2]) or 0
 
-local function over(key, from, to)
-  local members, seen = {}, {}
+local back_ms = tonumber(ARGV[3])
+
+-- The members that are over, and those to move with the clock with their new scores.
+local function over(key, from, to, moves)
+  local members, moved, seen = {}, {}, {}
   for i = from, to do
-    local score = redis.call('ZSCORE', key, ARGV[i])
-    if score and tonumber(score) <= now and not seen[ARGV[i]] then
-      seen[ARGV[i]] = true
+    local score = tonumber(redis.call('ZSCORE', key, ARGV[i]) or '')
+    if score and score <= now and not seen[ARGV[i]] then
       members[#members + 1] = ARGV[i]
+    elseif score and back_ms > 0 and score > now + back_ms and not seen[ARGV[i]] and moves(ARGV[i]) then
+      moved[#moved + 1], moved[#moved + 2] = text(score - back_ms), ARGV[i]
     end
+    seen[ARGV[i]] = true
   end
-  return members
+  return members, moved
 end
 
-local expired = over(KEYS[4], 3, 2 + lease_count)
-local due = over(KEYS[5], 3 + lease_count, #ARGV)
+local expired, moved_leases = over(KEYS[4], 4, 3 + lease_count, function() return true end)
+local due, moved_delays = over(KEYS[5], 4 + lease_count, #ARGV, function(member)
+  return attempts_of(KEYS[3], string.match(member, '%d+$'))[1] > 0
+end)
 local place = {
   destination = destination, ordering = known[3], hash = KEYS[1], waiting = KEYS[2],
   messages = KEYS[6], builtin = KEYS[8], worker = KEYS[9], wake = KEYS[10],
@@ -49,6 +57,8 @@ expect_waiting(place)
 expect('HLEN', KEYS[3], KEYS[6])
 expect('ZCARD', KEYS[7])
 
+if #moved_leases > 0 then redis.call('ZADD', KEYS[4], unpack(moved_leases)) end
+if #moved_delays > 0 then redis.call('ZADD', KEYS[5], unpack(moved_delays)) end
 if #expired > 0 then redis.call('ZREM', KEYS[4], unpack(expired)) end
 if #due > 0 then redis.call('ZREM', KEYS[5], unpack(due)) end
 -- Leases and delays that a removed destination left behind end here.

@@ -70,7 +70,7 @@ local now = now_ms()
 local epoch, takeover_wait = current_epoch(KEYS[1], now, known_by_owner)
 if epoch ~= ARGV[2] + 0 then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if takeover_wait > 0 then return redis.error_reply('TAKEOVER_WAIT ' .. text(takeover_wait)) end
-if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
+if not owns(KEYS[2], ARGV[1]) then return redis.error_reply('NOT_OWNER another owns the partition') end
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'withdrawals', 'halted_ready', 'settled',
   'ready', 'bytes', 'delivered', 'delivery')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end

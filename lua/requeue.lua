@@ -14,7 +14,7 @@
 -- ARGV:
 --   [1] call number  [2] destination; then 2 per message: sequence, member of leases
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in order
--- Errors: NEWER_SCHEMA <schema>, STALE_CALL
+-- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>
 -- include: schema, clock, call, expect, leases, wake, waiting
 
 local number, destination = tonumber(ARGV[1]), ARGV[2]

@@ -15,12 +15,11 @@
 -- include: schema, clock, epoch, wake
 
 local held = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) ')
-local now = now_ms()
-local epoch, wait = current_epoch(KEYS[3], now, ARGV[2])
+local epoch, wait = current_epoch(KEYS[3], now_ms(), ARGV[2])
 -- Only for this epoch: another may have begun since. The owner key cannot replace the vouching, because this
 -- server's copy may be older than the last renewal.
 if wait > 0 and ARGV[3] == text(epoch) then
-  redis.call('HSET', KEYS[3], 'takeover_wait_ends_ms', text(now))
+  redis.call('HSET', KEYS[3], 'takeover_wait_ms', '0')
 end
 if held ~= ARGV[1] then return {0, text(epoch)} end
 redis.call('DEL', KEYS[1])

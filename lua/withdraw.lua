@@ -52,14 +52,12 @@ if known[1] ~= ARGV[2] then return redis.error_reply('STALE_DEFINITION ' .. know
 local epoch, takeover_wait = current_epoch(KEYS[1], now, ARGV[5])
 local by_policy = ARGV[7] == 'policy'
 local token, known_epoch = string.match(ARGV[7], '^(%S+) (%d+)$')
-local is_owner = token and owns(KEYS[2], token, now)
+local is_owner = token and owns(KEYS[2], token)
 if token and text(epoch) ~= known_epoch then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if token and not is_owner then return redis.error_reply('NOT_OWNER another owns the partition') end
 -- No sender is delivering any of them if the owner itself requests it, or there is no owner, and no forgotten
 -- owner can be left.
-local _, deadline = string.match(redis.call('GET', KEYS[2]) or '', '^(%S+) (%d+)$')
-local no_sender_delivers = takeover_wait <= 0
-  and (is_owner or not deadline or tonumber(deadline) <= now)
+local no_sender_delivers = takeover_wait <= 0 and (is_owner or redis.call('EXISTS', KEYS[2]) == 0)
 
 local destination, ordering, serial, how = ARGV[1], ARGV[3], ARGV[4] == 'serial', ARGV[6]
 local lane_count = tonumber(ARGV[11])

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs redis-server and, for tests, libfaketime, promtool, chromium and schemathesis if they are missing, builds the Node.js
+# Installs redis-server and, for tests, promtool, chromium and schemathesis if they are missing, builds the Node.js
 # client, and checks that cargo and node are there.
 set -euo pipefail
 
@@ -50,17 +50,6 @@ install_redis() {
 }
 
 has redis-server || has valkey-server || install_redis
-
-# Only the test of wrong clocks needs it.
-if ! ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1; then
-  if has apt-get; then
-    say "installing libfaketime, for the test of wrong clocks"
-    as_root apt-get update -qq
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libfaketime
-  else
-    say "libfaketime is missing; Reseq runs without it, its test of wrong clocks does not"
-  fi
-fi
 
 # Only the tests of the alert rules need promtool, which is in the package of Prometheus.
 if ! has promtool; then

@@ -1,20 +1,25 @@
 -- Makes a script safe to repeat: each caller numbers its calls, and Redis stores the answer to the last one. A
--- caller makes one call at a time, so only that answer can be lost.
+-- caller makes one call at a time, so only that answer can be lost. The number is also the time in microseconds after
+-- which the call may not run any more, by the clock of this server: its answer is stored until then, whatever that
+-- clock does. A call whose time is more than CALL_MS_MAX ahead is refused, too: its answer would stay for so long.
 
--- The stored answer, if this call has already run; an error, if the caller has made a later call; nil for a
--- new call.
+-- The stored answer, if this call has already run; an error, if the caller has made a later call or this one came
+-- too late; nil for a new call.
 local function replayed(key, number)
   local kept = redis.call('GET', key)
-  if not kept then return nil end
-  local call = cmsgpack.unpack(kept)
-  if call[1] == number then return call[2] end
-  if call[1] > number then
-    return redis.error_reply('STALE_CALL this caller has gone on to another call')
+  if kept then
+    local call = cmsgpack.unpack(kept)
+    if call[1] == number then return call[2] end
+    if call[1] > number then
+      return redis.error_reply('STALE_CALL this caller has gone on to another call')
+    end
   end
+  local left_ms = number / 1000 - now_ms()
+  if left_ms < 0 or left_ms > CALL_MS_MAX then return redis.error_reply('LATE_CALL ' .. now_text()) end
 end
 
 -- Keeps the answer for as long as the call may be repeated.
 local function keep(key, number, answer)
-  redis.call('SET', key, cmsgpack.pack({number, answer}), 'PX', '60000')
+  redis.call('SET', key, cmsgpack.pack({number, answer}), 'PXAT', text(math.ceil(number / 1000)))
   return answer
 end

@@ -2,9 +2,9 @@
 -- differs from the stored one, or if the server knows a lower epoch than the caller, or none. Then the epoch
 -- is raised: above all stored and seen ones, and at least to the server's time, so that even a forgotten
 -- epoch is never used again. Releases then wait (takeover wait) until an owner that this server has forgotten
--- must have stopped: for the longest lease that the caller or this partition knows of, or until such an owner
--- vouches that it has stopped (resign_partition). The new epoch is written whatever the script decides
--- afterwards.
+-- must have stopped: for the longest lease that the caller or this partition knows of. A sender ends the wait
+-- (resign_partition) when so much time has passed by its own clock since it first saw the epoch, or earlier if it was
+-- such an owner and has stopped. The new epoch is written whatever the script decides afterwards.
 --
 -- The server is identified by run id and replication id. The replication id alone reveals a change of either:
 -- a process that starts as a primary, or becomes one, creates a new one (Redis, replication.c:
@@ -43,8 +43,8 @@ end
 -- other destinations, and needs only one number. A new epoch of the partition is above these, too.
 --
 -- `known` is what the caller knows: '<lease of owners, ms> <highest epoch of the partition seen> <highest
--- epoch of a message or of a creation seen>'. Returns the epoch, how many milliseconds releases must still
--- wait, the schema, and the lowest epoch in which a destination may now be created.
+-- epoch of a message or of a creation seen>'. Returns the epoch, how long the takeover wait lasts in ms (0: it is
+-- over), the schema, and the lowest epoch in which a destination may now be created.
 local function current_epoch(key, now, known)
   local noted = partition_of(key)
   local schema = known_schema(noted[5])
@@ -53,13 +53,12 @@ local function current_epoch(key, now, known)
   local epoch = tonumber(noted[2]) or 0
   local birth = math.max(epoch, (tonumber(noted[6]) or 0) + 1)
   if noted[1] and string.sub(noted[1], 41) == history and epoch >= seen and birth >= carried then
-    return epoch, math.max(0, tonumber(noted[3]) - now), schema, birth
+    return epoch, tonumber(noted[3]) or 0, schema, birth
   end
   epoch = math.max(math.max(birth, seen, carried) + 1, now)
   local wait = math.max(lease_ms, tonumber(noted[4]) or 0)
   local server = id_after('run_id:', redis.call('INFO', 'server')) .. history
-  local ends = text(now + wait)
-  redis.call('HSET', key, 'server', server, 'epoch', text(epoch), 'takeover_wait_ends_ms', ends)
-  noted[1], noted[2], noted[3] = server, text(epoch), ends
+  redis.call('HSET', key, 'server', server, 'epoch', text(epoch), 'takeover_wait_ms', text(wait))
+  noted[1], noted[2], noted[3] = server, text(epoch), text(wait)
   return epoch, wait, schema, epoch
 end

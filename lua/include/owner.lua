@@ -1,12 +1,14 @@
--- The fence for senders. The value of the owner key is '<token> <deadline>'.
+-- The fence for senders. The value of the owner key is '<token> <lease, ms> <count of renewals>'. It has no deadline,
+-- because the clock of Redis may step: an owner stops by its own clock, and another takes the partition only if this
+-- value has not changed for a lease by the clock of the taker (acquire_partition).
 
 -- The owners of partitions: read once a call, however many blocks (blocks.lua) it has of a partition.
 local owners = {}
 
--- True while the token's partition lease lasts.
-local function owns(key, token, now)
+-- True until another sender has taken the partition, or it was given back.
+local function owns(key, token)
   local owner = owners[key] or redis.call('GET', key) or ''
   owners[key] = owner
   -- Compared as a text: a pattern would be tried at each character.
-  return string.sub(owner, 1, #token + 1) == token .. ' ' and (tonumber(string.sub(owner, #token + 2)) or 0) > now
+  return string.sub(owner, 1, #token + 1) == token .. ' '
 end

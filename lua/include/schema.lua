@@ -23,7 +23,7 @@ local partitions = {}
 local function partition_of(epoch)
   local noted = partitions[epoch]
   if not noted then
-    noted = redis.call('HMGET', epoch, 'server', 'epoch', 'takeover_wait_ends_ms', 'lease_ms', 'schema',
+    noted = redis.call('HMGET', epoch, 'server', 'epoch', 'takeover_wait_ms', 'lease_ms', 'schema',
       'removed_epoch')
     partitions[epoch] = noted
   end

@@ -165,7 +165,7 @@ impl Why {
         let in_ms = |(cause, time): (Cause, Duration)| (cause, time.as_millis() as u64);
         let waits_until = match cause {
             Cause::Delayed | Cause::Backoff => lane.head.due_ms.or(lane.not_before_ms),
-            Cause::TakeoverWait => Some(lane.ownership.waits_until_ms),
+            Cause::TakeoverWait => Some(around.now_ms + lane.ownership.takeover_wait_ms),
             _ => None,
         };
         let message = &lane.head.message.message;

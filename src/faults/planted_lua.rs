@@ -14,6 +14,10 @@ pub fn text_of<'a>(_file: &str, text: &'a str) -> std::borrow::Cow<'a, str> {
 #[cfg(feature = "planted-bugs")]
 pub use with_bugs::{Planted, plant, text_of};
 
+/// Another limit of how far ahead the times of calls may be: for tests that may be slow.
+#[cfg(feature = "planted-bugs")]
+pub static CALL_MS_MAX: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+
 #[cfg(feature = "planted-bugs")]
 mod with_bugs {
     use std::{borrow::Cow, cell::RefCell, fs, path::PathBuf, sync::OnceLock};

@@ -77,10 +77,10 @@ impl Holdings {
         self.leases().get(&partition).filter(|lease| !lease.is_over()).cloned()
     }
 
-    /// Takes a partition that is missing, if it is free, and keeps it. Only one caller at a time may take
-    /// the same partition.
-    pub(super) async fn take(self: Arc<Self>, partition: u16) {
-        if let Some(lease) = self.lease_of(partition).await {
+    /// Takes a partition that is missing, if it is free or its owner key still has the value `unchanged`, and keeps
+    /// it. Only one caller at a time may take the same partition.
+    pub(super) async fn take(self: Arc<Self>, partition: u16, unchanged: &str) {
+        if let Some(lease) = self.lease_of(partition, unchanged).await {
             self.leases().insert(partition, lease.clone());
             telemetry::partition_acquired();
             self.changed.notify_one();
@@ -105,10 +105,11 @@ impl Holdings {
         self.keepers.wait().await;
     }
 
-    /// A new lease of a free partition.
-    async fn lease_of(&self, partition: u16) -> Option<Arc<PartitionLease>> {
+    /// A new lease of a partition that is free, or whose owner key still has the value `unchanged`.
+    async fn lease_of(&self, partition: u16, unchanged: &str) -> Option<Arc<PartitionLease>> {
         let (token, asked) = (OwnerToken::of(self.store.pod()), Instant::now());
-        match self.in_time(self.store.acquire_partition(partition, &token, self.lease)).await {
+        let taken = self.store.take_partition(partition, &token, self.lease, unchanged);
+        match self.in_time(taken).await {
             Ok(owned) => {
                 point(Point::OwnerTaken).await;
                 self.log_takeover_wait(owned.takeover_wait);
@@ -117,12 +118,12 @@ impl Holdings {
                     PartitionLease::new(partition, token, owned.epoch, owned.takeover_wait, until);
                 Some(Arc::new(lease))
             }
-            Err(StoreError::Owned { .. }) => None,
+            Err(StoreError::Owned(_)) => None,
             Err(error) => {
                 tracing::debug!(partition, %error, "cannot take a partition");
                 if matches!(error, StoreError::Unconfirmed(_)) {
                     // Redis may have granted the lease, which this pod does not use. Without this call
-                    // nobody would deliver until it expires.
+                    // nobody would deliver for the length of a lease.
                     let given_back =
                         self.in_time(self.store.resign_partition(partition, &token, None)).await;
                     self.log_unconfirmed(partition, given_back.is_ok());
@@ -147,7 +148,7 @@ impl Holdings {
                 telemetry::partition_ended(is_free && !was_lost);
                 break;
             }
-            let Some(next) = self.lease_of(partition).await else {
+            let Some(next) = self.lease_of(partition, "").await else {
                 telemetry::partition_ended(false);
                 break;
             };
@@ -174,10 +175,28 @@ impl Holdings {
                     tracing::warn!(partition, "deliveries are broken off to give a partition back");
                     return;
                 }
+                () = lease.has_waited() => {
+                    self.end_takeover_wait(lease).await;
+                    continue;
+                }
                 () = tokio::time::sleep_until(next) => {}
             }
             // One call at a time: a renewal in flight could take back a partition that was given back.
             next = self.renew(lease).await;
+        }
+    }
+
+    /// Tells Redis that no sender of an earlier epoch can still send: this pod has waited for that.
+    async fn end_takeover_wait(&self, lease: &PartitionLease) {
+        let (nobody, epoch) = (OwnerToken::random(), lease.owner.epoch);
+        let vouched = self.store.resign_partition(lease.partition, &nobody, Some(epoch));
+        match self.in_time(vouched).await {
+            Ok(now) if now.epoch == epoch => lease.end_takeover_wait(),
+            Ok(now) => lease.superseded(now.epoch),
+            Err(error) => {
+                tracing::debug!(partition = lease.partition, %error, "the takeover wait is not ended yet");
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
 
@@ -192,7 +211,7 @@ impl Holdings {
             }
             // Redis may have forgotten something: what it released before is void.
             Ok(owned) => lease.superseded(owned.epoch),
-            Err(StoreError::Owned { epoch, .. }) => {
+            Err(StoreError::Owned(epoch)) => {
                 tracing::warn!(partition, "another sender took a partition");
                 lease.superseded(epoch);
             }
@@ -227,7 +246,7 @@ impl Holdings {
                     tokio::time::sleep(PAUSE).await;
                 }
                 Err(error) => {
-                    tracing::warn!(partition, %error, "a partition was not given back; its lease runs out");
+                    tracing::warn!(partition, %error, "a partition was not given back: it is free after a lease");
                     return false;
                 }
             }
@@ -236,7 +255,7 @@ impl Holdings {
     }
 
     /// Limits a call to half a lease, so that there is time to repeat it. Redis may carry the call out
-    /// all the same: nobody relies on that lease, and it expires.
+    /// all the same: nobody relies on that lease, and others take the partition after it.
     pub(super) async fn in_time<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>>,

@@ -280,7 +280,7 @@ impl Work {
                 tracing::debug!(%error, "cannot store how many messages are being delivered");
             }
             if !partitions.is_empty()
-                && let Err(error) = store.recover(&partitions).await
+                && let Err(error) = store.recover_owned(&partitions).await
             {
                 tracing::debug!(%error, "cannot recover overdue messages");
             }

@@ -1,8 +1,12 @@
 //! Which partitions this pod owns: a fair share, taken and given back without a coordinator. Shares only
-//! divide the work. Safety depends on the leases in Redis, and on nothing else.
+//! divide the work. Safety depends on the leases, and on nothing else.
+//!
+//! An owner counts its lease by its own clock, and changes the value of the owner key with each renewal. Another
+//! sender takes the partition only if it has seen one value unchanged for the length of that lease, by its own
+//! clock. No clock is compared with another, and the clock of Redis may step.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -12,6 +16,7 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::holdings::Holdings;
+use crate::faults::planted;
 
 /// The name of the role in the list of pods.
 const ROLE: &str = "sender";
@@ -19,8 +24,6 @@ const ROLE: &str = "sender";
 const RECOUNT: Duration = Duration::from_millis(50);
 /// A pod without a heartbeat for this long may be dead.
 const SILENT: Duration = Duration::from_millis(2_500);
-/// How often to ask for free partitions while those of a dead pod become free.
-const POLL_AGAIN: Duration = Duration::from_millis(100);
 /// The most calls in flight that take partitions.
 const CALLS_MAX: usize = 64;
 
@@ -48,8 +51,8 @@ pub(super) struct Ownership {
     /// The number of live sender pods, including this one, and when they were counted.
     pods: usize,
     counted: Instant,
-    /// A pod has died: its partitions become free until this time.
-    inherits_until: Option<Instant>,
+    /// The values of the owner keys of partitions that this pod does not hold, and since when each is unchanged.
+    seen: HashMap<u16, (String, Instant)>,
     /// When to rebalance before the next tick: when a silent pod stops counting, or when its partitions become
     /// free.
     rebalance_at: Option<Instant>,
@@ -62,7 +65,7 @@ impl Ownership {
             freed,
             pods: 1,
             counted: Instant::now(),
-            inherits_until: None,
+            seen: HashMap::new(),
             rebalance_at: None,
         }
     }
@@ -118,22 +121,49 @@ impl Ownership {
         }
         // Partitions whose lease was lost count too: their tasks take them again, or give them back.
         let wanted = share.saturating_sub(holdings.count());
-        if wanted > 0 {
-            self.take_free(holdings.missing().into_iter().collect(), wanted).await;
+        // Looks before the share grows, too: when a pod has died, its partitions have been seen for some time then.
+        let mut free = self.look().await;
+        // Pods begin at random places, so that they seldom try to take the same partition.
+        let start = rand::random_range(0..free.len().max(1));
+        free.rotate_left(start);
+        self.take(free, wanted).await;
+        if holdings.count() < share {
+            let next = self.seen.values().map(|(value, since)| *since + lease_in(value, lease));
+            let next = next.filter(|at| *at > Instant::now()).min();
+            self.rebalance_at = self.rebalance_at.into_iter().chain(next).min();
         }
-        let is_short = holdings.count() < share;
-        if is_short && self.inherits_until.is_some_and(|until| Instant::now() < until) {
-            self.rebalance_at = Some(Instant::now() + POLL_AGAIN);
+    }
+
+    /// Reads the owner keys of the partitions that this pod does not hold. Returns those that may be taken, with the
+    /// values that the keys must still have.
+    async fn look(&mut self) -> Vec<(u16, String)> {
+        let holdings = self.holdings.clone();
+        let missing = holdings.missing();
+        self.seen.retain(|partition, _| missing.contains(partition));
+        let partitions: Vec<u16> = missing.into_iter().collect();
+        let asked = async { Ok(holdings.store.owner_values(&partitions).await) };
+        let found = holdings.in_time(asked).await.unwrap_or_default();
+        // This pod does not hold them: what it once held there has ended.
+        let own = format!("{}.", holdings.store.pod());
+        let (now, mut free) = (Instant::now(), Vec::new());
+        for (partition, value) in partitions.into_iter().zip(found) {
+            let Some(value) = value else { continue };
+            let (seen, since) = self.seen.entry(partition).or_insert((value.clone(), now));
+            if *seen != value {
+                (*seen, *since) = (value.clone(), now);
+            }
+            let is_over = now >= *since + lease_in(&value, holdings.lease);
+            if value.is_empty() || value.starts_with(&own) || is_over || planted::is("owner_unseen")
+            {
+                free.push((partition, value));
+            }
         }
+        free
     }
 
     /// Notes how many senders live, and when to count again if one of them is silent.
     fn count_pods(&mut self, pods: usize, silent_for: Duration) {
         let (now, lease) = (Instant::now(), self.holdings.lease);
-        if pods < self.pods {
-            // The dead pod may have renewed its leases just before it died.
-            self.inherits_until = Some(now + lease);
-        }
         (self.pods, self.counted) = (pods, now);
         // Live pods send a heartbeat every second.
         if silent_for < lease.saturating_sub(SILENT) {
@@ -156,22 +186,12 @@ impl Ownership {
         }
         let wanted = self.share().saturating_sub(self.holdings.count());
         let missing = self.holdings.missing();
-        let free: Vec<u16> = freed.into_iter().filter(|one| missing.contains(one)).collect();
-        self.take(free, wanted).await;
+        let free = freed.into_iter().filter(|one| missing.contains(one));
+        self.take(free.map(|one| (one, String::new())).collect(), wanted).await;
     }
 
-    /// Takes at most `wanted` of these partitions. Asks first which are free: other pods own most of them.
-    /// Pods begin at random places, so that they seldom try to take the same partition.
-    async fn take_free(&self, partitions: Vec<u16>, wanted: usize) {
-        let store = &self.holdings.store;
-        let asked = async { Ok(store.free_of(&partitions).await) };
-        let mut free = self.holdings.in_time(asked).await.unwrap_or_default();
-        let start = rand::random_range(0..free.len().max(1));
-        free.rotate_left(start);
-        self.take(free, wanted).await;
-    }
-
-    async fn take(&self, partitions: Vec<u16>, wanted: usize) {
+    /// Takes at most `wanted` of these partitions, whose owner keys must still have these values.
+    async fn take(&self, partitions: Vec<(u16, String)>, wanted: usize) {
         let wanted = self.holdings.count() + wanted;
         let mut rest = partitions.as_slice();
         while !rest.is_empty() {
@@ -181,7 +201,8 @@ impl Ownership {
             }
             let (some, others) = rest.split_at(left.min(CALLS_MAX).min(rest.len()));
             let holdings = self.holdings.clone();
-            join_all(some.iter().map(move |partition| holdings.clone().take(*partition))).await;
+            let all = some.iter().map(|(one, value)| holdings.clone().take(*one, value));
+            join_all(all).await;
             rest = others;
         }
     }
@@ -192,4 +213,10 @@ async fn rebalance_due(rebalance_at: Option<Instant>) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
+}
+
+/// The lease that the value of an owner key names: how long it must be unchanged.
+fn lease_in(value: &str, otherwise: Duration) -> Duration {
+    let lease_ms = value.split(' ').nth(1).and_then(|lease_ms| lease_ms.parse().ok());
+    lease_ms.map_or(otherwise, Duration::from_millis)
 }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -19,8 +19,10 @@ pub(super) struct PartitionLease {
     pub(super) partition: u16,
     /// The token, random for each lease, and the epoch that it began in.
     pub(super) owner: Owner,
-    /// Nothing is released before this time, because an owner that Redis forgot may still be sending.
-    takeover_wait_until: watch::Sender<Instant>,
+    /// The takeover wait ends at this time: an owner that Redis forgot must have stopped by then.
+    takeover_wait_until: Instant,
+    /// Redis knows that the takeover wait is over. Nothing is released before.
+    released: CancellationToken,
     /// By the monotonic clock of this process, counted from before the lease was requested.
     valid_until: Mutex<Instant>,
     /// The lease is lost: stop at once, in the middle of a delivery if necessary.
@@ -43,10 +45,15 @@ impl PartitionLease {
         takeover_wait: Duration,
         valid_until: Instant,
     ) -> Self {
+        let released = CancellationToken::new();
+        if takeover_wait.is_zero() {
+            released.cancel();
+        }
         PartitionLease {
             partition,
             owner: Owner { token, epoch },
-            takeover_wait_until: watch::Sender::new(Instant::now() + takeover_wait),
+            takeover_wait_until: Instant::now() + takeover_wait,
+            released,
             valid_until: Mutex::new(valid_until),
             lost: CancellationToken::new(),
             draining: CancellationToken::new(),
@@ -68,29 +75,37 @@ impl PartitionLease {
             return;
         }
         *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner) = valid_until;
-        let now = Instant::now();
         // The takeover wait may end early: the owner it was for may have vouched that it has stopped.
-        self.takeover_wait_until.send_if_modified(|until| {
-            let is_over = takeover_wait.is_zero() && *until > now;
-            *until = if is_over { now } else { *until };
-            is_over
-        });
+        if takeover_wait.is_zero() {
+            self.end_takeover_wait();
+        }
+    }
+
+    /// Messages may be released: Redis knows that no sender of an earlier epoch still sends.
+    pub(super) fn end_takeover_wait(&self) {
+        self.released.cancel();
     }
 
     /// For how long nothing may be released yet.
     pub(super) fn takeover_wait(&self) -> Duration {
-        self.takeover_wait_until.borrow().saturating_duration_since(Instant::now())
+        match self.released.is_cancelled() {
+            true => Duration::ZERO,
+            false => self.takeover_wait_until.saturating_duration_since(Instant::now()),
+        }
     }
 
     /// Resolves when messages may be released.
     pub(super) async fn takeover_wait_over(&self) {
-        let mut changes = self.takeover_wait_until.subscribe();
-        loop {
-            let until = *changes.borrow_and_update();
-            tokio::select! {
-                () = tokio::time::sleep_until(until) => return,
-                _ = changes.changed() => {}
-            }
+        self.released.cancelled().await;
+    }
+
+    /// Resolves when this pod has waited long enough, and Redis does not know it yet.
+    pub(super) async fn has_waited(&self) {
+        if self.released.is_cancelled() {
+            std::future::pending().await
+        }
+        if !planted::is("takeover_wait_skipped") {
+            tokio::time::sleep_until(self.takeover_wait_until).await;
         }
     }
 
@@ -146,9 +161,8 @@ impl PartitionLease {
     /// True while no other sender can send in the partition, unless the partition was given back: the lease
     /// lasts, and its takeover wait is over.
     pub(super) fn is_sole_sender(&self) -> bool {
-        let is_sole_sender =
-            self.is_unexpired() && *self.takeover_wait_until.borrow() <= Instant::now();
-        is_sole_sender || planted::is("vouches_after_its_lease")
+        (self.is_unexpired() && self.released.is_cancelled())
+            || planted::is("vouches_after_its_lease")
     }
 
     /// Resolves at once while the lease lasts; otherwise never: the caller is about to be dropped.

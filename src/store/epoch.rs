@@ -2,12 +2,20 @@
 //! them as an argument, so that a new epoch is always higher (`lua/include/epoch.lua`).
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use super::{Store, StoreError};
 use crate::domain::Epoch;
+
+/// A clock that goes back by less is corrected all the time (NTP).
+const STEP_MS_MIN: u64 = 500;
 
 /// The highest epochs seen in each partition, and the length of an owner's lease.
 pub(super) struct Epochs {
@@ -15,10 +23,13 @@ pub(super) struct Epochs {
     lease_ms: u64,
 }
 
-#[derive(Default)]
 struct Seen {
     /// The epoch of the partition itself.
     own: AtomicU64,
+    /// Since when this pod knows it.
+    since: Mutex<Instant>,
+    /// The time of its server, in ms since 1970, and when this pod had read it.
+    clock: Mutex<Option<(u64, Instant)>>,
     /// The highest epoch that a message carried or a destination was created in. It may be above
     /// that of the partition.
     carried: AtomicU64,
@@ -26,15 +37,36 @@ struct Seen {
 
 impl Epochs {
     pub(super) fn new(partitions: u16, owner_lease: Duration) -> Epochs {
-        let seen = (0..partitions).map(|_| Seen::default()).collect();
+        let seen = (0..partitions).map(|_| Seen {
+            own: AtomicU64::new(0),
+            since: Mutex::new(Instant::now()),
+            clock: Mutex::default(),
+            carried: AtomicU64::new(0),
+        });
+        let seen = seen.collect();
         Epochs { seen, lease_ms: owner_lease.as_millis() as u64 }
     }
 
-    /// Notes the epoch that Redis returned for a partition.
-    pub(super) fn note(&self, partition: u16, epoch: Epoch) {
-        if let Some(seen) = self.seen.get(usize::from(partition)) {
-            seen.own.fetch_max(epoch, Ordering::Relaxed);
+    /// Notes the epoch that Redis returned for a partition. Returns since when this pod knows the highest one.
+    pub(super) fn note(&self, partition: u16, epoch: Epoch) -> Instant {
+        let Some(seen) = self.seen.get(usize::from(partition)) else { return Instant::now() };
+        let mut since = seen.since.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.own.fetch_max(epoch, Ordering::Relaxed) < epoch {
+            *since = Instant::now();
         }
+        *since
+    }
+
+    /// By how many milliseconds the clock of the server has stepped back since the last call for this partition.
+    /// Redis was asked at `asked`, and has just answered `now_ms`. Only what is certain: a slow answer is no step.
+    pub(super) fn stepped_back(&self, partition: u16, now_ms: u64, asked: Instant) -> u64 {
+        let Some(seen) = self.seen.get(usize::from(partition)) else { return 0 };
+        let mut clock = seen.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = clock.replace((now_ms, Instant::now()));
+        let Some((then_ms, at)) = earlier else { return 0 };
+        let passed_ms = asked.saturating_duration_since(at).as_millis() as u64;
+        let back_ms = (then_ms + passed_ms).saturating_sub(now_ms);
+        if back_ms > STEP_MS_MIN { back_ms } else { 0 }
     }
 
     /// Notes an epoch that messages carry, or may carry.
@@ -69,7 +101,7 @@ impl Store {
         partition: u16,
         answer: Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        if let Err(StoreError::StaleEpoch(epoch)) = &answer {
+        if let Err(StoreError::StaleEpoch(epoch) | StoreError::Owned(epoch)) = &answer {
             self.inner.epochs.note(partition, *epoch);
         }
         answer

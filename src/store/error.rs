@@ -18,19 +18,18 @@ pub enum StoreError {
     /// The caller has since made another call; this one changed nothing.
     #[error("the call came too late: its caller has made another since")]
     StaleCall,
+    /// The call came after the time until which it could run, or the clock of Redis has stepped: nothing has changed.
+    /// This is the time of Redis, in ms since 1970.
+    #[error("the call came too late")]
+    LateCall(u64),
     /// The caller does not own the partition (any more).
     #[error("another sender owns the partition")]
     NotOwner,
-    /// Another sender owns the partition.
-    #[error("another sender owns the partition for {lasts_ms} ms")]
-    Owned {
-        /// How long its lease lasts.
-        lasts_ms: u64,
-        /// The epoch of the partition.
-        epoch: Epoch,
-    },
-    /// Releases wait until an owner that Redis forgot must have stopped.
-    #[error("releases wait for {0} ms after a restart of Redis")]
+    /// Another sender owns the partition; this is its epoch.
+    #[error("another sender owns the partition, in epoch {0}")]
+    Owned(Epoch),
+    /// Releases wait until an owner that Redis forgot must have stopped: at most so many milliseconds.
+    #[error("releases wait for up to {0} ms after a restart of Redis")]
     TakeoverWait(u64),
     /// The destination is being removed; nothing has changed.
     #[error("the destination is being removed; try again later")]
@@ -119,7 +118,7 @@ impl StoreError {
     /// True when the same call may succeed a little later.
     pub fn is_temporary(&self) -> bool {
         use StoreError as E;
-        matches!(self, E::Unavailable(_) | E::Unconfirmed(_) | E::OutOfMemory)
+        matches!(self, E::Unavailable(_) | E::Unconfirmed(_) | E::OutOfMemory | E::LateCall(_))
     }
 }
 
@@ -139,16 +138,16 @@ impl From<ClientError> for StoreError {
 
 /// What a script refuses by name (`redis.error_reply` in `lua/`).
 fn named(code: &str, detail: String, text: String) -> StoreError {
-    let nth = |at| detail.split(' ').nth(at).and_then(|text| text.parse().ok()).unwrap_or(0);
-    let number = || nth(0);
+    let number = || detail.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0);
     match code {
         "STALE_EPOCH" => StoreError::StaleEpoch(number()),
         "STALE_DEFINITION" => StoreError::StaleDefinition,
         "UNKNOWN_DESTINATION" => StoreError::UnknownDestination,
         "BEING_REMOVED" => StoreError::BeingRemoved,
         "STALE_CALL" => StoreError::StaleCall,
+        "LATE_CALL" => StoreError::LateCall(number()),
         "NOT_OWNER" => StoreError::NotOwner,
-        "OWNED" => StoreError::Owned { lasts_ms: number(), epoch: nth(1) },
+        "OWNED" => StoreError::Owned(number()),
         "TAKEOVER_WAIT" => StoreError::TakeoverWait(number()),
         "WRONG_HEAD" => StoreError::WrongHead,
         "WRONG_STATE" => StoreError::WrongState(detail),
@@ -206,7 +205,7 @@ mod tests {
     #[test]
     fn numbers_behind_a_name_are_read() {
         assert!(matches!(mapped("STALE_EPOCH", "7"), StoreError::StaleEpoch(7)));
-        let owned = mapped("OWNED", "1500 7");
-        assert!(matches!(owned, StoreError::Owned { lasts_ms: 1500, epoch: 7 }), "{owned:?}");
+        let owned = mapped("OWNED", "7");
+        assert!(matches!(owned, StoreError::Owned(7)), "{owned:?}");
     }
 }

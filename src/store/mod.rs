@@ -39,7 +39,7 @@ mod wake;
 use std::{
     future::Future,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -138,28 +138,68 @@ struct Inner {
     keyring: Keyring,
 }
 
-/// Calls that must not run twice: made one at a time, and numbered.
+/// How long after its first attempt a numbered call may still run, in microseconds.
+const CALL_US_MAX: u64 = 60_000_000;
+
+/// Calls that must not run twice: made one at a time, and numbered. The number of a call is the time, by Redis's
+/// clock in microseconds, after which Redis refuses it ([`StoreError::LateCall`]).
 #[derive(Debug)]
 pub struct CallSequence {
     name: String,
-    number: AtomicU64,
+    current: Mutex<CurrentCall>,
+}
+
+#[derive(Debug, Default)]
+struct CurrentCall {
+    /// The number of this call, or of the last one if this call has none yet.
+    number: u64,
+    is_numbered: bool,
+    /// Goes up when numbers would not: the clock of Redis has stepped back.
+    generation: u64,
+    /// How far the clock of the server is ahead of what this pod takes for it, in ms.
+    ahead_ms: i64,
 }
 
 impl CallSequence {
-    fn number(&self) -> u64 {
-        self.number.load(Ordering::Relaxed)
+    /// The name and the number of the current call: the same until it is over.
+    fn current(&self) -> (String, u64) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if !current.is_numbered {
+            let now_ms = server_clock_ms().saturating_add_signed(current.ahead_ms);
+            let not_after = now_ms * 1000 + CALL_US_MAX;
+            if current.number > not_after + CALL_US_MAX / 2 {
+                (current.generation, current.number) = (current.generation + 1, 0);
+            }
+            current.number = not_after.max(current.number + 1);
+            current.is_numbered = true;
+        }
+        match current.generation {
+            0 => (self.name.clone(), current.number),
+            generation => (format!("{}~{generation}", self.name), current.number),
+        }
+    }
+
+    /// Makes this the number of the current call. For tests.
+    pub fn set_number(&self, number: u64) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        (current.number, current.is_numbered) = (number, true);
     }
 
     /// Gives up the current call without an answer. If it arrives at Redis after the next call, Redis
     /// refuses it.
     pub fn give_up(&self) {
-        self.number.fetch_add(1, Ordering::Relaxed);
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).is_numbered = false;
     }
 
     /// Passes the answer on. Unless the call must be repeated, the next call gets a new number.
     fn answered<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         let goes_on = |error: &StoreError| error.is_temporary() || error.did_not_run();
         let is_over = !answer.as_ref().err().is_some_and(goes_on);
+        if let Err(StoreError::LateCall(now_ms)) = &answer {
+            let ahead_ms = now_ms.wrapping_sub(server_clock_ms()) as i64;
+            self.current.lock().unwrap_or_else(PoisonError::into_inner).ahead_ms = ahead_ms;
+            self.give_up();
+        }
         if is_over || planted::is("call_renumbered") {
             self.give_up();
         }
@@ -244,11 +284,10 @@ impl Store {
 
     /// A call sequence for `actor`, a name that must be unique in this process.
     pub fn call_sequence(&self, actor: &str) -> CallSequence {
-        CallSequence { name: format!("{}:{actor}", self.inner.pod), number: AtomicU64::new(1) }
+        CallSequence { name: format!("{}:{actor}", self.inner.pod), current: Mutex::default() }
     }
 
-    /// Like `call_sequence`, for an actor that exists several times: each gets a unique name, because all
-    /// of them number their calls from 1.
+    /// Like `call_sequence`, for an actor that exists several times: each gets a unique name.
     pub fn new_call_sequence(&self, actor: &str) -> CallSequence {
         static MADE: AtomicU64 = AtomicU64::new(0);
         self.call_sequence(&format!("{actor}:{}", MADE.fetch_add(1, Ordering::Relaxed)))
@@ -302,9 +341,16 @@ pub async fn retry_until<T, F: Future<Output = Result<T, StoreError>>>(
     mut call: impl FnMut() -> F,
 ) -> Result<T, StoreError> {
     let mut pause = Duration::from_millis(20);
-    let mut unconfirmed = None;
+    let mut unconfirmed: Option<StoreError> = None;
     loop {
-        let error = match call().await {
+        let answer = call().await;
+        // Nothing shows any more whether an earlier attempt has run.
+        if let (Err(StoreError::LateCall(_)), Some(_), Some(earlier)) =
+            (&answer, deadline, &unconfirmed)
+        {
+            return Err(earlier.clone());
+        }
+        let error = match answer {
             Err(error) if error.is_temporary() => error,
             Err(error) if error.did_not_run() => match (unconfirmed, deadline) {
                 (Some(earlier), Some(_)) => return Err(earlier),

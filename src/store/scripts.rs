@@ -244,11 +244,23 @@ fn includes_of(source: &str) -> impl Iterator<Item = &str> {
     line.into_iter().flat_map(|names| names.split(", "))
 }
 
+/// How far ahead the time may be after which a call may not run any more, in ms.
+fn call_ms_max() -> u64 {
+    #[cfg(feature = "planted-bugs")]
+    if let Some(ms) = crate::faults::planted_lua::CALL_MS_MAX.get() {
+        return *ms;
+    }
+    2 * super::CALL_US_MAX / 1000
+}
+
 /// The text of an include.
 fn include(name: &str) -> String {
     let mut whole = String::new();
     if name == "schema" {
         whole.push_str(&format!("local SCHEMA_KNOWN = {}\n", known_schema::known()));
+    }
+    if name == "call" {
+        whole.push_str(&format!("local CALL_MS_MAX = {}\n", call_ms_max()));
     }
     let file = INCLUDES.iter().find(|(known, _)| *known == name);
     let text = file.map_or("error('unknown include')", |(_, text)| text);

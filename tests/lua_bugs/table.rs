@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 106] = [
+pub static BUGS: [Bug; 109] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -93,17 +93,30 @@ end",
         "false",
     ),
     bug(
-        "a partition lease never expires",
+        "takes every sender for the owner of a partition",
         "include/owner",
-        "(tonumber(string.sub(owner, #token + 2)) or 0) > now",
-        "true",
+        "return string.sub(owner, 1, #token + 1) == token .. ' '",
+        "return owner ~= ''",
     ),
     bug(
         "gives a partition to another sender while the owner's lease lasts",
         "acquire_partition",
-        "held ~= ARGV[1]",
+        "token ~= ARGV[1]",
         "false",
     ),
+    bug(
+        "gives a partition to a sender that has waited, although the owner has renewed its lease since",
+        "acquire_partition",
+        "held ~= ARGV[4]",
+        "ARGV[4] == ''",
+    ),
+    bug(
+        "a renewal does not change what others see",
+        "acquire_partition",
+        "renewals + 1",
+        "renewals + 0",
+    ),
+    bug("a call runs that comes too late", "include/call", "left_ms < 0 or", ""),
     bug(
         "accepts a result from a processor without a lease",
         "complete",
@@ -181,10 +194,10 @@ end",
     bug(
         "the takeover wait ends when the stored owner renews its lease",
         "acquire_partition",
-        "local epoch, wait = current_epoch(KEYS[1], now, ARGV[3])",
-        "local epoch, wait = current_epoch(KEYS[1], now, ARGV[3])
-if held == ARGV[1] and wait > 0 then
-  redis.call('HSET', KEYS[1], 'takeover_wait_ends_ms', text(now))
+        "local epoch, wait = current_epoch(KEYS[1], now_ms(), ARGV[3])",
+        "local epoch, wait = current_epoch(KEYS[1], now_ms(), ARGV[3])
+if token == ARGV[1] and wait > 0 then
+  redis.call('HSET', KEYS[1], 'takeover_wait_ms', '0')
   wait = 0
 end",
     ),
@@ -234,7 +247,7 @@ end",
     bug(
         "does not keep the answer to a call, so a repeated call runs twice",
         "include/call",
-        "redis.call('SET', key, cmsgpack.pack({number, answer}), 'PX', '60000')",
+        "redis.call('SET', key, cmsgpack.pack({number, answer}), 'PXAT', text(math.ceil(number / 1000)))",
         "",
     ),
     bug(

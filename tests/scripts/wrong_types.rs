@@ -137,7 +137,7 @@ const UNNOTICED: [&str; 73] = [
 async fn a_wrong_type_changes_nothing_in_serial_lanes_or_without_order() {
     let redis = TestRedis::start().await;
     let mut connection = redis.connection().await;
-    for (ordering, processing, expected) in [("key", "serial", 7), ("none", "parallel", 11)] {
+    for (ordering, processing, expected) in [("key", "serial", 8), ("none", "parallel", 12)] {
         let calls = populate_few(&mut connection, ordering, processing).await;
         let count = few_calls_of(&calls).len();
         let (mut unnoticed, mut named) = (Vec::new(), 0);
@@ -380,7 +380,7 @@ fn commands_of(script: &str) -> BTreeSet<String> {
     let code = whole.lines().filter(|line| !line.trim_start().starts_with("--"));
     let words = code.flat_map(|line| line.split('\'').skip(1).step_by(2).map(str::to_owned));
     let is_name = |word: &String| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
-    let options = ["BYSCORE", "LIMIT", "WITHSCORES", "REV", "COUNT", "NOVALUES", "MAXLEN"];
+    let options = ["BYSCORE", "LIMIT", "WITHSCORES", "REV", "COUNT", "NOVALUES", "MAXLEN", "PXAT"];
     words.filter(is_name).filter(|word| !options.contains(&word.as_str())).collect()
 }
 

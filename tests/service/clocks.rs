@@ -14,12 +14,14 @@ use support::{
     checker::{Rule, check, drained},
     ledger::Ledger,
     pods::{Pod, Settings, client},
+    preload::Clock,
     producer::{Item, Producer},
     receiver::{Inbox, Receiver},
     redis::TestRedis,
     transformer::Transformer,
     wait::eventually,
 };
+use tempfile::TempDir;
 
 const MESSAGES: usize = 200;
 const BATCH: usize = 10;
@@ -41,6 +43,8 @@ struct Deployment {
     ledger: Arc<Ledger>,
     settings: Settings,
     transformer: Transformer,
+    /// The clocks of the pods.
+    clocks: TempDir,
     _receiver: Receiver,
 }
 
@@ -59,34 +63,32 @@ impl Deployment {
         settings.partitions = 4;
         settings.sender_lease_ms = 1500;
         let ledger = Arc::new(Ledger::default());
-        Deployment { redis, inbox, ledger, settings, transformer, _receiver: receiver }
+        let clocks = tempfile::tempdir().unwrap();
+        Deployment { redis, inbox, ledger, settings, transformer, clocks, _receiver: receiver }
     }
 
-    /// A pod whose clock is wrong by this much, in the notation of libfaketime. Its monotonic clock
-    /// is right, as on a machine whose time is set wrong.
-    async fn pod(&self, role: &str, wrong_by: &str) -> Pod {
+    /// A pod whose clock is an hour ahead or behind. Its monotonic clock is right, as on a machine whose time is set
+    /// wrong.
+    async fn pod(&self, role: &str, is_ahead: bool) -> Pod {
         let mut settings = self.settings.clone();
-        let library = library();
-        let environment = [
-            ("LD_PRELOAD", library.to_str().unwrap()),
-            ("FAKETIME", wrong_by),
-            ("DONT_FAKE_MONOTONIC", "1"),
-        ];
-        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-        settings.environment = environment.map(owned).to_vec();
-        Pod::start(&format!("{role}{wrong_by}"), role, &settings).await
+        let name = if is_ahead { "ahead" } else { "behind" };
+        let dir = self.clocks.path().join(name);
+        let clock = Clock::in_dir(&dir);
+        if !dir.exists() {
+            std::fs::create_dir(&dir).unwrap();
+            clock.make();
+            clock.step(2 * Duration::from_millis(HALF_AN_HOUR_MS), is_ahead);
+        }
+        let owned =
+            |(name, path): (&str, PathBuf)| (name.to_owned(), path.to_str().unwrap().into());
+        settings.environment = clock.environment().into_iter().map(owned).collect();
+        Pod::start(&format!("{role}-{name}"), role, &settings).await
     }
 
     /// One pod whose clock is ahead, and one whose clock is behind.
     async fn pair(&self, role: &str) -> [Pod; 2] {
-        [self.pod(role, "+1h").await, self.pod(role, "-1h").await]
+        [self.pod(role, true).await, self.pod(role, false).await]
     }
-}
-
-fn library() -> PathBuf {
-    let folders = std::fs::read_dir("/usr/lib").unwrap().map(|entry| entry.unwrap().path());
-    let mut found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1"));
-    found.find(|file| file.exists()).expect("libfaketime is installed (make setup)")
 }
 
 fn now_ms() -> u64 {

@@ -6,6 +6,7 @@ use reseq_testing::{scripts, support};
 mod access;
 mod alerts;
 mod audit;
+mod clock_steps;
 mod clocks;
 mod command_line;
 #[path = "../common/mod.rs"]

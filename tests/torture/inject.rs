@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use crate::{
     bulk, damage, limits,
     link::{Link, Weather},
-    plan::{Between, Kind, Mood, PODS, Planned, Trouble},
+    plan::{Between, Clocks, Kind, Mood, PODS, Planned, Trouble, clock_step},
     support::{pods::client, receiver::Fault, redis::TestRedis, wait::LOOK_EVERY},
     world::{FLOWING, SUBJECTS, World, ends, revive},
 };
@@ -55,6 +55,7 @@ pub async fn inject(world: &Arc<World>, planned: Planned) -> Result<Struck, Stri
         Kind::DescriptorsGone => limits::descriptors(world, planned).await?,
         Kind::Purged => bulk::purge(world).await.map(|()| Instant::now())?,
         Kind::Removed => bulk::remove_and_use(world).await.map(|()| Instant::now())?,
+        Kind::Clock(clocks) => move_clocks(world, planned, clocks).await?,
         Kind::WorkerForgets => counted_down(&world.forgetting, "a worker has a lease").await?,
         Kind::ConsumerKilled => counted_down(&world.killing, "a consumer has a message").await?,
         _ => redis(world, planned).await?,
@@ -225,6 +226,35 @@ async fn redis(world: &World, planned: Planned) -> Result<Instant, String> {
         Kind::DiskFull => disk_full(server, planned.lasts).await,
         other => Err(format!("{other} is not about Redis")),
     }
+}
+
+async fn move_clocks(world: &World, planned: Planned, how: Clocks) -> Result<Instant, String> {
+    let servers = world.redis.lock().await;
+    let target = servers.primary_of(SUBJECTS[planned.target].destination).await;
+    let struck: Vec<&TestRedis> = match how {
+        Clocks::OneForward | Clocks::OneBack => vec![servers.node(target)],
+        _ => servers.nodes().iter().collect(),
+    };
+    if how == Clocks::Drift {
+        // Between 2 and 20 % faster.
+        let drift = |at: usize| 20_000 + 90 * planned.bytes as i64 / (at as i64 + 1);
+        struck.iter().enumerate().for_each(|(at, server)| server.clock().drift(drift(at)));
+        drop(servers);
+        sleep(planned.lasts).await;
+        let servers = world.redis.lock().await;
+        servers.nodes().iter().for_each(|server| server.clock().drift(0));
+        return Ok(Instant::now());
+    }
+    let is_forward = matches!(how, Clocks::OneForward | Clocks::AllForward);
+    let step = clock_step(&planned.bytes);
+    for server in struck {
+        let before = server.clock().ahead();
+        server.clock().step(step, is_forward);
+        if server.clock().ahead() == before {
+            return Err("the clock has not moved".to_owned());
+        }
+    }
+    Ok(Instant::now())
 }
 
 fn process(server: &TestRedis) -> Result<Pid, String> {

@@ -39,6 +39,17 @@ pub enum Mood {
     AcceptsThenCuts,
 }
 
+/// How the clocks of servers move. They are not set right afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Clocks {
+    OneForward,
+    OneBack,
+    AllForward,
+    AllBack,
+    /// All are faster for a while, each by another amount.
+    Drift,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// SIGKILL; the pod is started again later.
@@ -57,6 +68,7 @@ pub enum Kind {
     ConsumerKilled,
     RedisKilled,
     RedisFrozen,
+    Clock(Clocks),
     /// A replica takes over; the killed server comes back as its replica.
     PrimaryKilled,
     /// A replica takes over; the frozen server comes back and still believes that it is the
@@ -116,6 +128,11 @@ impl fmt::Display for Kind {
             Kind::ConsumerKilled => f.write_str("consumer killed"),
             Kind::RedisKilled => f.write_str("Redis killed and restarted"),
             Kind::RedisFrozen => f.write_str("Redis frozen"),
+            Kind::Clock(Clocks::OneForward) => f.write_str("clock of one server steps forward"),
+            Kind::Clock(Clocks::OneBack) => f.write_str("clock of one server steps back"),
+            Kind::Clock(Clocks::AllForward) => f.write_str("clocks of all servers step forward"),
+            Kind::Clock(Clocks::AllBack) => f.write_str("clocks of all servers step back"),
+            Kind::Clock(Clocks::Drift) => f.write_str("clocks of all servers drift"),
             Kind::PrimaryKilled => f.write_str("primary killed"),
             Kind::PrimaryFrozen => f.write_str("primary frozen, and back"),
             Kind::Failover => f.write_str("failover asked for"),
@@ -165,6 +182,7 @@ impl Kind {
             // one, and what the old one accepts until it hears of that is lost.
             all.push(Kind::DiskFull);
         }
+        all.extend(Kind::clocks(topology));
         match topology {
             Topology::Single => all.extend([Kind::RedisKilled, Kind::RedisFrozen]),
             Topology::Sentinel => {
@@ -176,6 +194,16 @@ impl Kind {
             }
         }
         all
+    }
+
+    /// The kinds that move clocks.
+    pub fn clocks(topology: Topology) -> Vec<Kind> {
+        let mut all = vec![Clocks::Drift];
+        // Nodes of a cluster take each other for dead when a clock steps: failovers that nobody planned.
+        if topology != Topology::Cluster {
+            all.extend([Clocks::OneForward, Clocks::OneBack, Clocks::AllForward, Clocks::AllBack]);
+        }
+        all.into_iter().map(Kind::Clock).collect()
     }
 
     /// The name of the victim. Two faults never strike the same victim at once.
@@ -195,6 +223,8 @@ impl Kind {
             Kind::Removed => "backlog to remove".into(),
             Kind::WorkerForgets => "worker".into(),
             Kind::ConsumerKilled => "consumer".into(),
+            // Beside other faults of Redis.
+            Kind::Clock(_) => "clocks".into(),
             _ => "Redis".into(),
         }
     }
@@ -239,6 +269,8 @@ impl Kind {
             Kind::Link(_, Trouble::Delayed) | Kind::Receiver(Mood::Slow) => 1000..3000,
             Kind::Link(_, _) | Kind::Receiver(_) => 500..2000,
             Kind::RedisFrozen => 300..2500,
+            Kind::Clock(Clocks::Drift) => 1000..5000,
+            Kind::Clock(_) => 0..1,
             Kind::MemoryFull | Kind::DiskFull => 500..2000,
             Kind::RightsTaken | Kind::ChannelsTaken => 500..2000,
             Kind::ConnectionsFull | Kind::DescriptorsGone => 500..2000,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
-pub use crate::kind::{Between, Kind, Mood, Trouble};
+pub use crate::kind::{Between, Clocks, Kind, Mood, Trouble};
 
 /// Pods of each role.
 pub const PODS: usize = 2;
@@ -81,6 +81,7 @@ impl fmt::Display for Planned {
         )?;
         match kind {
             Kind::Link(_, Trouble::Cut) => write!(f, ", at byte {bytes}"),
+            Kind::Clock(_) => write!(f, ", of {target}, by {} ms", clock_step(bytes).as_millis()),
             Kind::Damaged | Kind::RightsTaken => write!(f, ", of {target}, by {bytes}"),
             Kind::Link(_, Trouble::Delayed) | Kind::Receiver(Mood::Slow) => {
                 write!(f, ", by {} ms", delay.as_millis())
@@ -88,6 +89,11 @@ impl fmt::Display for Planned {
             _ => Ok(()),
         }
     }
+}
+
+/// How far a clock steps: further than all leases and kept answers last.
+pub fn clock_step(drawn: &usize) -> Duration {
+    Duration::from_millis(61_000 + 50 * *drawn as u64)
 }
 
 /// The faults of a storm of this length. The same seed gives the same plan.

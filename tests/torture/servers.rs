@@ -89,7 +89,11 @@ impl Servers {
             }
         };
         let scheme = if tls.is_some() { "rediss" } else { "redis" };
-        Servers { set, level, scheme }
+        let servers = Servers { set, level, scheme };
+        for node in servers.nodes() {
+            node.give_clock().await;
+        }
+        servers
     }
 
     /// How many replicas each primary has.

@@ -95,8 +95,8 @@ fn partitions(api: &Api, pods: &[PodInfo], findings: &mut Findings) {
                 counted(free.len() as u64, "partition"),
                 counted(waiting, "destination")
             ),
-            "Wait a few seconds after a start or a failover; otherwise check the pods with the role \
-             sender, and their logs.",
+            "Wait for sender.lease_ms after a start, a crash or a failover. Pods that are killed more \
+             often deliver nothing. Otherwise check the pods with the role sender, and their logs.",
         );
     }
 }

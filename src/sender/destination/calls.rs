@@ -239,7 +239,7 @@ impl DestinationSender {
             }
             // The store has logged why.
             error if error.is_logged() => CALL_PAUSE_LONG,
-            StoreError::TakeoverWait(wait_ms) => Duration::from_millis(wait_ms + 1),
+            StoreError::TakeoverWait(_) => CALL_PAUSE_LONG,
             error if error.is_temporary() => {
                 tracing::debug!(destination = %self.deps.name, %error, "a call failed, and will be repeated");
                 CALL_PAUSE

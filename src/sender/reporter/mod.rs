@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{holdings::Holdings, part_of};
 use crate::{
     domain::DestinationName,
-    store::{Catalog, Ownership, Store, server_clock_ms},
+    store::{Catalog, Ownership, Store},
     telemetry,
 };
 use backlogs::{BACKLOGS_CHECK_MAX, Backlogs};
@@ -138,7 +138,13 @@ impl Reporter {
         if is_first {
             let owned: HashSet<u16> = self.owned.partitions().into_iter().collect();
             let others = (0..self.store.keys().partitions()).filter(|one| !owned.contains(one));
-            self.unowned = self.store.free_of(&others.collect::<Vec<_>>()).await;
+            let others: Vec<u16> = others.collect();
+            let owners = self.store.owners(&others).await;
+            let free = others
+                .iter()
+                .zip(owners)
+                .filter(|(_, owner)| owner.as_ref().is_ok_and(|found| found.owner.is_none()));
+            self.unowned = free.map(|(partition, _)| *partition).collect();
         }
     }
 }
@@ -146,9 +152,5 @@ impl Reporter {
 /// Who owns a partition, as its reporter knows.
 fn ownership_of(owned: &Owned, pod: &str, partition: u16) -> Ownership {
     let Some(wait) = owned.takeover_wait(partition) else { return Ownership::default() };
-    let waits_until_ms = match wait.as_millis() as u64 {
-        0 => 0,
-        wait_ms => server_clock_ms() + wait_ms,
-    };
-    Ownership { owner: Some(pod.to_owned()), waits_until_ms }
+    Ownership { owner: Some(pod.to_owned()), takeover_wait_ms: wait.as_millis() as u64 }
 }

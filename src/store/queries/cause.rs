@@ -105,7 +105,7 @@ impl Cause {
             _ if entry.paused.delivery => Cause::Paused,
             _ if head.lease.is_some() => Cause::Consuming,
             _ if ownership.owner.is_none() => Cause::NoOwner,
-            _ if ownership.waits_until_ms > around.now_ms => Cause::TakeoverWait,
+            _ if ownership.takeover_wait_ms > 0 => Cause::TakeoverWait,
             _ if waits_for_backoff(lane, around.now_ms) => Cause::Backoff,
             _ if head.is_for_consumers => Cause::AwaitingConsumer,
             _ if around.is_rate_limited => Cause::RateLimit,

@@ -9,25 +9,20 @@ use crate::{
 };
 
 impl Store {
-    /// Those of these partitions that seem to have no owner. A hint: `lua/acquire_partition.lua` decides.
-    pub async fn free_of(&self, partitions: &[u16]) -> Vec<u16> {
+    /// The values of the owner keys of these partitions, in order: empty if there is no owner. `None` if Redis did not
+    /// tell.
+    pub async fn owner_values(&self, partitions: &[u16]) -> Vec<Option<String>> {
         let looks = partitions.iter().map(|partition| {
             let mut pipe = redis::pipe();
             pipe.get(self.keys().partition(*partition).owner());
             pipe
         });
         let found = self.query_each(&looks.collect::<Vec<_>>()).await;
-        let now_ms = server_clock_ms();
-        let is_free = |found: Result<Vec<Value>, StoreError>| {
-            let owner = found.ok()?.pop()?;
-            let owner: Option<String> = redis::from_redis_value(owner).ok()?;
-            let deadline = owner.as_ref().and_then(|owner| owner.split_once(' ')?.1.parse().ok());
-            Some(owner.is_none() || deadline.is_some_and(|deadline: u64| deadline <= now_ms))
+        let value = |found: Result<Vec<Value>, StoreError>| {
+            let owner: Option<String> = redis::from_redis_value(found.ok()?.pop()?).ok()?;
+            Some(owner.unwrap_or_default())
         };
-        let free = partitions.iter().zip(found).filter_map(|(partition, found)| {
-            is_free(found).is_some_and(|is_free| is_free).then_some(*partition)
-        });
-        free.collect()
+        found.into_iter().map(value).collect()
     }
 
     /// True if no partition has an owner and no sender is alive. False if that cannot be
@@ -39,7 +34,8 @@ impl Store {
         let pods: Result<(Vec<String>,), _> = self.query(&pipe).await;
         let has_senders =
             pods.map_or(true, |(pods,)| pods.iter().any(|pod| pod.starts_with("sender:")));
-        !has_senders && self.free_of(&partitions).await.len() == partitions.len()
+        let free = Some(String::new());
+        !has_senders && self.owner_values(&partitions).await.iter().all(|owner| *owner == free)
     }
 
     /// The server's clock, in ms since 1970. In a cluster, that of the node with the list of live

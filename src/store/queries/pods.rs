@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    redis_client::server_clock_ms,
-    store::{Store, StoreError, presence::Presence},
-};
+use crate::store::{Store, StoreError, presence::Presence};
 
 /// A live pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,10 +24,10 @@ pub struct PodInfo {
 /// Who owns a partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ownership {
-    /// The pod that may release, if any may.
+    /// The pod that may release, if it is alive.
     pub owner: Option<String>,
-    /// Releases wait until then (the takeover wait), in ms since 1970.
-    pub waits_until_ms: u64,
+    /// Releases wait for at most this long (the takeover wait).
+    pub takeover_wait_ms: u64,
 }
 
 impl Store {
@@ -75,22 +72,26 @@ impl Store {
         self.owners(&[partition]).await.pop().unwrap_or_else(|| Ok(Ownership::default()))
     }
 
-    async fn owners(&self, partitions: &[u16]) -> Vec<Result<Ownership, StoreError>> {
+    /// Who owns these partitions, in order.
+    pub async fn owners(&self, partitions: &[u16]) -> Vec<Result<Ownership, StoreError>> {
+        let live = match self.heartbeats().await {
+            Ok(live) => live,
+            Err(error) => return vec![Err(error); partitions.len()],
+        };
         let looks = partitions.iter().map(|partition| {
             let keys = self.keys().partition(*partition);
             let mut pipe = redis::pipe();
-            pipe.get(keys.owner()).hget(keys.epoch(), "takeover_wait_ends_ms");
+            pipe.get(keys.owner()).hget(keys.epoch(), "takeover_wait_ms");
             pipe
         });
-        let now_ms = server_clock_ms();
         let read = |found: Result<Vec<redis::Value>, StoreError>| {
             let mut found = found?.into_iter();
             let mut next =
                 || redis::from_redis_value::<Option<String>>(found.next()?).ok().flatten();
             let (owner, waits) = (next(), next());
             Ok(Ownership {
-                owner: owner.and_then(|text| live_owner(&text, now_ms)),
-                waits_until_ms: waits.and_then(|ms| ms.parse().ok()).unwrap_or_default(),
+                owner: owner.and_then(|value| live_owner(&value, &live)),
+                takeover_wait_ms: waits.and_then(|ms| ms.parse().ok()).unwrap_or_default(),
             })
         };
         let found = self.query_each(&looks.collect::<Vec<_>>()).await;
@@ -117,11 +118,11 @@ impl PodInfo {
     }
 }
 
-/// The pod in an owner's key (`<pod>.<random> <deadline>`), while its partition lease lasts.
-fn live_owner(text: &str, now_ms: u64) -> Option<String> {
-    let (token, deadline) = text.split_once(' ')?;
-    let is_live = deadline.parse::<u64>().is_ok_and(|deadline| deadline > now_ms);
-    token.split_once('.').filter(|_| is_live).map(|(pod, _)| pod.to_owned())
+/// The pod in the value of an owner key (`<pod>.<random> …`), if one of these heartbeats is its own.
+fn live_owner(value: &str, heartbeats: &[(String, u64)]) -> Option<String> {
+    let (pod, _) = value.split_once('.')?;
+    let is_live = heartbeats.iter().any(|(member, _)| member.split(':').any(|part| part == pod));
+    is_live.then(|| pod.to_owned())
 }
 
 #[cfg(test)]
@@ -129,15 +130,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heartbeats_tell_roles_and_host_and_owners_count_while_their_lease_lasts() {
+    fn heartbeats_tell_roles_and_host_and_which_owners_live() {
         let of = |member| Presence::read(member).map(|presence| PodInfo::of(presence, 9));
         let pod = of("schema:3:ab12:ingest,sender:host-7").unwrap();
         assert_eq!((pod.pod.as_str(), pod.host.as_str(), pod.schema), ("ab12", "host-7", 3));
         assert_eq!(pod.roles, ["ingest", "sender"]);
         assert!(of("schema:3:ab12").unwrap().roles.is_empty());
         assert_eq!(of("sender:ab12"), None);
-        assert_eq!(live_owner("ab12.5eed 100", 99).as_deref(), Some("ab12"));
-        assert_eq!(live_owner("ab12.5eed 100", 100), None);
-        assert_eq!(live_owner("5eed 100", 1), None);
+        let live = [("sender:ab12".to_owned(), 9), ("schema:3:cd34::host".to_owned(), 9)];
+        assert_eq!(live_owner("ab12.5eed 5000 7", &live).as_deref(), Some("ab12"));
+        assert_eq!(live_owner("cd34.5eed 5000 7", &live).as_deref(), Some("cd34"));
+        assert_eq!(live_owner("ef56.5eed 5000 7", &live), None);
+        assert_eq!(live_owner("5eed 5000 7", &live), None);
     }
 }

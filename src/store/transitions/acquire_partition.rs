@@ -33,32 +33,50 @@ impl OwnerToken {
 pub struct Owned {
     /// The partition's epoch.
     pub epoch: Epoch,
-    /// How long releases must still wait after a restart of Redis.
+    /// How long releases must still wait after a restart of Redis, by the clock of this pod. Not zero until a sender
+    /// has ended the wait (`Store::resign_partition`).
     pub takeover_wait: Duration,
 }
 
 impl Store {
-    /// Acquires a free partition, or renews the lease of one that this token owns. If there are
-    /// replicas, a majority must confirm it, so that an old primary that was cut off grants no
-    /// ownership; otherwise the call is unconfirmed.
+    /// Acquires a free partition, or renews the lease of one that this token owns.
     pub async fn acquire_partition(
         &self,
         partition: u16,
         token: &OwnerToken,
         lease: Duration,
     ) -> Result<Owned, StoreError> {
+        self.take_partition(partition, token, lease, "").await
+    }
+
+    /// The same. Also takes a partition whose owner key has the value `unchanged`: the caller has seen it for the
+    /// length of the lease that it names ([`Store::owner_values`]). If there are replicas, a majority must
+    /// confirm it, so that an old primary that was cut off grants no
+    /// ownership; otherwise the call is unconfirmed.
+    pub async fn take_partition(
+        &self,
+        partition: u16,
+        token: &OwnerToken,
+        lease: Duration,
+        unchanged: &str,
+    ) -> Result<Owned, StoreError> {
         let keys = self.keys().partition(partition);
         let mut call = self.call(|scripts| &scripts.acquire_partition);
         call.key(keys.epoch()).key(keys.owner());
         call.arg(token.as_str()).arg(lease.as_millis() as u64);
-        call.arg(self.known_of_epoch(partition));
-        let (answer, confirmed) = self.run_confirmed(&call, self.confirm_of_majority()).await?;
+        call.arg(self.known_of_epoch(partition)).arg(unchanged);
+        let answer = self.run_confirmed(&call, self.confirm_of_majority()).await;
+        let (answer, confirmed) = self.learned(partition, answer)?;
         let (epoch, wait_ms): (Epoch, u64) = answer;
-        self.inner.epochs.note(partition, epoch);
+        let waited = self.inner.epochs.note(partition, epoch).elapsed();
+        let takeover_wait = match Duration::from_millis(wait_ms) {
+            Duration::ZERO => Duration::ZERO,
+            wait => wait.saturating_sub(waited).max(Duration::from_millis(1)),
+        };
         if !confirmed {
             let problem = "too few replicas have confirmed the owner of the partition";
             return Err(StoreError::Unconfirmed(problem.to_owned()));
         }
-        Ok(Owned { epoch, takeover_wait: Duration::from_millis(wait_ms) })
+        Ok(Owned { epoch, takeover_wait })
     }
 }

@@ -71,11 +71,12 @@ impl Store {
         let claimed_ms = server_clock_ms();
 
         let mut call = self.call(|scripts| &scripts.claim);
-        call.key(keys.partition.call(&call_sequence.name)).key(keys.hash()).key(keys.waiting());
+        let (caller, number) = call_sequence.current();
+        call.key(keys.partition.call(&caller)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
         call.key(keys.partition.active(entry.claimers())).key(keys.partition.epoch());
         call.key(keys.bodies()).key(keys.withdrawn());
-        call.arg(call_sequence.number()).arg(destination.name.as_str()).arg(entry.version);
+        call.arg(number).arg(destination.name.as_str()).arg(entry.version);
         call.arg(&*secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
         call.arg(least).arg(entry.ordering_text());
         let answer = call_sequence.answered(self.run::<Vec<Value>>(&call).await)?;
@@ -170,8 +171,9 @@ impl Store {
     pub(super) fn random_of(&self, call_sequence: &CallSequence) -> String {
         let mut hash = Sha256::new();
         hash.update(self.inner.seed.as_bytes());
-        hash.update(call_sequence.name.as_bytes());
-        hash.update(call_sequence.number().to_be_bytes());
+        let (caller, number) = call_sequence.current();
+        hash.update(caller.as_bytes());
+        hash.update(number.to_be_bytes());
         let digits = hash.finalize();
         digits[..SECRET_LENGTH]
             .iter()

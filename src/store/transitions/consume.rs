@@ -59,7 +59,8 @@ impl Store {
         let secret = LeaseToken::secret_of(&self.random_of(call_sequence), consumer);
         let lease = Duration::from_millis(destination.delivery.timeout_ms);
         let mut call = self.call(|scripts| &scripts.consume);
-        call.key(keys.partition.call(&call_sequence.name)).key(keys.hash());
+        let (caller, number) = call_sequence.current();
+        call.key(keys.partition.call(&caller)).key(keys.hash());
         call.key(keys.consumer_leases()).key(keys.consumer_lease_ends()).key(keys.messages());
         call.key(keys.attempts()).key(keys.bodies()).key(keys.partition.epoch());
         call.key(keys.partition.releasable()).key(keys.lanes()).key(keys.halted());
@@ -71,7 +72,7 @@ impl Store {
             let key = set_key(entry, Some(lane));
             call.key(keys.in_progress(key)).key(keys.ready(key));
         }
-        call.arg(call_sequence.number()).arg(self.known_of_epoch(entry.partition));
+        call.arg(number).arg(self.known_of_epoch(entry.partition));
         call.arg(entry.version).arg(&*secret).arg(lease.as_millis() as u64);
         call.arg(max.clamp(1, 1000)).arg(BYTES_MAX).arg(destination.name.as_str());
         call.arg(entry.ordering_text()).arg(destination.delivery.lanes_max).arg(lanes.len());

@@ -34,13 +34,14 @@ impl Store {
     ) -> Result<Vec<Status>, StoreError> {
         let keys = self.keys().destination(&entry.destination.name);
         let mut call = self.call(|scripts| &scripts.fail);
-        call.key(keys.partition.call(&call_sequence.name)).key(keys.hash()).key(keys.waiting());
+        let (caller, number) = call_sequence.current();
+        call.key(keys.partition.call(&caller)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
         call.key(keys.partition.delayed()).key(keys.halted());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.key(keys.partition.epoch());
-        call.arg(call_sequence.number()).arg(entry.destination.name.as_str());
+        call.arg(number).arg(entry.destination.name.as_str());
         for one in failed {
             call.arg(one.token.sequence).arg(one.token.member()).arg(one.wait.as_millis() as u64);
             call.arg(u8::from(one.is_final)).arg(attempts::error_text(&one.error));

@@ -177,7 +177,8 @@ impl Store {
         let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
         let mut call = self.call(|scripts| &scripts.ingest);
-        call.key(keys.partition.epoch()).key(keys.partition.call(&call_sequence.name));
+        let (caller, number) = call_sequence.current();
+        call.key(keys.partition.epoch()).key(keys.partition.call(&caller));
         call.key(keys.hash());
         if needs_processing(destination) {
             call.key(keys.waiting()).key(keys.messages());
@@ -188,7 +189,7 @@ impl Store {
             call.key(keys.partition.wake_releasable());
             call.key(keys.in_progress(None)).key(keys.ready(None));
         }
-        call.arg(call_sequence.number()).arg(destination.name.as_str()).arg(entry.version);
+        call.arg(number).arg(destination.name.as_str()).arg(entry.version);
         call.arg(epoch).arg(self.known_of_epoch(entry.partition));
         call.arg(first_state(destination)).arg(destination.backlog_max);
         call.arg(schema).arg(batch.accounted_bytes);
@@ -208,7 +209,8 @@ impl Store {
         let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
         let mut call = self.call(|scripts| &scripts.ingest);
-        call.key(keys.partition.epoch()).key(keys.partition.call(&call_sequence.name));
+        let (caller, number) = call_sequence.current();
+        call.key(keys.partition.epoch()).key(keys.partition.call(&caller));
         call.key(keys.hash()).key(keys.waiting()).key(keys.messages());
         call.key(keys.partition.active(entry.claimers())).key(keys.partition.releasable());
         call.key(keys.lanes());
@@ -226,7 +228,7 @@ impl Store {
         for key in remembered.chain(has_ids.then(|| keys.ids())) {
             call.key(key);
         }
-        call.arg(call_sequence.number()).arg(destination.name.as_str()).arg(entry.version);
+        call.arg(number).arg(destination.name.as_str()).arg(entry.version);
         call.arg(epoch).arg(self.known_of_epoch(entry.partition));
         call.arg(first_state(destination));
         call.arg(destination.backlog_max).arg(destination.backlog_bytes_max);

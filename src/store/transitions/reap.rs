@@ -2,9 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use tokio::time::Instant;
+
 use crate::{
     domain::DestinationName,
-    faults::pause::{Point, point},
+    faults::{
+        pause::{Point, point},
+        planted,
+    },
     redis_client::texts,
     store::{Store, StoreError, calls::answered, keys::Claimers},
     telemetry,
@@ -15,6 +20,9 @@ const PAGE_MAX: isize = 500;
 
 /// The most queries of one `recover`.
 const LOOKS_MAX: usize = 40;
+
+/// The most leases, and the most delays, that are moved after the clock of Redis has stepped back.
+const MOVED_MAX: isize = 20_000;
 
 /// The most leases of one call: each may have 75 kB of checkpoint and errors to read and write.
 const LEASES_MAX: usize = 25;
@@ -82,6 +90,44 @@ impl Store {
         Ok(answered(found)?.into_iter().map(read).collect())
     }
 
+    /// The same for the owner of the partitions. If the clock of their server has stepped back since its last call,
+    /// first moves leases and backoffs with it: a message must not wait for the size of the step.
+    pub async fn recover_owned(&self, partitions: &[u16]) -> Result<Reaped, StoreError> {
+        let place = |number: &u16| self.keys().partition(*number).leases();
+        let asked = Instant::now();
+        let clocks = self.clocks(&partitions.iter().map(place).collect::<Vec<_>>()).await;
+        for (partition, now_ms) in partitions.iter().zip(clocks) {
+            let Some(now_ms) = now_ms else { continue };
+            let back_ms = self.inner.epochs.stepped_back(*partition, now_ms, asked);
+            if back_ms > 0 && !planted::is("clock_step_unnoticed") {
+                tracing::warn!(partition, back_ms, "the clock of Redis has stepped back");
+                self.move_back(*partition, now_ms, back_ms).await?;
+            }
+        }
+        self.recover(partitions).await
+    }
+
+    async fn move_back(&self, partition: u16, now_ms: u64, back_ms: u64) -> Result<(), StoreError> {
+        let (keys, mut pipe) = (self.keys().partition(partition), redis::pipe());
+        let from = now_ms + back_ms;
+        pipe.zrangebyscore_limit(keys.leases(), from, "+inf", 0, MOVED_MAX);
+        pipe.zrangebyscore_limit(keys.delayed(), from, "+inf", 0, MOVED_MAX);
+        let found: (Vec<Vec<u8>>, Vec<Vec<u8>>) = self.query(&pipe).await?;
+        let texts = |all: Vec<Vec<u8>>| -> Vec<String> {
+            all.into_iter().filter_map(|member| String::from_utf8(member).ok()).collect()
+        };
+        for (name, (leases, delays)) in Overdue::of(&texts(found.0), &texts(found.1)).by_destination
+        {
+            for some in leases.chunks(PAGE_MAX as usize) {
+                self.reap_some(&name, some, &[], back_ms).await?;
+            }
+            for some in delays.chunks(PAGE_MAX as usize) {
+                self.reap_some(&name, &[], some, back_ms).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Recovers all that has expired in these partitions. For a destination that is gone, only
     /// removes the leftovers.
     pub async fn recover(&self, partitions: &[u16]) -> Result<Reaped, StoreError> {
@@ -135,9 +181,9 @@ impl Store {
         delays: &[String],
     ) -> Result<Reaped, StoreError> {
         let (first, rest) = leases.split_at(leases.len().min(LEASES_MAX));
-        let mut all = self.reap_some(destination, first, delays).await?;
+        let mut all = self.reap_some(destination, first, delays, 0).await?;
         for some in rest.chunks(LEASES_MAX) {
-            let reaped = self.reap_some(destination, some, &[]).await?;
+            let reaped = self.reap_some(destination, some, &[], 0).await?;
             all.leases += reaped.leases;
             all.delays += reaped.delays;
             all.halted += reaped.halted;
@@ -150,6 +196,7 @@ impl Store {
         destination: &DestinationName,
         leases: &[String],
         delays: &[String],
+        back_ms: u64,
     ) -> Result<Reaped, StoreError> {
         let keys = self.keys().destination(destination);
         let mut call = self.call(|scripts| &scripts.reap);
@@ -159,7 +206,7 @@ impl Store {
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.key(keys.partition.epoch());
-        call.arg(destination.as_str()).arg(leases.len());
+        call.arg(destination.as_str()).arg(leases.len()).arg(back_ms);
         for member in leases.iter().chain(delays) {
             call.arg(member);
         }

@@ -12,6 +12,7 @@ use scenario::Anomaly;
 use scenarios::Ended;
 use support::source::{code_of, files};
 
+mod clocks;
 mod scenario;
 mod scenarios;
 mod strangers;
@@ -38,7 +39,7 @@ macro_rules! scenario {
     };
 }
 
-const SCENES: [Of; 28] = [
+const SCENES: [Of; 31] = [
     scenario!(failures, "journey"),
     scenario!(unclear_answers, "journey"),
     scenario!(sent_twice, "journey"),
@@ -53,6 +54,9 @@ const SCENES: [Of; 28] = [
     scenario!(dies_with_claims, "pause points"),
     scenario!(owner_is_late, "pause points"),
     scenario!(owner_is_late_for_an_epoch, "pause points"),
+    scenario!(owner_is_forgotten of clocks, "pause points"),
+    scenario!(clock_steps_forward of clocks, "moved clock"),
+    scenario!(clock_steps_back of clocks, "moved clock"),
     scenario!(owner_dies_after_a_refusal, "pause points"),
     scenario!(owner_drains, "pause points"),
     scenario!(worker_hangs_up, "sockets"),
@@ -71,7 +75,7 @@ const SCENES: [Of; 28] = [
 
 /// Each bug, its description, the scenario that must find it, and the anomalies that prove it. A
 /// request that is sent before the answer to the previous one may also overtake it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 42] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 45] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -126,6 +130,24 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 42] = [
         "vouches though another may send",
         "owner_is_late_for_an_epoch",
         &[Anomaly::TwoOwners],
+    ),
+    (
+        "takeover_wait_skipped",
+        "does not wait for an owner that Redis has forgotten",
+        "owner_is_forgotten",
+        &[Anomaly::TwoOwners],
+    ),
+    (
+        "owner_unseen",
+        "takes a partition whose owner renews its lease",
+        "clock_steps_forward",
+        &[Anomaly::TwoOwners, Anomaly::Stuck],
+    ),
+    (
+        "clock_step_unnoticed",
+        "leases and backoffs do not move with a clock that steps back",
+        "clock_steps_back",
+        &[Anomaly::Stuck],
     ),
     (
         "backoff_forgotten",

@@ -136,7 +136,7 @@ impl Scenario {
         delivery: &str,
         change: impl Fn(&mut Settings),
     ) -> Scenario {
-        let (redis, control) = (TestRedis::start().await, Control::start());
+        let (redis, control) = (TestRedis::start_with_clock().await, Control::start());
         let (journal, transforms) = (Arc::new(Journal::default()), Arc::new(Journal::default()));
         let (receiver, first) = receiver(&journal, manners).await;
         let (transformer, second) = transformer(&transforms, manners).await;

@@ -6,4 +6,4 @@ mod levels;
 mod owner;
 mod restart;
 mod servers;
-mod world;
+pub mod world;

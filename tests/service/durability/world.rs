@@ -89,6 +89,14 @@ impl World {
         self.ingest(&arrival(0, Some(key))).await
     }
 
+    /// One attempt of the call with this number.
+    pub async fn call(&self, sequence: &CallSequence, number: u64) -> Result<Ingested, StoreError> {
+        sequence.set_number(number);
+        let arrival = arrival(0, None);
+        let all = self.store.ingest(sequence, &self.known, self.epoch, &[&arrival]).await?;
+        Ok(all.into_iter().next().expect("an answer for each arrival"))
+    }
+
     async fn ingest(&mut self, arrival: &Arrival) -> Ingested {
         let World { store, known, call_sequence, epoch, .. } = self;
         eventually("a message is stamped", async || {

@@ -138,6 +138,11 @@ pub enum Deadline {
     Postponed {
         name: Name,
     },
+    /// The calls of a caller up to this number may not run any more.
+    Calls {
+        caller: usize,
+        upto: u64,
+    },
     Owner,
     TakeoverWait,
     Seen {
@@ -373,6 +378,7 @@ pub enum Refusal {
     StaleDefinition,
     UnknownDestination,
     StaleCall,
+    LateCall,
     NotOwner,
     Owned,
     TakeoverWait,

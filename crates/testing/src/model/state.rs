@@ -337,6 +337,8 @@ pub struct State {
     pub active_worker: BTreeSet<Name>,
     pub releasable: BTreeMap<Name, Until>,
     pub calls: BTreeMap<usize, (u64, Kept)>,
+    /// Of each caller, the last call whose time is over: Redis has forgotten its answer.
+    pub late: BTreeMap<usize, u64>,
     /// The index of all destinations: version, what is paused, and the number of changes.
     pub index: BTreeMap<Name, (u64, &'static str)>,
     pub revision: u64,
@@ -365,6 +367,7 @@ impl Default for State {
             active_worker: BTreeSet::new(),
             releasable: BTreeMap::new(),
             calls: BTreeMap::new(),
+            late: BTreeMap::new(),
             index: BTreeMap::new(),
             revision: 0,
             changes: BTreeMap::new(),

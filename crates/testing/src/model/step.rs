@@ -47,6 +47,9 @@ fn numbered(state: &mut State, op: &Op) -> Answer {
             });
         }
         Some((number, _)) if *number > call.number => return Err(Refusal::StaleCall),
+        _ if state.late.get(&call.caller).is_some_and(|upto| call.number <= *upto) => {
+            return Err(Refusal::LateCall);
+        }
         _ => {}
     }
     let (reply, kept) = match op {
@@ -267,6 +270,10 @@ fn pass(state: &mut State, deadline: &Deadline) {
             let lanes = destination.into_iter().flat_map(|found| found.lanes.values_mut());
             let all = state.releasable.get_mut(name).into_iter().chain(lanes);
             all.for_each(|not_before| *not_before = Until::Past);
+        }
+        Deadline::Calls { caller, upto } => {
+            state.calls.remove(caller);
+            state.late.insert(*caller, *upto);
         }
         Deadline::Owner => {
             if let Some((_, until)) = &mut state.owner {

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Cases that must occur at least once, or the test means nothing.
-pub const WANTED: [&str; 118] = [
+pub const WANTED: [&str; 119] = [
     "calls together",
     "takeover wait ended by a vouch",
     "vouched for another epoch",
@@ -109,6 +109,7 @@ pub const WANTED: [&str; 118] = [
     "repeated call",
     "repeated call, after others",
     "STALE_CALL",
+    "LATE_CALL",
     "STALE_EPOCH",
     "STALE_DEFINITION",
     "UNKNOWN_DESTINATION",
@@ -463,6 +464,7 @@ fn name_of(refusal: &Refusal) -> &'static str {
         Refusal::StaleDefinition => "STALE_DEFINITION",
         Refusal::UnknownDestination => "UNKNOWN_DESTINATION",
         Refusal::StaleCall => "STALE_CALL",
+        Refusal::LateCall => "LATE_CALL",
         Refusal::NotOwner => "NOT_OWNER",
         Refusal::Owned => "OWNED",
         Refusal::TakeoverWait => "TAKEOVER_WAIT",

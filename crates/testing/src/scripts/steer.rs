@@ -5,7 +5,7 @@ use super::{Call, Calls, LONG, RECORD, SCHEMA, TROUBLE, call};
 impl Calls {
     pub fn acquire_partition(&self, token: &str) -> Call {
         let p = &self.keys.partition;
-        call("acquire_partition", &[&p.epoch(), &p.owner()], &[token, LONG, LONG])
+        call("acquire_partition", &[&p.epoch(), &p.owner()], &[token, LONG, LONG, ""])
     }
 
     pub fn init_epoch(&self) -> Call {

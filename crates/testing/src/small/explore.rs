@@ -162,7 +162,8 @@ impl Explorer<'_> {
         if let Action::Forget(calls) = action {
             before.truncate(before.len() + 1 - calls);
             let at = before.pop().expect("as many calls were made");
-            self.real.forget(at + 1).await;
+            let kept = self.frames[at].kept.as_ref().expect("it is kept to be forgotten");
+            self.real.forget(at + 1, kept).await;
         }
         let Some(op) = Node::op_of(action) else { return Ok(before) };
         self.calls.fetch_add(1, Relaxed);

@@ -1,8 +1,11 @@
 //! Libraries that are put before the C library of a process (`LD_PRELOAD`).
 
 use std::{
+    fs::File,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use tempfile::TempDir;
@@ -49,4 +52,77 @@ impl Rebinding {
     fn file(&self) -> PathBuf {
         self.0.path().join("address")
     }
+}
+
+/// The wall clock of a `redis-server`, which a test moves. Its monotonic clock is right.
+pub struct Clock(PathBuf);
+
+impl Clock {
+    /// The clock of a server that has this directory.
+    pub fn in_dir(dir: &Path) -> Clock {
+        Clock(dir.join("clock"))
+    }
+
+    /// Makes the library and the file. Servers that are started in the directory from then on have the clock.
+    pub fn make(&self) {
+        compile("clock", &self.library());
+        File::create(&self.0).unwrap().set_len(4096).unwrap();
+    }
+
+    /// The environment of a server, if its clock can be moved.
+    pub fn environment(&self) -> Vec<(&'static str, PathBuf)> {
+        match self.0.exists() {
+            true => vec![("LD_PRELOAD", self.library()), ("CLOCK_FILE", self.0.clone())],
+            false => Vec::new(),
+        }
+    }
+
+    /// Moves the clock forward, or back.
+    pub fn step(&self, by: Duration, is_forward: bool) {
+        let by = i64::try_from(by.as_nanos()).unwrap();
+        self.set(0, self.ahead_ns() + if is_forward { by } else { -by });
+    }
+
+    /// From now on, the clock is faster by so many parts per million, or slower.
+    pub fn drift(&self, parts: i64) {
+        self.set(parts, self.ahead_ns());
+    }
+
+    /// How far it is ahead now, in ns.
+    pub fn ahead(&self) -> i64 {
+        self.ahead_ns()
+    }
+
+    fn set(&self, parts: i64, ahead_ns: i64) {
+        let file = File::options().write(true).open(&self.0).expect("the server has such a clock");
+        // The drift first: there is none while the other numbers change.
+        for (at, number) in [(8, 0), (0, ahead_ns), (16, monotonic_ns()), (8, parts)] {
+            file.write_all_at(&i64::to_ne_bytes(number), at).unwrap();
+        }
+    }
+
+    fn ahead_ns(&self) -> i64 {
+        let file = File::open(&self.0).expect("the server has such a clock");
+        let number = |at| {
+            let mut bytes = [0; 8];
+            file.read_exact_at(&mut bytes, at).unwrap();
+            i64::from_ne_bytes(bytes)
+        };
+        let drift = match number(8) {
+            0 => 0,
+            parts => (monotonic_ns() - number(16)) / 1_000_000 * parts,
+        };
+        number(0) + drift
+    }
+
+    fn library(&self) -> PathBuf {
+        self.0.with_extension("so")
+    }
+}
+
+/// About what the library reads: to a hundredth of a second.
+fn monotonic_ns() -> i64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap();
+    let seconds: f64 = text.split(' ').next().and_then(|text| text.parse().ok()).unwrap();
+    (seconds * 1e9) as i64
 }

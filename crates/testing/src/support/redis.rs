@@ -15,7 +15,7 @@ use redis::aio::MultiplexedConnection;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::{certificates::Authority, ports::free_port, wait::eventually};
+use super::{certificates::Authority, ports::free_port, preload::Clock, wait::eventually};
 
 #[allow(unused_imports)]
 pub use super::cluster::TestCluster;
@@ -57,6 +57,24 @@ impl TestRedis {
         let mut args = vec!["--port", "0", "--unixsocket", &socket];
         args.extend(extra_args);
         TestRedis::launch(url, &args, dir, None).await
+    }
+
+    /// Like `start`, with a clock that can be moved.
+    pub async fn start_with_clock() -> TestRedis {
+        let redis = TestRedis::start().await;
+        redis.give_clock().await;
+        redis
+    }
+
+    /// Restarts it with a clock that can be moved.
+    pub async fn give_clock(&self) {
+        self.clock().make();
+        self.kill_and_restart().await;
+    }
+
+    /// Its clock, if it can be moved.
+    pub fn clock(&self) -> Clock {
+        Clock::in_dir(self.dir.path())
     }
 
     /// Starts one on a free loopback TCP port.
@@ -305,7 +323,7 @@ fn spawn(args: &[String], dir: &Path) -> Child {
         let password = format!(">{PASSWORD}");
         command.args(["--user", "svc", "on", &password]).args(minimal_rules()).args(more);
     }
-    command.arg("--dir").arg(dir).args(args);
+    command.arg("--dir").arg(dir).args(args).envs(Clock::in_dir(dir).environment());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("redis-server is installed (make setup)")
 }

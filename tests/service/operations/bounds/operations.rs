@@ -426,7 +426,7 @@ impl Watched {
         self.note("load the catalog").await;
         store.active_of_all(&partitions, Claimers::Worker, 100).await.unwrap();
         store.overdue(&partitions).await.unwrap();
-        store.free_of(&partitions).await;
+        store.owner_values(&partitions).await;
         self.note("look at all partitions").await;
         store.heartbeat("sender", HOUR).await.unwrap();
         store.leave("sender").await.unwrap();

@@ -160,6 +160,10 @@ pub fn deadline(draw: &Draw, name: Name, state: &State) -> Deadline {
     let mut all = deadlines(name, state);
     match draw.many[0].2 {
         0..12 => Deadline::Owner,
+        12..40 if state.calls.contains_key(&draw.caller) => {
+            let (caller, upto) = (draw.caller, state.calls[&draw.caller].0);
+            Deadline::Calls { caller, upto }
+        }
         _ if state.takeover_wait == Some(Until::Future) => Deadline::TakeoverWait,
         _ => all.swap_remove(draw.many[0].0 as usize % all.len()),
     }

@@ -161,7 +161,8 @@ impl Real {
                 told(Reply::Overdue(all.collect()))
             }
             Op::AcquirePartition { who } => {
-                let owned = store.acquire_partition(0, &self.owners[*who], LONG).await?;
+                let (token, seen) = (&self.owners[*who], &self.seen_owner);
+                let owned = store.take_partition(0, token, LONG, seen).await?;
                 Ok(Box::new(move |real| Reply::Owned {
                     epoch: real.epoch(owned.epoch),
                     takeover_wait: until(owned.takeover_wait),
@@ -351,19 +352,22 @@ impl Real {
                 }
                 (partition.releasable(), vec![name.to_string()])
             }
+            Deadline::Calls { caller, upto } => {
+                let key = partition.call(&format!("{}:caller{caller}", self.store.pod()));
+                self.run::<u64>(&["DEL", &key]).await;
+                self.late.insert(*caller, *upto);
+                return;
+            }
             Deadline::Owner => {
                 let held: Option<String> = self.run(&["GET", &partition.owner()]).await;
-                if let Some(token) = held.as_deref().and_then(|held| held.split(' ').next()) {
-                    let past = format!("{token} 1");
-                    self.run::<()>(&["SET", &partition.owner(), &past, "KEEPTTL"]).await;
-                }
+                self.seen_owner = held.unwrap_or_default();
                 return;
             }
             Deadline::TakeoverWait => {
                 // If the epoch was lost, so was the takeover wait.
                 if self.run::<bool>(&["EXISTS", &partition.epoch()]).await {
                     let epoch = partition.epoch();
-                    self.run::<u64>(&["HSET", &epoch, "takeover_wait_ends_ms", "1"]).await;
+                    self.run::<u64>(&["HSET", &epoch, "takeover_wait_ms", "0"]).await;
                 }
                 return;
             }

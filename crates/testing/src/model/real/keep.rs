@@ -60,7 +60,9 @@ for _, key in ipairs(keys) do
   elseif kind == 'list' then
     content = redis.call('LRANGE', key, 0, -1)
   else
-    content = {plain(redis.call('GET', key))}
+    -- How often an owner has renewed its lease does not matter.
+    local owner = string.match(key, ':owner$') and string.match(redis.call('GET', key), '^%S+')
+    content = {owner or plain(redis.call('GET', key))}
   end
   if not is_anew then all[#all + 1] = key .. '\n' .. table.concat(content, '\n') end
 end
@@ -73,6 +75,8 @@ pub struct Kept {
     epoch: u64,
     versions: BTreeMap<(Name, u64), u64>,
     secrets: BTreeMap<String, String>,
+    seen_owner: String,
+    late: BTreeMap<usize, u64>,
     known: BTreeMap<Name, CatalogEntry>,
 }
 
@@ -85,6 +89,8 @@ impl Real {
             epoch: self.epoch,
             versions: self.versions.clone(),
             secrets: self.secrets.clone(),
+            seen_owner: self.seen_owner.clone(),
+            late: self.late.clone(),
             known: self.known.clone(),
         }
     }
@@ -93,15 +99,16 @@ impl Real {
     pub async fn restore(&mut self, at: usize, kept: &Kept) {
         self.copy(at, 0).await;
         self.store.forget_epochs();
-        let Kept { epochs, epoch, versions, secrets, known } = kept.clone();
-        self.epoch = epoch;
+        let Kept { epochs, epoch, versions, secrets, seen_owner, late, known } = kept.clone();
+        (self.epoch, self.seen_owner, self.late) = (epoch, seen_owner, late);
         (self.epochs, self.versions, self.secrets, self.known) = (epochs, versions, secrets, known);
         self.read.clear();
     }
 
     /// Redis loses everything since the save, and is another server; the test remembers it.
-    pub async fn forget(&mut self, at: usize) {
+    pub async fn forget(&mut self, at: usize, kept: &Kept) {
         self.copy(at, 0).await;
+        (self.seen_owner, self.late) = (kept.seen_owner.clone(), kept.late.clone());
         let key = self.keys.partition(0).epoch();
         self.run::<u64>(&["HSET", &key, "server", "0123"]).await;
         // A real restart takes longer than one tick of the clock.

@@ -48,8 +48,9 @@ impl Real {
             StoreError::StaleDefinition => Refusal::StaleDefinition,
             StoreError::UnknownDestination => Refusal::UnknownDestination,
             StoreError::StaleCall => Refusal::StaleCall,
+            StoreError::LateCall(_) => Refusal::LateCall,
             StoreError::NotOwner => Refusal::NotOwner,
-            StoreError::Owned { .. } => Refusal::Owned,
+            StoreError::Owned(_) => Refusal::Owned,
             StoreError::TakeoverWait(_) => Refusal::TakeoverWait,
             StoreError::WrongHead => Refusal::WrongHead,
             StoreError::WrongState(_) => Refusal::WrongState,
@@ -62,7 +63,9 @@ impl Real {
     /// A caller whose next call has this number.
     pub(super) fn caller(&self, call: &Call) -> CallSequence {
         let caller = self.store.call_sequence(&format!("caller{}", call.caller));
-        (1..call.number).for_each(|_| caller.give_up());
+        let is_late = self.late.get(&call.caller).is_some_and(|upto| call.number <= *upto);
+        // A late call has the number that it had long ago.
+        caller.set_number(if is_late { call.number } else { self.calls_from + call.number });
         caller
     }
 

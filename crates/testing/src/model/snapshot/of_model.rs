@@ -20,8 +20,9 @@ pub fn of_model(state: &State, names: &BTreeSet<Name>) -> Snapshot {
     if state.server != Server::Unknown {
         put("epoch", "server".into(), format!("{:?}", state.server));
         put("epoch", "epoch".into(), state.epoch.to_string());
-        let takeover_wait = state.takeover_wait.unwrap_or(Until::Past);
-        put("epoch", "takeover_wait_ends_ms".into(), when(takeover_wait));
+        if state.takeover_wait == Some(Until::Future) {
+            put("epoch", "takeover_wait_ms".into(), real::LONG.as_millis().to_string());
+        }
         if state.removed_epoch > 0 {
             put("epoch", "removed_epoch".into(), state.removed_epoch.to_string());
         }
@@ -29,8 +30,8 @@ pub fn of_model(state: &State, names: &BTreeSet<Name>) -> Snapshot {
     if state.lease_noted {
         put("epoch", "lease_ms".into(), real::LONG.as_millis().to_string());
     }
-    if let Some((owner, until)) = state.owner {
-        put("owner", String::new(), format!("owner {owner}, {}", when(until)));
+    if let Some((owner, _)) = state.owner {
+        put("owner", String::new(), format!("owner {owner}"));
     }
     for name in &state.active_builtin {
         put("active:builtin", name.to_string(), when(Until::Past));

@@ -75,8 +75,8 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
                 fields.extend(read);
             }
             ("hash", ..) => {
-                let translated = pairs
-                    .map(|(field, value)| (field.clone(), real.field(&field, &value, &key, when)));
+                let translated =
+                    pairs.map(|(field, value)| (field.clone(), real.field(&field, &value, &key)));
                 // A counter that returned to 0 equals a missing one.
                 fields.extend(translated.filter(|(_, value)| value != "0" && !value.is_empty()));
             }

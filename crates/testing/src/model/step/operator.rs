@@ -29,7 +29,7 @@ pub fn withdraw(
     if who.is_some_and(|who| !owns(state, who)) {
         return Err(Refusal::NotOwner);
     }
-    let is_owned = matches!(state.owner, Some((_, Until::Future)));
+    let is_owned = state.owner.is_some();
     let no_sender_has_it =
         state.takeover_wait != Some(Until::Future) && (who.is_some() || !is_owned);
     let as_what = AsWhat { how, failed, reason: REASON };

@@ -33,7 +33,7 @@ pub fn resign_partition(state: &mut State, who: usize, vouched: Option<u64>) -> 
 }
 
 pub fn owns(state: &State, who: usize) -> bool {
-    state.owner == Some((who, Until::Future))
+    state.owner.is_some_and(|(owner, _)| owner == who)
 }
 
 /// The fence: only the owner may proceed, and only in the epoch that it knows.
