@@ -455,17 +455,25 @@ pub async fn owner_is_late_for_an_epoch(bug: Option<String>) -> Ended {
         let owner = scenario.control.sees("another takes the partition", from, 1, other).await;
         let owner = scenario.pods.iter().position(|pod| pod.id() == owner.process).unwrap();
         scenario.pods[owner].freeze();
+        let fields = ["HMGET", "reseq:{p00}:epoch", "epoch", "takeover_wait_ms"];
+        let (before, _): (u64, u64) = scenario.redis.ask(&fields).await.unwrap();
         // Looks like another server. Connections persist, so only the first call notices.
         let other_server = ["HSET", "reseq:{p00}:epoch", "server", "another"];
         scenario.redis.ask::<u64>(&other_server).await.unwrap();
         let since = scenario.control.count();
         held.go();
         let again = |visit: &Visit| takes(visit) && visit.process == late;
-        scenario.control.sees("it takes the partition", since, 1, again).await;
-        let epoch = ["HMGET", "reseq:{p00}:epoch", "takeover_wait_ms", "lease_ms"];
-        let (wait, lease): (u64, u64) = scenario.redis.ask(&epoch).await.unwrap();
+        // Until it takes the partition, which needs as long as the wait, nobody may end the wait.
+        let mut has_vouched = false;
+        let taken = scenario.until(async |scenario| {
+            let (epoch, wait): (u64, u64) = scenario.redis.ask(&fields).await.unwrap();
+            let is_taken = !scenario.control.visits(since, again).is_empty();
+            has_vouched = epoch != before && wait == 0 && !is_taken;
+            has_vouched || is_taken
+        });
+        taken.await?;
         scenario.pods[owner].thaw();
-        if wait < lease { Err(Anomaly::TwoOwners) } else { scenario.settles().await }
+        if has_vouched { Err(Anomaly::TwoOwners) } else { scenario.settles().await }
     }
     .await;
     (verdict, scenario.sent)
