@@ -153,7 +153,7 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
-    /// All kinds for a topology.
+    /// All kinds for a topology, without those that move clocks.
     pub fn all(topology: Topology) -> Vec<Kind> {
         let mut all = Vec::new();
         for role in Role::ALL {
@@ -182,7 +182,6 @@ impl Kind {
             // one, and what the old one accepts until it hears of that is lost.
             all.push(Kind::DiskFull);
         }
-        all.extend(Kind::clocks(topology));
         match topology {
             Topology::Single => all.extend([Kind::RedisKilled, Kind::RedisFrozen]),
             Topology::Sentinel => {
@@ -196,7 +195,7 @@ impl Kind {
         all
     }
 
-    /// The kinds that move clocks.
+    /// The kinds that move clocks: only where TORTURE_KINDS names them.
     pub fn clocks(topology: Topology) -> Vec<Kind> {
         let mut all = vec![Clocks::Drift];
         // Nodes of a cluster take each other for dead when a clock steps: failovers that nobody planned.

@@ -72,6 +72,7 @@ async fn run_here(run: Storm) -> Report {
     let Storm { topology, level, seed, lasts: storm, is_tls } = run;
     let mut kinds = Kind::all(topology);
     if let Some(part) = crate::setting("TORTURE_KINDS") {
+        kinds.extend(Kind::clocks(topology));
         kinds.retain(|kind| part.split(',').any(|part| kind.to_string().contains(part)));
         assert!(!kinds.is_empty(), "no kind of fault has {part:?} in its name");
     }

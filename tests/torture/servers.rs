@@ -89,11 +89,14 @@ impl Servers {
             }
         };
         let scheme = if tls.is_some() { "rediss" } else { "redis" };
-        let servers = Servers { set, level, scheme };
-        for node in servers.nodes() {
+        Servers { set, level, scheme }
+    }
+
+    /// Gives all servers clocks that can be moved.
+    pub async fn give_clocks(&self) {
+        for node in self.nodes() {
             node.give_clock().await;
         }
-        servers
     }
 
     /// How many replicas each primary has.

@@ -111,6 +111,9 @@ impl World {
     ) -> World {
         let tls = encryption.as_ref().map(Encryption::of_redis);
         let redis = Servers::start(topology, level, tls).await;
+        if crate::setting("TORTURE_KINDS").is_some_and(|kinds| kinds.contains("clock")) {
+            redis.give_clocks().await;
+        }
         let journal = Arc::new(Journal::in_file(file).expect("the journal can be made"));
         let transformer = Transformer::start(seed, SLOWEST_MS).await;
         let replicas = Servers::replicas(topology);
