@@ -149,11 +149,13 @@ test("it goes on through SIGKILL of Reseq and of Redis: nothing is lost, the ord
   await isDrained(name);
   stop.abort();
   await Promise.all(loops);
+  // If Redis has lost what it had confirmed, it has stamped fewer than were sent, and the gap is not of a consumer.
+  const stamped = (await reseq.stats(name)).last_sequence;
   for (const [key, all] of seen) {
     // Without what came again, each lane is complete and in order; what comes again goes back, and never skips.
     let last = -1;
     for (const { body } of all) {
-      assert.ok(body <= last + 4 || last === -1, `${key}: ${body} after ${last}`);
+      assert.ok(body <= last + 4 || last === -1, `${key}: ${body} after ${last}; Redis has stamped ${stamped} of 180`);
       last = Math.max(last, body);
     }
     assert.equal(new Set(all.map(({ body }) => body)).size, 45, key);

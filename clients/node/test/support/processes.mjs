@@ -77,7 +77,10 @@ export class Deployment {
     deployment.dir = mkdtempSync(join(tmpdir(), "reseq-node-"));
     const redisPort = await freePort();
     deployment.redisUrl = `redis://127.0.0.1:${redisPort}`;
-    const redisArgs = ["--port", redisPort, "--bind", "127.0.0.1", "--dir", deployment.dir, "--appendonly", "yes", "--save", ""];
+    // With `everysec`, Redis answers before it writes while the system is slow to sync, so that SIGKILL loses what it has
+    // confirmed. With `no` it writes first; SIGKILL of a process loses nothing of what is written.
+    const durable = ["--appendonly", "yes", "--appendfsync", "no", "--save", ""];
+    const redisArgs = ["--port", redisPort, "--bind", "127.0.0.1", "--dir", deployment.dir, ...durable];
     deployment.redis = new Restartable("redis-server", redisArgs.map(String), join(deployment.dir, "redis.log"));
     deployment.redis.spawn();
     deployment.pods = [];
