@@ -1,6 +1,10 @@
 //! The HTTP client of the commands.
 
-use std::{fmt, ops::Deref, time::Duration};
+use std::{
+    fmt,
+    ops::Deref,
+    time::{Duration, SystemTime},
+};
 
 use anyhow::Context;
 use reqwest::{
@@ -11,7 +15,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{header::Header, output::plain, usage::WrongUsage};
-use crate::tls::Pem;
+use crate::{tls::Pem, wire};
 
 /// Time limit of an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
@@ -313,10 +317,9 @@ fn problem_in(status: u16, text: &str) -> Problem {
     problem
 }
 
-/// The wait in seconds that the answer asks for.
+/// The wait that the answer asks for.
 pub fn retry_after(answer: &Response) -> Option<Duration> {
-    let text = answer.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
-    text.trim().parse().ok().map(Duration::from_secs)
+    wire::http::retry_after(answer.headers(), SystemTime::now())
 }
 
 #[cfg(test)]

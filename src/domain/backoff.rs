@@ -38,9 +38,36 @@ impl Backoff {
     }
 }
 
+/// A wait that somebody else wrote as a number of these units, with or without a fraction. A wait that no number can
+/// hold is the longest one. `None`: the text is no such number.
+pub fn wait_in_units(text: &str, unit: Duration) -> Option<Duration> {
+    if !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return None;
+    }
+    let seconds = text.parse::<f64>().ok()? * unit.as_secs_f64();
+    Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_that_is_too_long_is_the_longest() {
+        let read = |text| wait_in_units(text, Duration::from_millis(1));
+        assert_eq!(read("1500"), Some(Duration::from_millis(1500)));
+        assert_eq!(
+            (read("1.5"), read("0")),
+            (Some(Duration::from_micros(1500)), Some(Duration::ZERO))
+        );
+        let long = "9".repeat(400);
+        for text in ["99999999999999999999999", "99999999999999999999999.9", &long] {
+            assert_eq!(wait_in_units(text, Duration::from_secs(1)), Some(Duration::MAX), "{text}");
+        }
+        for text in ["", ".", "-1", "1.2.3", "1e9", "inf", "NaN", "+1", "1 s"] {
+            assert_eq!(read(text), None, "{text:?}");
+        }
+    }
 
     const BACKOFF: Backoff = Backoff { base_ms: 200, max_ms: 30_000 };
 

@@ -22,7 +22,7 @@ pub mod topic;
 pub mod trace;
 
 pub use attempts::{AttemptError, Attempts, ErrorKind, Stage};
-pub use backoff::Backoff;
+pub use backoff::{Backoff, wait_in_units};
 pub use destination::{
     Ack, BatchFormat, Delivery, DeliveryKind, Destination, Durability, Envelope, Framing,
     OnExhausted, Ordering, Processing, Transform, TransformKind, expression::Expression,

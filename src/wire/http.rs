@@ -206,7 +206,11 @@ impl Endpoint {
         headers
     }
 
-    async fn request(&self, headers: HeaderMap, body: Bytes) -> Result<Response, NoAnswer> {
+    async fn request(&self, mut headers: HeaderMap, body: Bytes) -> Result<Response, NoAnswer> {
+        // The client leaves it out for an empty body, and some servers answer that with 411.
+        if body.is_empty() {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
         let Some(url) = &self.url else {
             return Err(NoAnswer::unsendable("the url of the definition is not one"));
         };

@@ -135,6 +135,13 @@ async fn a_delivery_carries_the_body_and_exactly_these_headers() {
 }
 
 #[tokio::test]
+async fn an_empty_body_has_a_content_length() {
+    let mut receiver = receiver(|| StatusCode::ACCEPTED).await;
+    deliver(&*to(&receiver), message(""), 1).await;
+    assert_eq!(receiver.take()[0].headers["content-length"], "0");
+}
+
+#[tokio::test]
 async fn every_2xx_accepts_and_everything_else_refuses() {
     for status in [200, 201, 202, 204, 299] {
         let receiver = receiver(move || StatusCode::from_u16(status).unwrap()).await;
@@ -194,6 +201,10 @@ async fn retry_after_is_honoured_in_both_forms() {
     let date = busy(httpdate::fmt_http_date(SystemTime::now() + hour)).await;
     let (_, wait) = refused(deliver(&*to(&date), message("x"), 1).await);
     assert!((hour / 2..=hour).contains(&wait.unwrap()), "{wait:?}");
+
+    let endless = busy("9".repeat(40)).await;
+    let (_, wait) = refused(deliver(&*to(&endless), message("x"), 1).await);
+    assert_eq!(wait, Some(Duration::MAX), "the setting limits it");
 }
 
 #[tokio::test]

@@ -56,6 +56,13 @@ async fn a_request_carries_the_body_and_exactly_these_headers() {
 }
 
 #[tokio::test]
+async fn a_request_with_an_empty_body_has_a_content_length() {
+    let mut receiver = receiver(|| "").await;
+    at(&receiver).transform(&message("")).await.unwrap();
+    assert_eq!(receiver.take()[0].headers["content-length"], "0");
+}
+
+#[tokio::test]
 async fn the_output_is_the_answers_body_and_type() {
     let json = || (StatusCode::CREATED, [("content-type", "application/json")], "{}");
     assert_eq!(transformed(json).await, deliver("application/json", "{}"));

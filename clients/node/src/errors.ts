@@ -107,7 +107,8 @@ export class Retry extends Error {
   constructor(message: string, afterMs: number, options?: { cause?: unknown }) {
     super(message, options);
     this.name = "Retry";
-    this.afterMs = afterMs;
+    // Reseq delays an attempt for a day at most.
+    this.afterMs = Number.isNaN(afterMs) ? 0 : Math.min(Math.max(0, Math.round(afterMs)), 86_400_000);
     Object.defineProperty(this, retry, { value: true });
   }
 }

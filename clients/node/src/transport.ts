@@ -205,11 +205,14 @@ export function refusal(answer: Answer): ReseqError {
   return new ReseqError({ code: "invalid_answer", detail, status: answer.status, retryAfterMs });
 }
 
+/** A longer wait that an answer asks for counts as this one. */
+const RETRY_AFTER_SECONDS_MAX = 3600;
+
 function retryAfterSeconds(answer: Answer): number | undefined {
   const header = answer.headers["retry-after"];
   if (header === undefined) return undefined;
-  const seconds = /^\d+$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
-  return Number.isFinite(seconds) ? Math.max(0, seconds) : undefined;
+  const seconds = /^\d+(\.\d+)?$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
+  return Number.isNaN(seconds) ? undefined : Math.min(Math.max(0, seconds), RETRY_AFTER_SECONDS_MAX);
 }
 
 const start = (text: string) => JSON.stringify(text.slice(0, 200));

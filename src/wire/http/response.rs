@@ -8,7 +8,15 @@ use reqwest::{
     header::{self, HeaderMap},
 };
 
-use crate::{domain::attempts::DETAIL_BYTES_MAX, wire::tcp_answer::excerpt};
+use time::{
+    OffsetDateTime,
+    format_description::well_known::{Rfc2822, Rfc3339},
+};
+
+use crate::{
+    domain::{attempts::DETAIL_BYTES_MAX, wait_in_units},
+    wire::tcp_answer::excerpt,
+};
 
 /// How much of an answer is read only to reuse its connection, in bytes.
 const DRAIN_BYTES_MAX: u64 = 64 * 1024;
@@ -35,15 +43,18 @@ pub fn refusal(status: StatusCode) -> String {
     format!("status {}", status.as_u16())
 }
 
-/// The wait that an answer asks for: `Retry-After` in seconds or as a date (RFC 9110, 10.2.3). A
-/// past date means no wait; an unreadable value counts as absent.
+/// The wait that an answer asks for: `Retry-After` in seconds or as a date (RFC 9110, 10.2.3), also as RFC 5322 and
+/// RFC 3339 write it. A past date means no wait; an unreadable value counts as absent.
 pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = httpdate::parse_http_date(text).ok()?;
-    Some(date.duration_since(now).unwrap_or_default())
+    wait_in_units(text, Duration::from_secs(1)).or_else(|| {
+        let other = || {
+            let date = OffsetDateTime::parse(text, &Rfc2822);
+            date.or_else(|_| OffsetDateTime::parse(text, &Rfc3339)).ok().map(SystemTime::from)
+        };
+        let date = httpdate::parse_http_date(text).ok().or_else(other)?;
+        Some(date.duration_since(now).unwrap_or_default())
+    })
 }
 
 /// A refusing status with the beginning of the body, to be stored with the message. Then reads the
@@ -102,7 +113,12 @@ mod tests {
         assert_eq!(read("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
         assert_eq!(read("Sunday, 06-Nov-94 08:50:07 GMT"), Some(30));
         assert_eq!(read("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
-        for unreadable in ["", "soon", "-1", "1.5", "99999999999999999999999"] {
+        assert_eq!(read("Sun, 06 Nov 1994 08:50:07 +0000"), Some(30));
+        assert_eq!(read("06 Nov 1994 09:50:07 +0100"), Some(30));
+        assert_eq!(read("1994-11-06T08:50:07Z"), Some(30));
+        assert_eq!(read("1.5"), Some(1));
+        assert_eq!(read("99999999999999999999999"), Some(u64::MAX));
+        for unreadable in ["", "soon", "-1"] {
             assert_eq!(read(unreadable), None, "{unreadable}");
         }
         assert_eq!(retry_after(&HeaderMap::new(), now), None);
