@@ -304,6 +304,7 @@ impl Whole {
                 store,
                 catalog,
                 &config.ingest,
+                config.http.body_bytes_max,
                 watermark,
                 parts.due.clone(),
                 commits.clone(),
@@ -316,8 +317,7 @@ impl Whole {
                 rates: rates.clone(),
                 stop: stop.clone(),
             }));
-            let connections_max = descriptors.tcp;
-            let of_tcp = (committer, guard.clone(), rates);
+            let (connections_max, of_tcp) = (descriptors.tcp, (committer, guard.clone(), rates));
             tcp =
                 listen_tcp(config, connections_max, of_tcp, &listeners, &stop, supervisor).await?;
         } else {

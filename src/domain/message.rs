@@ -281,8 +281,12 @@ impl Stamped {
         let arrived = &self.message.body;
         let nothing = Body { content_type: arrived.content_type.clone(), bytes: Bytes::new() };
         let arrived = std::mem::replace(&mut self.message.body, output.unwrap_or(nothing));
+        let is_encoded_alike = arrived.bytes == self.message.body.bytes;
         if keeps_input && self.input.is_none() && arrived != self.message.body {
             self.input = Some(arrived);
+        }
+        if !is_encoded_alike {
+            self.message.end_encoding(self.input.is_some());
         }
         self.processed = Some(processed);
         self
@@ -312,6 +316,28 @@ pub struct Processed {
     pub attempts: u32,
 }
 
+/// The header of a message that says how its body is encoded (RFC 9110, 8.4).
+pub const CONTENT_ENCODING: &str = "content-encoding";
+/// The same of the body as it arrived, once another one has replaced it. Never leaves Reseq.
+pub const INPUT_ENCODING: &str = "reseq-input-encoding";
+
+impl Message {
+    /// How its body is encoded: the first name, unless that is `identity`.
+    pub fn encoding(headers: &[(String, String)]) -> Option<&str> {
+        let (_, named) = headers.iter().find(|(name, _)| name == CONTENT_ENCODING)?;
+        let named = named.trim();
+        (!named.is_empty() && !named.eq_ignore_ascii_case("identity")).then_some(named)
+    }
+
+    /// Another body replaces the encoded one. With `keeps_input`, its encoding is still known.
+    pub fn end_encoding(&mut self, keeps_input: bool) {
+        let headers = &mut self.headers;
+        headers.retain(|(name, _)| keeps_input || name != CONTENT_ENCODING);
+        let named = headers.iter_mut().filter(|(name, _)| name == CONTENT_ENCODING);
+        named.for_each(|(name, _)| *name = INPUT_ENCODING.to_owned());
+    }
+}
+
 /// True for a byte that a header name may have (`tchar` of RFC 9110, 5.6.2).
 pub fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
@@ -320,7 +346,7 @@ pub fn is_token(byte: u8) -> bool {
 /// Merges headers of the same name, joining their values as RFC 9110, 5.3 allows.
 pub fn joined_headers(headers: &[(String, String)]) -> BTreeMap<String, String> {
     let mut joined: BTreeMap<String, String> = BTreeMap::new();
-    for (name, value) in headers {
+    for (name, value) in headers.iter().filter(|(name, _)| name != INPUT_ENCODING) {
         joined
             .entry(name.clone())
             .and_modify(|whole| {

@@ -143,6 +143,7 @@ impl Committer {
         store: Store,
         catalog: Catalog,
         config: &config::Ingest,
+        body_bytes_max: usize,
         watermark: Watermark,
         due: DueTimer,
         tracker: TaskTracker,
@@ -170,7 +171,7 @@ impl Committer {
             catalog,
             jobs: Arc::new(jobs),
             memory,
-            keys: Keys::new(),
+            keys: Keys::new(body_bytes_max),
             rates: Rates::default(),
         }
     }

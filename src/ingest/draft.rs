@@ -5,10 +5,13 @@ use axum::http::HeaderMap;
 use super::{
     Refusal,
     headers::{check_named, travelling},
+    json::ItemError,
 };
 use crate::{
-    domain::{Arrival, Destination, trace::TRACEPARENT},
+    domain::{Arrival, Destination, Message, trace::TRACEPARENT},
+    jq::{DECODED, can_decode},
     telemetry,
+    wire::{code::Code, tcp_answer::excerpt},
 };
 
 /// A message before the definition of a destination is applied to it.
@@ -59,6 +62,25 @@ impl Draft {
 
     /// The headers of a raw request that travel. `None` for other messages: all of theirs must.
     fn travelling_to(
+        &self,
+        destination: &Destination,
+    ) -> Result<Option<Vec<(String, String)>>, Refusal> {
+        let headers = self.headers_to(destination)?;
+        let encoding = Message::encoding(headers.as_ref().unwrap_or(&self.arrival.message.headers));
+        match encoding.filter(|named| destination.reads_bodies() && !can_decode(named)) {
+            None => Ok(headers),
+            Some(named) => Err(Refusal::Invalid(ItemError {
+                code: Code::UnsupportedMediaType,
+                detail: format!(
+                    "content-encoding: {}: an expression of {} reads the body, and only {DECODED} can be decoded",
+                    excerpt(named.as_bytes()),
+                    destination.name
+                ),
+            })),
+        }
+    }
+
+    fn headers_to(
         &self,
         destination: &Destination,
     ) -> Result<Option<Vec<(String, String)>>, Refusal> {

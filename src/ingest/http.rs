@@ -163,6 +163,13 @@ impl Ingest {
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Response, Problem> {
+        if headers.contains_key(header::CONTENT_ENCODING) {
+            return Err(Problem::new(
+                Code::UnsupportedMediaType,
+                "send these requests without Content-Encoding; a message may have a body_base64 that is encoded, with \
+                 \"content-encoding\" among its headers",
+            ));
+        }
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media_type =
             content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();

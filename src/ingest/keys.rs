@@ -26,7 +26,8 @@ use crate::{
 const LIMITS: Limits = Limits { step: Duration::from_secs(1), whole: Duration::from_secs(5) };
 /// All evaluations of one request or chunk for one destination end within this time.
 const ALL_WITHIN: Duration = Duration::from_secs(30);
-/// The longest output of an expression, in bytes: a key, of which JSON may escape each byte.
+/// The longest output of an expression that every limit of bodies allows, in bytes: a key, of which JSON may escape each
+/// byte.
 const OUTPUT_BYTES_MAX: usize = 6 * IDEMPOTENCY_KEY_BYTES_MAX + 2;
 
 /// Finds keys. Cheap to clone.
@@ -55,8 +56,9 @@ struct Missing<'a> {
 
 impl Keys {
     /// Expressions run in this process's own program, or in the one that the environment names.
-    pub(super) fn new() -> Keys {
-        Keys { evaluators: Evaluators::new(OUTPUT_BYTES_MAX, Program::of_environment()) }
+    pub(super) fn new(body_bytes_max: usize) -> Keys {
+        let bytes_max = body_bytes_max.max(OUTPUT_BYTES_MAX);
+        Keys { evaluators: Evaluators::new(bytes_max, Program::of_environment()) }
     }
 
     /// Finds the keys of these copies, in order. All behind the first that fails for now are

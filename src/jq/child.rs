@@ -18,7 +18,10 @@ use lru::LruCache;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::de::IgnoredAny;
 
-use super::protocol::{self, Evaluated, GREETING, Input, READY, Setup, VERSION};
+use super::{
+    encoding::decoded,
+    protocol::{self, Evaluated, GREETING, Input, READY, Setup, VERSION},
+};
 use crate::domain::{Expression, excerpt::excerpt, message::joined_headers};
 
 /// The address space of a runner, in bytes, including the program itself.
@@ -83,7 +86,7 @@ fn evaluate(
     input: Input,
     output_bytes_max: usize,
 ) -> Result<Evaluated, String> {
-    let body = read_body(&input.body)?;
+    let body = read_body(&decoded(&input, output_bytes_max)?)?;
     let mut outputs = expression.outputs(body, variables(input));
     let raised = |error: String| format!("the expression failed: {}", excerpt(error.as_bytes()));
     let Some(output) = outputs.next() else { return Ok(Evaluated::None) };

@@ -6,11 +6,13 @@
 
 mod cache;
 pub mod child;
+mod encoding;
 mod pool;
 mod protocol;
 mod runner;
 
 pub use cache::Evaluators;
+pub use encoding::{DECODED, can_decode};
 pub use pool::{EvaluationError, Evaluator, Limits, at_once};
 pub use protocol::{Evaluated, Input};
 pub use runner::{PROGRAM_VARIABLE, Program, is_meant_as_runner};

@@ -4,7 +4,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::{StoreError, record::Part};
-use crate::domain::{Epoch, Processed, Stamped, State, Tombstone};
+use crate::domain::{
+    Epoch, Processed, Stamped, State, Tombstone,
+    message::{CONTENT_ENCODING, INPUT_ENCODING},
+};
 
 /// The outcome of a message that is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +48,14 @@ pub struct Content {
     pub apart: Option<(bool, u64)>,
 }
 
+/// The headers as they arrived.
+fn arrived_with(headers: &[(String, String)], is_input: bool) -> Vec<(String, String)> {
+    let mut headers = headers.to_vec();
+    let named = headers.iter_mut().filter(|(name, _)| is_input && name == INPUT_ENCODING);
+    named.for_each(|(name, _)| *name = CONTENT_ENCODING.to_owned());
+    headers
+}
+
 impl Content {
     /// The body as it arrived, with its headers. A body that is stored apart stays there, except
     /// that of a dead letter, which keeps its own.
@@ -56,7 +67,7 @@ impl Content {
         let length = if is_input { message.apart.input } else { message.apart.body };
         let length = length.filter(|_| message.tombstone != Some(Tombstone::DeadLettered));
         Content {
-            headers: message.message.headers.clone(),
+            headers: arrived_with(&message.message.headers, is_input),
             content_type: body.content_type.clone(),
             bytes: if length.is_some() { Bytes::new() } else { body.bytes.clone() },
             apart: length.map(|length| (is_input, length)),

@@ -177,8 +177,9 @@ codes! {
         "The path and query of the request are longer than 8,192 bytes.",
         "Shorten them.";
     UnsupportedMediaType "unsupported_media_type" UNSUPPORTED, "Unsupported media type":
-        "`POST /v1/messages` takes `application/json` and `application/x-ndjson`.",
-        "Set `Content-Type`, or use the raw route.";
+        "`POST /v1/messages` takes `application/json` and `application/x-ndjson`, without `Content-Encoding`. Or an \
+         expression of the destination reads the body, and Reseq cannot decode the message's `Content-Encoding`.",
+        "Set `Content-Type`, or use the raw route. Send the body as it is, or as `gzip`, `deflate` or `br`.";
     BacklogFull "backlog_full" TOO_MANY, "Backlog full":
         "The destination has reached `backlog_max` or `backlog_bytes_max`. Nothing was stored.",
         "Send again after `Retry-After`.";

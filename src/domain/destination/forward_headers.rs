@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::message::is_token;
+use crate::domain::message::{CONTENT_ENCODING, is_token};
 
 /// The header that carries the id of a request. It belongs to the request, so it never travels.
 pub const REQUEST_ID: &str = "x-request-id";
@@ -20,10 +20,9 @@ pub struct ForwardHeaders(Vec<String>);
 
 /// Headers that frame a request, belong to one connection, or decide what an answer looks like; and
 /// those that Reseq sets itself.
-const RESERVED: [&str; 13] = [
+const RESERVED: [&str; 12] = [
     "accept-encoding",
     "connection",
-    "content-encoding",
     "content-length",
     "content-type",
     "expect",
@@ -57,9 +56,10 @@ impl ForwardHeaders {
         ForwardHeaders(patterns.into_iter().map(Into::into).collect())
     }
 
-    /// True if a header with this name, in lower case, travels.
+    /// True if a header with this name, in lower case, travels. What says how the body is encoded always does.
     pub fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|pattern| matches(pattern, name)) && name != REQUEST_ID
+        name == CONTENT_ENCODING
+            || self.0.iter().any(|pattern| matches(pattern, name)) && name != REQUEST_ID
     }
 
     /// Checks the patterns. Returns what is wrong with the first bad one.
@@ -173,8 +173,7 @@ mod tests {
             ("x-request-id", "one request"),
             ("connection", "connection never travels"),
             ("c*", "connection never travels"),
-            ("content-*", "content-encoding never travels"),
-            ("content-encoding", "never travels"),
+            ("content-*", "content-length never travels"),
             ("accept*", "accept-encoding never travels"),
             ("h*", "host never travels"),
             ("t*", "te never travels"),

@@ -404,6 +404,14 @@ impl Destination {
         self.forward_headers.has(name) && !is_replaced
     }
 
+    /// True if Reseq, or a receiver that gets no headers, must be able to read the body as it is.
+    pub fn reads_bodies(&self) -> bool {
+        let is_jq = |source: &Option<KeySource>| matches!(source, Some(KeySource::Jq(_)));
+        self.transform.kind == TransformKind::Jq
+            || is_jq(&self.key_from)
+            || is_jq(&self.idempotency_key_from)
+    }
+
     /// The definition with header values and other secrets masked, because they are often secrets.
     pub fn masked(&self) -> Destination {
         let mut shown = self.clone();

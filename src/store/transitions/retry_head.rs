@@ -81,6 +81,7 @@ impl Store {
         }
         let mut repaired = message;
         repaired.message.body = body.clone();
+        repaired.message.end_encoding(false);
         let written = record::of_stamped(&repaired, entry.destination.ordering, schema);
         let stored = written.bodies.into_iter().find(|(part, _)| *part == Part::Body);
         Ok((written.record, stored.and_then(|(_, body)| body), lengths.0 + lengths.1))

@@ -565,7 +565,7 @@ async fn definitions_say_what_is_wrong_and_show_what_applies() {
     };
     for (fields, named) in [
         (json!({"forward_headers": ["*"]}), "forward_headers: \"*\": "),
-        (json!({"forward_headers": ["content-*"]}), "content-encoding never travels"),
+        (json!({"forward_headers": ["content-*"]}), "content-length never travels"),
         (json!({"forward_headers": "x-a"}), "forward_headers: "),
         (json!({"key_from": {"jq": ".a |"}}), "key_from.jq: line 1, column "),
         (json!({"key_from": {"header": "a b"}}), "key_from.header: "),

@@ -3,6 +3,7 @@
 
 mod damage;
 mod damage_reported;
+mod encoded;
 mod gone;
 mod halted;
 mod lanes;
