@@ -149,7 +149,7 @@ async fn a_dead_primary_stops_only_its_own_partitions() {
     }
 }
 
-/// Who owns each of these partitions, and until when.
+/// Who owns each of these partitions, and how often the lease was renewed.
 async fn owners(cluster: &TestCluster, but: usize) -> BTreeMap<u16, (String, u64)> {
     let keys = Keys::new("reseq", 64);
     let mut owners = BTreeMap::new();
