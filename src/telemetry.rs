@@ -148,7 +148,7 @@ impl Drop for ConnectionOpen {
 }
 
 /// A connection was closed, or its request refused, before the client was done: `handshake`, `slow_head`,
-/// `slow_body`, `slow_frame`, `idle`, `displaced` or `full`.
+/// `slow_body`, `slow_frame`, `slow_auth`, `idle`, `displaced` or `full`.
 pub fn connection_closed(reason: &'static str) {
     counter!("reseq_connections_closed_total", "reason" => reason).increment(1);
 }

@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use axum::http::{HeaderMap, HeaderValue, header};
 use url::{Host, Url};
 
-use super::{page, session};
+use super::{
+    page,
+    session::{self, Session},
+};
 
 /// The value of a header `Host`: what counts as this machine is this machine for a client, too.
 pub fn hosts(text: &str) {
@@ -25,16 +28,19 @@ pub fn hosts(text: &str) {
     assert!(is_local, "{text:?} is {:?}", url.host());
 }
 
-/// A header `Cookie`, and a token that a cookie holds.
+/// A header `Cookie`, the secret of a session, and a token that a cookie holds.
 pub fn cookies(text: &str) {
     let mut headers = HeaderMap::new();
     if let Ok(value) = HeaderValue::from_str(text) {
-        headers.insert(header::COOKIE, value);
-        assert_ne!(session::token_of(&headers).as_deref(), Some(""));
+        headers.insert(header::COOKIE, value.clone());
+        headers.insert("reseq-session", value);
+        assert!(Session::shown("key", &headers, 1).is_none());
     }
-    let set = session::cookie(Some(text), &HeaderMap::new()).unwrap();
+    let (session, secret) = Session::begin(text, 1);
+    let value = session.sealed("key", &secret);
+    let set = session::cookie(value.as_deref(), &HeaderMap::new()).unwrap();
     let sent = set.to_str().unwrap().split(';').next().unwrap();
     headers.insert(header::COOKIE, sent.parse().unwrap());
-    let expected = Some(text).filter(|text| !text.is_empty());
-    assert_eq!(session::token_of(&headers).as_deref(), expected);
+    headers.insert("reseq-session", secret.parse().unwrap());
+    assert_eq!(Session::shown("key", &headers, 1).unwrap().token, text);
 }

@@ -11,12 +11,16 @@ use axum::http::{HeaderMap, Method, Uri, header};
 use subtle::ConstantTimeEq;
 use tokio_util::sync::CancellationToken;
 
-use super::{page, routes::Needed, session};
+use super::{
+    page,
+    routes::Needed,
+    session::{self, Session},
+};
 use crate::{
     config::{Auth, AuthMode, CertificateGrant},
     domain::{DestinationName, Grant, Scope, TokenText, token::sha256_of},
     faults::planted,
-    store::{Catalog, Store, server_clock_ms},
+    store::{Catalog, CatalogToken, Store, StoreError, server_clock_ms},
     wire::{
         caller::Caller,
         code::Code,
@@ -26,6 +30,8 @@ use crate::{
     },
 };
 
+/// How often a request that lasts looks whether its token has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often the last use of tokens is noted in Redis.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
 
@@ -143,10 +149,10 @@ impl Guard {
         }
         if !self.is_public
             && !headers.contains_key(header::AUTHORIZATION)
-            && let Some(token) = session::token_of(headers)
+            && let Some(session) = self.session_of(headers)
         {
             session::check_origin(method, headers, uri)?;
-            return self.caller_of(&token);
+            return Ok(self.caller_of(&session.token)?.in_session(&session.id, session.begun_ms));
         }
         let has_credentials = headers.contains_key(header::AUTHORIZATION);
         if !has_credentials && let Some(caller) = names.and_then(|names| self.certified(names)) {
@@ -193,11 +199,60 @@ impl Guard {
             return Ok(Caller::with_signature(destination));
         }
         let has_credentials =
-            headers.contains_key(header::AUTHORIZATION) || session::token_of(headers).is_some();
+            headers.contains_key(header::AUTHORIZATION) || session::secret_of(headers).is_some();
         if has_credentials || refused.code != Code::Unauthorized {
             return Err(refused);
         }
         Err(SignatureError::Missing(verify.signature_header().to_owned()).into())
+    }
+
+    /// The session that a request shows, if it has not ended.
+    pub fn session_of(&self, headers: &HeaderMap) -> Option<Session> {
+        let key = self.shared.catalog.session_key()?;
+        let session = Session::shown(&key, headers, server_clock_ms())?;
+        let has_ended = self.shared.catalog.has_ended(&session.id, session.begun_ms);
+        (!has_ended).then_some(session)
+    }
+
+    /// Begins a session with this token: its secret, and the value of its cookie.
+    pub fn begin_session(&self, token: &str) -> Option<(String, String)> {
+        let key = self.shared.catalog.session_key()?;
+        let (session, secret) = Session::begin(token, server_clock_ms());
+        let value = session.sealed(&key, &secret)?;
+        Some((secret, value))
+    }
+
+    /// The value of the cookie of the session that a request shows, which goes on from now.
+    pub fn prolonged(&self, headers: &HeaderMap) -> Option<String> {
+        let session = self.session_of(headers)?.seen(server_clock_ms());
+        session.sealed(&*self.shared.catalog.session_key()?, session::secret_of(headers)?)
+    }
+
+    /// Ends the session that a request shows, in all pods.
+    pub async fn end_session(&self, headers: &HeaderMap) -> Result<(), StoreError> {
+        match self.session_of(headers) {
+            Some(session) => self.shared.catalog.end_session(&session.id).await,
+            None => Ok(()),
+        }
+    }
+
+    /// True if a caller that was let in may go on: neither its token nor its session has ended.
+    pub fn still_allows(&self, caller: &Caller) -> bool {
+        let catalog = &self.shared.catalog;
+        let session = caller.session();
+        if session.is_some_and(|(id, begun_ms)| catalog.has_ended(id, begun_ms)) {
+            return false;
+        }
+        let has_token = caller.has_token() && caller.name.is_some();
+        let is_valid = |held: Arc<CatalogToken>| !held.token.is_expired(server_clock_ms());
+        !has_token || catalog.token(&caller.who).is_some_and(is_valid)
+    }
+
+    /// Resolves when the token or the session of a caller has ended.
+    pub async fn ended(self, caller: Caller) {
+        while self.still_allows(&caller) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// The caller where no token is needed.

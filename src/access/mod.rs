@@ -8,4 +8,4 @@ mod routes;
 pub mod session;
 
 pub use guard::Guard;
-pub use routes::{Needed, is_action, needed};
+pub use routes::{Needed, is_action, lasts, needed};

@@ -37,6 +37,12 @@ const OPEN: [&str; 9] = [
 /// The pages of the console, and the session of a browser, which checks the token itself.
 const CONSOLE: [&str; 4] = ["/console", "/console/", "/console/{file}", "/console/session"];
 
+/// True if a request may last long, because it waits for messages or follows what happens.
+pub fn lasts(path: &str) -> bool {
+    let waits = ["/v1/leases", "/v1/destinations/{destination}/consume"];
+    waits.contains(&path) || ["/v1/deliveries", "/console/events"].contains(&path)
+}
+
 /// What a route needs. `path` is its pattern, such as `/v1/topics/{topic}`.
 pub fn needed(method: &Method, path: &str) -> Needed {
     let is_get = method == Method::GET || method == Method::HEAD;

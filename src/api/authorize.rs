@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use axum::{
+    body::{Body, HttpBody},
     extract::{MatchedPath, RawPathParams, Request, State},
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use futures::{FutureExt, StreamExt};
 
 use crate::{
-    access::{Guard, Needed, is_action, needed},
+    access::{Guard, Needed, is_action, lasts, needed, session},
     api::audit::Recorder,
     domain::{DestinationName, Scope},
     wire::{
@@ -30,19 +32,49 @@ pub(super) async fn authorize(
     let needed = needed(request.method(), path.as_str());
     match caller_of(&guard, needed, &parameters, &request) {
         Ok((caller, _in_progress)) => {
+            let watched = lasts(path.as_str()).then(|| (guard.clone(), caller.clone()));
             request.extensions_mut().insert(caller.clone());
             if needed == Needed::Operators {
                 // Signing in needs it.
                 request.extensions_mut().insert(guard);
+            } else {
+                // No message may keep it.
+                request.headers_mut().remove(session::SECRET);
             }
             match is_action(request.method(), needed) {
                 true => {
                     recorder.carry_out(&caller, path.as_str(), &parameters, request, next).await
                 }
-                false => next.run(request).await,
+                false => match watched {
+                    Some(watched) => while_allowed(next.run(request), watched).await,
+                    None => next.run(request).await,
+                },
             }
         }
         Err(problem) => problem.into_response(),
+    }
+}
+
+/// Runs a request that waits, and its answer, until the token ends. What a handler has taken for the caller goes back
+/// when it is dropped.
+async fn while_allowed(
+    running: impl Future<Output = Response>,
+    (guard, caller): (Guard, Caller),
+) -> Response {
+    let ended = guard.clone().ended(caller.clone()).boxed().shared();
+    let response = tokio::select! {
+        () = ended.clone() => None,
+        response = running => Some(response),
+    };
+    match response.filter(|_| guard.still_allows(&caller)) {
+        Some(response) => response.map(|body| match body.size_hint().exact() {
+            Some(_) => body,
+            None => Body::from_stream(body.into_data_stream().take_until(ended)),
+        }),
+        None => {
+            let detail = "the token, or the session of the console, has ended meanwhile";
+            Problem::new(Code::Unauthorized, detail).into_response()
+        }
     }
 }
 
@@ -87,5 +119,6 @@ fn allowed(
     caller.check_scope(scope)?;
     destination.map_or(Ok(()), |name| caller.check(name))?;
     let in_progress = if guard.is_open() { None } else { Some(guard.begin(&caller)?) };
+    client.inspect(|client| client.verify());
     Ok((caller, in_progress))
 }

@@ -27,9 +27,7 @@ use super::{
 use crate::{
     domain::{AttemptError, DestinationName, Sequence},
     store::{Delivery, Outcome, TailHeard, Told},
-    wire::{
-        caller::Caller, client_connection::ClientConnection, code::Code, document, problem::Problem,
-    },
+    wire::{caller::Caller, client_connection::ClientConnection, document, problem::Problem},
 };
 
 /// The default length of the answer, in ms.
@@ -166,10 +164,7 @@ pub(super) async fn tail(
             Some(name)
         }
     };
-    let listener = api.tails.listen(destination.clone()).ok_or_else(|| {
-        let detail = "as many clients as possible watch deliveries through this pod; try another";
-        Problem::new(Code::ConnectionsFull, detail)
-    })?;
+    let listener = api.tails.listen(destination.clone(), &caller)?;
     let filter = Filter { caller, destination, key, outcome };
     let end = Instant::now() + Duration::from_millis(duration_ms);
     let stop = api.stop.clone();

@@ -1,15 +1,12 @@
-//! The slots for HTTP connections. When all are taken, a connection without a request in progress
-//! yields its slot to a new one.
+//! The slots for HTTP connections. When all are taken, a connection without a request in progress, or without a
+//! credential where one is needed, yields its slot to a new one.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::{
-    telemetry,
-    wire::client_connection::{Activity, ClientConnection},
-};
+use crate::{telemetry, wire::client_connection::ClientConnection};
 
 /// A limited number of slots. Cheap to clone.
 #[derive(Clone)]
@@ -43,8 +40,8 @@ impl Connections {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a slot for this connection. If none is free, closes the connection that has been
-    /// without a request for longest and takes its slot. `None` if all have a request in progress.
+    /// Takes a slot for this connection. If none is free, closes the connection that yields first and takes its slot.
+    /// `None` if all have a credential and a request in progress.
     pub(super) fn take(&self, client: &ClientConnection) -> Option<ConnectionSlot> {
         self.add(Some(client.clone()))
     }
@@ -69,18 +66,16 @@ impl Connections {
 }
 
 impl Taken {
-    /// Closes the connection that has been without a request for longest.
+    /// Closes the connection that yields first.
     fn free_one(&self) -> Option<u64> {
         loop {
-            let waiting = self.clients.iter().filter_map(|(number, client)| {
+            let yielding = self.clients.iter().filter_map(|(number, client)| {
                 let client = client.as_ref()?;
-                let (activity, since) = client.activity();
-                let is_waiting = matches!(activity, Activity::Idle | Activity::Head);
-                is_waiting.then_some((since, *number, client))
+                Some((client.yields()?, *number, client))
             });
-            let (_, number, client) = waiting.min_by_key(|(since, number, _)| (*since, *number))?;
-            // It may just have begun a request.
-            if client.close_unless_busy() {
+            let (_, number, client) = yielding.min_by_key(|(rank, number, _)| (*rank, *number))?;
+            // It may just have begun a request, or shown its credential.
+            if client.displace() {
                 return Some(number);
             }
         }

@@ -15,8 +15,8 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// The longest head of a request, and the read buffer for a body, in bytes.
-const BUFFER_BYTES_MAX: usize = 64 << 10;
+use crate::wire::client_connection::HEAD_BYTES_MAX;
+
 /// The most headers of a request.
 const HEADERS_MAX: usize = 100;
 /// HTTP/2: the most requests in progress on one connection, and the bytes of bodies on their way to each and to all.
@@ -65,7 +65,7 @@ where
     /// Serves HTTP/1.
     pub(super) fn over_http1(io: I, service: S, half_close: bool) -> Conversation<I, S> {
         let mut builder = http1::Builder::new();
-        builder.half_close(half_close).max_buf_size(BUFFER_BYTES_MAX).max_headers(HEADERS_MAX);
+        builder.half_close(half_close).max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
         Conversation::Http1(Box::new(builder.serve_connection(TokioIo::new(io), service)))
     }
 
@@ -76,7 +76,7 @@ where
             .max_concurrent_streams(STREAMS_MAX)
             .max_pending_accept_reset_streams(RESETS_MAX)
             .max_local_error_reset_streams(ERRORS_MAX)
-            .max_header_list_size(BUFFER_BYTES_MAX as u32)
+            .max_header_list_size(HEAD_BYTES_MAX as u32)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buf_size(SEND_BYTES_MAX);

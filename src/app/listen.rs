@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::Router;
+use axum::{Extension, Router};
 use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -14,6 +14,7 @@ use crate::{
     ingest::{self, Committer, rates::Rates},
     store::Store,
     tls::Acceptor,
+    wire::shares::Shares,
 };
 
 /// Time limit for the addresses of one name.
@@ -96,9 +97,12 @@ pub(super) async fn listen_http(
     let (entries_max, tasks) = (config.audit.entries_max, listeners.clone());
     let recorder = Recorder::new(store, entries_max, tasks, &document);
     let serve = |bound: Vec<TcpListener>, guard, connections_max, tls| {
-        let guards = (guard, recorder.clone());
-        let routes = api::surround(routes.clone(), super::pace_of(config), guards, &document);
-        let server = HttpServer::new(routes, &config.http, tls, connections_max, stop.clone());
+        let guards = (Guard::clone(&guard), recorder.clone());
+        let waits = Shares::of(connections_max);
+        let routes = routes.clone().layer(Extension(waits));
+        let routes = api::surround(routes, super::pace_of(config), guards, &document);
+        let of_it = (routes, guard);
+        let server = HttpServer::new(of_it, &config.http, tls, connections_max, stop.clone());
         let server = Arc::new(server);
         for listener in bound {
             let serving = server.clone().run(listener, listeners.clone());
@@ -139,6 +143,7 @@ pub(super) async fn listen_tcp(
         frames_in_flight_max: config.ingest.frames_in_flight_max,
         pace: super::pace_of(config),
         connections: Arc::new(Semaphore::new(connections_max)),
+        unverified: ingest::tcp::Unverified::default(),
         connections_per_address_max: config.ingest.connections_per_address_max,
         guard,
         rates,

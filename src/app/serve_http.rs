@@ -11,7 +11,7 @@ use axum::{
     Router,
     body::Body,
     extract::Request,
-    http::{HeaderValue, header},
+    http::{HeaderValue, StatusCode, header},
     response::Response,
 };
 use futures::FutureExt;
@@ -33,13 +33,14 @@ use super::{
     conversation::Conversation,
 };
 use crate::{
+    access::Guard,
     api, config,
     faults::planted,
     telemetry,
     tls::{self, Acceptor},
     wire::{
         REQUEST_ID,
-        client_connection::{Activity, ClientConnection, TlsIo},
+        client_connection::{Activity, Ambiguous, ClientConnection, TlsIo},
         code::Code,
         counts::{Counts, peer_of},
         problem::Problem,
@@ -55,6 +56,7 @@ pub(super) const CLOSING_MAX: usize = 16;
 /// The HTTP listener.
 pub(super) struct HttpServer {
     routes: TowerToHyperService<Router>,
+    guard: Guard,
     header_timeout: Duration,
     idle_timeout: Duration,
     acknowledge_timeout: Duration,
@@ -69,10 +71,10 @@ pub(super) struct HttpServer {
 }
 
 impl HttpServer {
-    /// A server for these routes, with at most `connections_max` connections, over TLS if it has
+    /// A server for these routes behind this guard, with at most `connections_max` connections, over TLS if it has
     /// certificates.
     pub(super) fn new(
-        routes: Router,
+        (routes, guard): (Router, Guard),
         settings: &config::Http,
         tls: Option<Acceptor>,
         connections_max: usize,
@@ -80,6 +82,7 @@ impl HttpServer {
     ) -> HttpServer {
         HttpServer {
             routes: TowerToHyperService::new(routes),
+            guard,
             header_timeout: Duration::from_millis(settings.header_timeout_ms),
             idle_timeout: Duration::from_millis(settings.idle_timeout_ms),
             acknowledge_timeout: Duration::from_millis(settings.acknowledge_timeout_ms),
@@ -109,6 +112,9 @@ impl HttpServer {
                 continue;
             };
             let client = ClientConnection::new(stream, server.acknowledge_timeout);
+            if server.guard.is_open() {
+                client.verify();
+            }
             let (place, is_reserve) = match server.connections.take(&client) {
                 Some(place) => (Some(place), false),
                 None => (server.reserve.take(&client), true),
@@ -245,7 +251,10 @@ impl HttpServer {
             }
             None => {
                 if let Some(ambiguous) = client.ambiguous() {
-                    let problem = Problem::new(Code::InvalidRequest, ambiguous.to_string());
+                    let mut problem = Problem::new(Code::InvalidRequest, ambiguous.to_string());
+                    if ambiguous == Ambiguous::LongHead {
+                        problem.status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+                    }
                     io.write_all(as_bytes(&problem).as_bytes()).now_or_never();
                 }
             }
@@ -294,13 +303,18 @@ impl HttpServer {
     async fn overdue(&self, client: &ClientConnection) -> Activity {
         loop {
             let now = Instant::now();
-            let (activity, since) = client.activity();
-            let end = match activity {
+            let (mut activity, since) = client.activity();
+            let mut end = match activity {
                 Activity::Head => Some(since + self.header_timeout),
                 Activity::Idle => Some(since + self.idle_timeout),
                 Activity::Busy => client.unread_since().map(|since| since + self.idle_timeout),
                 Activity::Closing => None,
             };
+            if let Some(since) = client.head_since()
+                && end.is_none_or(|end| since + self.header_timeout < end)
+            {
+                (activity, end) = (Activity::Head, Some(since + self.header_timeout));
+            }
             if end.is_some_and(|end| end <= now) {
                 return activity;
             }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{ConfigError, invalid};
 use crate::domain::{DestinationName, Grant, Scope, secret};
 
-/// The shortest admin token, in bytes.
-const ADMIN_TOKEN_BYTES_MIN: usize = 20;
+/// The shortest and the longest admin token, in bytes. Over TCP, it has to fit into the first frame.
+const ADMIN_TOKEN_BYTES: std::ops::RangeInclusive<usize> = 20..=240;
 
 /// Who may call.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -116,11 +116,13 @@ impl Auth {
         }
         // Never with the token itself.
         let Some(token) = self.admin_token() else { return Ok(()) };
-        if token.len() < ADMIN_TOKEN_BYTES_MIN || !token.bytes().all(|byte| byte.is_ascii_graphic())
-        {
+        let is_printable = token.bytes().all(|byte| byte.is_ascii_graphic());
+        if !ADMIN_TOKEN_BYTES.contains(&token.len()) || !is_printable {
             let problem = format!(
-                "must be at least {ADMIN_TOKEN_BYTES_MIN} printable ASCII characters without spaces, \
-                 for example from: openssl rand -hex 32"
+                "must be {} to {} printable ASCII characters without spaces, \
+                 for example from: openssl rand -hex 32",
+                ADMIN_TOKEN_BYTES.start(),
+                ADMIN_TOKEN_BYTES.end(),
             );
             return Err(invalid("auth.admin_token", problem));
         }

@@ -17,7 +17,7 @@ use super::{
     hub::{Frame, Hub},
     views::{Rows, Sort, View},
 };
-use crate::wire::{caller::Caller, code::Code, problem::Problem};
+use crate::wire::{caller::Caller, problem::Problem};
 
 /// A stream ends after this time. The browser opens it again, and its token is checked again.
 const STREAM_MAX: Duration = Duration::from_secs(60);
@@ -52,10 +52,7 @@ pub(super) async fn events(
     query: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let Query(wanted) = query.map_err(|error| Problem::invalid_parameter(error.body_text()))?;
-    let frames = hub.watch(view(wanted, &caller)?).ok_or_else(|| {
-        let detail = "this process shows as many different views as it can; close some pages";
-        Problem::new(Code::ConnectionsFull, detail)
-    })?;
+    let frames = hub.watch(view(wanted, &caller)?, &caller)?;
     let stream = following(frames, hub.stopping(), Instant::now() + STREAM_MAX);
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }

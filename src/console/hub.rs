@@ -10,6 +10,12 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Sources, numbers::Numbers, views::View};
+use crate::wire::{
+    caller::Caller,
+    code::Code,
+    problem::Problem,
+    shares::{Share, Shares},
+};
 
 /// The most views that are read at the same time.
 const VIEWS_MAX: usize = 64;
@@ -20,18 +26,22 @@ const REST: u32 = 10;
 /// A view as JSON; `None` before the first read.
 pub(super) type Frame = Option<Arc<str>>;
 
+/// Each view that is read, and the share of the token that began it.
+type Views = HashMap<View, (watch::Sender<Frame>, Share)>;
+
 /// The views that browsers watch. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Hub {
     sources: Sources,
     numbers: Numbers,
-    views: Arc<Mutex<HashMap<View, watch::Sender<Frame>>>>,
+    views: Arc<Mutex<Views>>,
+    shares: Shares,
 }
 
 impl Hub {
     pub(super) fn new(sources: Sources) -> Hub {
         let numbers = Numbers::new(sources.store.clone(), sources.catalog.clone());
-        Hub { sources, numbers, views: Arc::default() }
+        Hub { sources, numbers, views: Arc::default(), shares: Shares::of(VIEWS_MAX) }
     }
 
     /// Cancelled when the process begins to stop.
@@ -39,19 +49,25 @@ impl Hub {
         self.sources.stop.clone()
     }
 
-    /// The frames of a view. `None` if too many are being read.
-    pub(super) fn watch(&self, view: View) -> Option<watch::Receiver<Frame>> {
+    /// The frames of a view, for this caller. Refuses if too many are being read.
+    pub(super) fn watch(
+        &self,
+        view: View,
+        caller: &Caller,
+    ) -> Result<watch::Receiver<Frame>, Problem> {
         let mut views = self.views();
-        if let Some(sender) = views.get(&view) {
-            return Some(sender.subscribe());
+        if let Some((sender, _)) = views.get(&view) {
+            return Ok(sender.subscribe());
         }
         if views.len() >= VIEWS_MAX {
-            return None;
+            let detail = "this process shows as many different views as it can; close some pages";
+            return Err(Problem::new(Code::ConnectionsFull, detail));
         }
+        let share = self.shares.take(caller, "different views")?;
         let (sender, receiver) = watch::channel(None);
-        views.insert(view.clone(), sender.clone());
+        views.insert(view.clone(), (sender.clone(), share));
         self.sources.tasks.spawn(self.clone().read(view, sender));
-        Some(receiver)
+        Ok(receiver)
     }
 
     /// Reads a view again and again until nobody watches it.
@@ -79,7 +95,7 @@ impl Hub {
         self.views().remove(&view);
     }
 
-    fn views(&self) -> MutexGuard<'_, HashMap<View, watch::Sender<Frame>>> {
+    fn views(&self) -> MutexGuard<'_, Views> {
         self.views.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

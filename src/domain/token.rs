@@ -134,13 +134,20 @@ impl Token {
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenText(String);
 
+/// So many random letters and digits.
+fn characters(rng: &mut impl CryptoRng, count: usize) -> String {
+    rng.sample_iter(Alphanumeric).take(count).map(char::from).collect()
+}
+
+/// A text of 256 random bits.
+pub fn random_text(rng: &mut impl CryptoRng) -> String {
+    characters(rng, SECRET_LENGTH)
+}
+
 impl TokenText {
     /// A new one.
     pub fn random(rng: &mut impl CryptoRng) -> TokenText {
-        let mut characters = |count: usize| -> String {
-            (&mut *rng).sample_iter(Alphanumeric).take(count).map(char::from).collect()
-        };
-        TokenText(format!("{PREFIX}{}_{}", characters(ID_LENGTH), characters(SECRET_LENGTH)))
+        TokenText(format!("{PREFIX}{}_{}", characters(rng, ID_LENGTH), random_text(rng)))
     }
 
     /// Reads `rsq_<id>_<secret>`.

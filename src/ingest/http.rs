@@ -35,7 +35,9 @@ use crate::{
     domain::{DestinationName, TopicName},
     faults::planted,
     store::server_clock_ms,
-    wire::{caller::Caller, code::Code, document, problem::Problem},
+    wire::{
+        caller::Caller, client_connection::ClientConnection, code::Code, document, problem::Problem,
+    },
 };
 
 /// State that the handlers share.
@@ -83,6 +85,7 @@ fn routes() -> OpenApiRouter<Ingest> {
 async fn post_raw(
     State(ingest): State<Ingest>,
     Extension(caller): Extension<Caller>,
+    client: Option<Extension<ClientConnection>>,
     Path(name): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -98,6 +101,7 @@ async fn post_raw(
             return ingest.take_one(&caller, Item { to, draft }, permit).await;
         };
         signed.check(&headers, &body).await?;
+        client.inspect(|client| client.verify());
         let mut draft = draft_of(headers, body, &to)?;
         signed.set_idempotency_key(&mut draft);
         let caller = caller.clone().with_verified_signature(&name);

@@ -118,6 +118,16 @@ impl Keys {
         format!("{}:{{index}}:tokens:used", self.prefix)
     }
 
+    /// The key that seals the sessions of the console.
+    pub fn sessions(&self) -> String {
+        format!("{}:{{index}}:sessions", self.prefix)
+    }
+
+    /// The sessions of the console that have ended.
+    pub fn sessions_ended(&self) -> String {
+        format!("{}:{{index}}:sessions:ended", self.prefix)
+    }
+
     /// What operators did.
     pub fn audit(&self) -> String {
         format!("{}:{{index}}:audit", self.prefix)

@@ -78,7 +78,7 @@ pub use queries::{
 };
 pub use record::INLINE_MAX;
 pub use rights::{Missing, rules as rights_needed};
-pub use sealed::Keyring;
+pub use sealed::{Keyring, Seal};
 pub use tail::{Delivery, Outcome, TailHeard, Told};
 pub use transitions::{
     acknowledge::RefusedMessage,
@@ -88,6 +88,7 @@ pub use transitions::{
     consume::Consumed,
     define::{Defined, Replaces},
     delete_destination::Removed,
+    end_session::SESSION_MS_MAX,
     extend::Extension,
     fail::Failed,
     ingest::Ingested,

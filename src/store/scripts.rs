@@ -112,6 +112,7 @@ transitions!(
     forget_destination,
     topic,
     token,
+    end_session,
     audit,
     migrate,
     init_epoch,

@@ -41,8 +41,11 @@ pub struct Keyring {
 struct SealingKey {
     /// Names the key, and tells nothing about it.
     id: String,
-    key: LessSafeKey,
+    seal: Seal,
 }
+
+/// Encrypts texts. Each is bound to its place: it can be decrypted only there.
+pub struct Seal(LessSafeKey);
 
 /// The secrets of a stored definition.
 #[derive(Serialize, Deserialize)]
@@ -67,9 +70,7 @@ impl Keyring {
         let key = |bytes: &[u8; 32]| {
             let digest = Sha256::digest([b"reseq secrets key\0".as_slice(), bytes].concat());
             let id = hex(&digest)[..ID_DIGITS].to_owned();
-            // It fails only for another length.
-            let key = UnboundKey::new(&AES_256_GCM, bytes).ok()?;
-            Some(SealingKey { id, key: LessSafeKey::new(key) })
+            Some(SealingKey { id, seal: Seal::new(bytes)? })
         };
         Keyring { keys: keys.iter().filter_map(key).collect(), has_warned: AtomicBool::default() }
     }
@@ -105,7 +106,9 @@ impl Keyring {
         let mut masked = destination.clone();
         let mut values = BTreeMap::new();
         for (field, secret) in masked.secrets_mut() {
-            values.insert(field.clone(), key.seal(destination, &field, secret)?);
+            let sealed = key.seal.seal(&place(destination, &field), secret);
+            let failed = || StoreError::WrongState("a secret cannot be encrypted".into());
+            values.insert(field.clone(), sealed.ok_or_else(failed)?);
             *secret = MASK.to_owned();
         }
         let mut value = serde_json::to_value(&masked).map_err(unfit)?;
@@ -123,7 +126,7 @@ impl Keyring {
         let masked = destination.clone();
         for (field, secret) in destination.secrets_mut() {
             let value = sealed.values.get(&field);
-            let opened = value.and_then(|value| key.open(&masked, &field, value));
+            let opened = value.and_then(|value| key.seal.open(&place(&masked, &field), value));
             *secret = opened.ok_or_else(|| {
                 StoreError::Unreadable(format!(
                     "{field} of {} cannot be decrypted: it was changed, or moved from another place",
@@ -168,36 +171,37 @@ fn parse(text: &str) -> Result<(Destination, Option<Sealed>), StoreError> {
     Ok((serde_json::from_value(value).map_err(unreadable)?, sealed))
 }
 
-impl SealingKey {
-    fn seal(
-        &self,
-        destination: &Destination,
-        field: &str,
-        secret: &str,
-    ) -> Result<String, StoreError> {
-        let failed = |_| StoreError::WrongState("a secret cannot be encrypted".into());
-        let mut nonce = [0; NONCE_LEN];
-        SystemRandom::new().fill(&mut nonce).map_err(failed)?;
-        let mut bytes = secret.as_bytes().to_vec();
-        let place = place(destination, field);
-        let unique = Nonce::assume_unique_for_key(nonce);
-        self.key.seal_in_place_append_tag(unique, place, &mut bytes).map_err(failed)?;
-        Ok(BASE64_STANDARD.encode([nonce.as_slice(), &bytes].concat()))
+impl Seal {
+    /// With this key.
+    pub fn new(key: &[u8]) -> Option<Seal> {
+        // It fails only for another length than 32 bytes.
+        Some(Seal(LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).ok()?)))
     }
 
-    fn open(&self, destination: &Destination, field: &str, value: &str) -> Option<String> {
+    /// Encrypts a text: base64 of nonce, text and tag. `None` if the system has no random numbers.
+    pub fn seal(&self, place: &[u8], text: &str) -> Option<String> {
+        let mut nonce = [0; NONCE_LEN];
+        SystemRandom::new().fill(&mut nonce).ok()?;
+        let mut bytes = text.as_bytes().to_vec();
+        let unique = Nonce::assume_unique_for_key(nonce);
+        self.0.seal_in_place_append_tag(unique, Aad::from(place), &mut bytes).ok()?;
+        Some(BASE64_STANDARD.encode([nonce.as_slice(), &bytes].concat()))
+    }
+
+    /// Decrypts what [`Seal::seal`] returned for this place.
+    pub fn open(&self, place: &[u8], value: &str) -> Option<String> {
         let bytes = BASE64_STANDARD.decode(value).ok()?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
         let mut sealed = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let opened = self.key.open_in_place(nonce, place(destination, field), &mut sealed).ok()?;
+        let opened = self.0.open_in_place(nonce, Aad::from(place), &mut sealed).ok()?;
         String::from_utf8(opened.to_vec()).ok()
     }
 }
 
-/// Where a secret belongs. It can be decrypted only there.
-fn place(destination: &Destination, field: &str) -> Aad<Vec<u8>> {
-    Aad::from([b"reseq\0", destination.name.as_str().as_bytes(), b"\0", field.as_bytes()].concat())
+/// Where a secret belongs.
+fn place(destination: &Destination, field: &str) -> Vec<u8> {
+    [b"reseq\0", destination.name.as_str().as_bytes(), b"\0", field.as_bytes()].concat()
 }
 
 #[cfg(test)]

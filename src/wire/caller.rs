@@ -16,6 +16,8 @@ pub struct Caller {
     /// The name of its token.
     pub name: Option<Arc<str>>,
     grant: Arc<Grant>,
+    /// The id of its session in the console, and when that began.
+    session: Option<(Arc<str>, u64)>,
     /// What it has shown that it may do. Where no token is needed, that is less than what it may do.
     proof: Proof,
 }
@@ -34,7 +36,8 @@ enum Proof {
 impl Caller {
     /// A caller whose token has this grant.
     pub fn new(who: &str, grant: Arc<Grant>) -> Caller {
-        Caller { who: who.into(), name: None, proof: Proof::Of(grant.clone()), grant }
+        let proof = Proof::Of(grant.clone());
+        Caller { who: who.into(), name: None, session: None, proof, grant }
     }
 
     /// The same, with the name of its token.
@@ -42,15 +45,26 @@ impl Caller {
         Caller { name: Some(name.into()), ..self }
     }
 
+    /// The same, in a session of the console that began then.
+    pub fn in_session(self, id: &str, begun_ms: u64) -> Caller {
+        Caller { session: Some((id.into(), begun_ms)), ..self }
+    }
+
+    /// The id of its session in the console, and when that began.
+    pub fn session(&self) -> Option<(&str, u64)> {
+        self.session.as_ref().map(|(id, begun_ms)| (&**id, *begun_ms))
+    }
+
     /// A caller that needs no token for this grant.
     pub fn without_token(who: &str, grant: Arc<Grant>) -> Caller {
-        Caller { who: who.into(), name: None, grant, proof: Proof::NotNeeded }
+        Caller { who: who.into(), name: None, grant, session: None, proof: Proof::NotNeeded }
     }
 
     /// A caller that has no token, but a signature for this destination, which is not verified yet.
     pub fn with_signature(destination: &DestinationName) -> Caller {
         let grant = Arc::new(Grant::to_send(destination));
-        Caller { who: "signature".into(), name: None, grant, proof: Proof::Unverified }
+        let (who, proof) = ("signature".into(), Proof::Unverified);
+        Caller { who, name: None, grant, session: None, proof }
     }
 
     /// The same caller, with what this one has shown.
@@ -61,6 +75,11 @@ impl Caller {
     /// The same caller, after the signature of its request for this destination was verified.
     pub fn with_verified_signature(self, destination: &DestinationName) -> Caller {
         Caller { proof: Proof::Of(Arc::new(Grant::to_send(destination))), ..self }
+    }
+
+    /// True if it needs a token, or the like, and has shown it.
+    pub fn has_token(&self) -> bool {
+        matches!(self.proof, Proof::Of(_))
     }
 
     /// True if it has only a signature, which is not verified yet.

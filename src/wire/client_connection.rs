@@ -2,6 +2,7 @@
 //! can still receive its answer.
 
 mod body;
+mod heads;
 mod stream;
 mod strict;
 mod tls;
@@ -26,9 +27,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub use body::{Begun, Tracked};
+use heads::Heads;
 pub use stream::ClientIo;
 pub use strict::Ambiguous;
 use strict::Framing;
+pub use strict::HEAD_BYTES_MAX;
 pub use tls::TlsIo;
 
 use crate::{faults::planted, tls::Subject};
@@ -36,6 +39,21 @@ use crate::{faults::planted, tls::Subject};
 /// If a client had closed the connection before its answer arrived, its system resets the
 /// connection within this time.
 const RESET_WITHIN: Duration = Duration::from_secs(1);
+/// A client gets this time to show its credential before its connection yields its slot first of all.
+const CREDENTIAL_WITHIN: Duration = Duration::from_secs(5);
+
+/// Which connections yield their slots first; those of one rank in the order of age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Yields {
+    /// Without a credential for a while.
+    LongUnverified,
+    /// With a credential, but without a request in progress.
+    Idle,
+    /// With a request in progress, but without a credential.
+    Unverified,
+    /// New: a request with a credential may be on its way.
+    New,
+}
 
 /// The activity of a connection's client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +81,8 @@ struct Inner {
     certificate: OnceLock<Subject>,
     /// HTTP/2: several requests at a time.
     is_multiplexed: AtomicBool,
+    /// It has shown a valid credential, or needs none.
+    is_verified: AtomicBool,
     state: Mutex<State>,
     closing: CancellationToken,
 }
@@ -82,6 +102,9 @@ struct State {
     unconfirmed: Option<Unconfirmed>,
     /// How its requests are framed, over HTTP/1.
     framing: Framing,
+    /// HTTP/2: the heads of its requests, and since when one is incomplete.
+    heads: Heads,
+    head_since: Option<Instant>,
     ambiguous: Option<Ambiguous>,
 }
 
@@ -109,12 +132,15 @@ impl ClientConnection {
             error: None,
             unconfirmed: None,
             framing: Framing::default(),
+            heads: Heads::default(),
+            head_since: None,
             ambiguous: None,
         };
         ClientConnection(Arc::new(Inner {
             address: stream.peer_addr().ok(),
             certificate: OnceLock::new(),
             is_multiplexed: AtomicBool::new(false),
+            is_verified: AtomicBool::new(false),
             stream,
             state: Mutex::new(state),
             closing: CancellationToken::new(),
@@ -150,6 +176,16 @@ impl ClientConnection {
         self.0.is_multiplexed.load(Ordering::Relaxed)
     }
 
+    /// From now on it yields its slot only while it has no request in progress: it has shown a valid credential, or
+    /// needs none.
+    pub fn verify(&self) {
+        self.0.is_verified.store(true, Ordering::Relaxed);
+    }
+
+    fn is_verified(&self) -> bool {
+        self.0.is_verified.load(Ordering::Relaxed) || planted::is("unverified_kept")
+    }
+
     /// Its activity, and since when.
     pub fn activity(&self) -> (Activity, Instant) {
         let state = self.state();
@@ -161,12 +197,23 @@ impl ClientConnection {
         self.state().unread.values().min().copied()
     }
 
+    /// Over HTTP/2: since when the head of a request has begun and not ended.
+    pub fn head_since(&self) -> Option<Instant> {
+        self.state().head_since
+    }
+
     /// Follows what the server is about to read. An error if it could be read in two ways.
     fn follow(&self, bytes: &[u8]) -> io::Result<()> {
-        if self.is_multiplexed() || planted::is("ambiguous_requests_read") {
+        let mut state = self.state();
+        if self.is_multiplexed() {
+            let (was_whole, is_whole) = state.heads.follow(bytes);
+            let since = state.head_since.filter(|_| !was_whole);
+            state.head_since = (!is_whole).then(|| since.unwrap_or_else(Instant::now));
             return Ok(());
         }
-        let mut state = self.state();
+        if planted::is("ambiguous_requests_read") {
+            return Ok(());
+        }
         state.framing.follow(bytes).map_err(|ambiguous| {
             // While another request is in progress, an answer would be taken for the one to that. If it is about the
             // body of a request, that request has an answer of its own.
@@ -217,10 +264,26 @@ impl ClientConnection {
         }
     }
 
-    /// Closes the connection unless a request is in progress.
-    pub fn close_unless_busy(&self) -> bool {
+    /// How readily it yields its slot, and since when; `None` if it does not.
+    pub fn yields(&self) -> Option<(Yields, Instant)> {
+        let state = self.state();
+        let (is_verified, is_old) = (self.is_verified(), state.since.elapsed() > CREDENTIAL_WITHIN);
+        let rank = match state.activity {
+            Activity::Closing => return None,
+            _ if !is_verified && is_old => Yields::LongUnverified,
+            Activity::Busy if is_verified => return None,
+            Activity::Busy => Yields::Unverified,
+            Activity::Idle | Activity::Head if is_verified => Yields::Idle,
+            Activity::Idle | Activity::Head => Yields::New,
+        };
+        Some((rank, state.since))
+    }
+
+    /// Closes the connection, if it still yields its slot.
+    pub fn displace(&self) -> bool {
         let mut state = self.state();
-        if matches!(state.activity, Activity::Busy | Activity::Closing) {
+        let is_kept = state.activity == Activity::Busy && self.is_verified();
+        if is_kept || state.activity == Activity::Closing {
             return false;
         }
         state.activity = Activity::Closing;

@@ -188,8 +188,9 @@ codes! {
          its `ingest_rate_per_second_max`. Nothing was stored.",
         "Send again after `Retry-After`.";
     TooManyRequests "too_many_requests" TOO_MANY, "Too many requests at once":
-        "The token has as many requests in progress and TCP connections as `auth.requests_per_token_max` allows. \
-         Nothing was stored or changed.",
+        "The token has as many requests in progress and TCP connections as `auth.requests_per_token_max` allows, or \
+         it holds a quarter of the connections with calls that wait for messages, of the views of the console, or of \
+         the streams of deliveries. Nothing was stored or changed.",
         "Send again when others have ended.";
     Unreadable "unreadable" INTERNAL, "Unreadable data":
         "Redis holds data that this version cannot read.",
@@ -237,7 +238,8 @@ codes! {
         "The process holds as many bytes of bodies as `ingest.bytes_in_flight_max` allows. Nothing was stored.",
         "Send again later, or to another process.";
     ConnectionsFull "connections_full" UNAVAILABLE, "Too many connections":
-        "Each of `http.connections_max` connections has a request in progress. Nothing was stored.",
+        "Each of `http.connections_max` connections has a request in progress, and a token where one is needed. \
+         Nothing was stored.",
         "Send again later, or to another process.";
     Draining "draining" UNAVAILABLE, "Process stopping":
         "The process is stopping. If the call was a bulk operation, it stopped halfway, and the answer counts \

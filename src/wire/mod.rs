@@ -30,6 +30,7 @@ pub mod outgoing;
 pub mod pace;
 pub mod problem;
 pub mod receiver_stream;
+pub mod shares;
 pub mod signatures;
 pub mod socket;
 pub mod tcp_answer;

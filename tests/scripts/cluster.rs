@@ -276,6 +276,7 @@ async fn every_key_that_a_script_touches_is_declared_by_the_store() {
         store_life::through_the_store(&store, &mut connection, destination, long).await;
     }
     store.audit("{}", 10).await.unwrap();
+    store.end_session("one").await.unwrap();
     redis::cmd("ECHO").arg("the end").exec_async(&mut connection).await.unwrap();
 
     let mut seen: BTreeSet<&str> = BTreeSet::new();
@@ -291,11 +292,13 @@ async fn every_key_that_a_script_touches_is_declared_by_the_store() {
                 script = name_of[&words[1]];
                 declared = words[3..].to_vec();
                 // Channels that everyone subscribes to have no slot, so they are arguments.
-                declared.truncate(if matches!(script, "index" | "token" | "topic") {
-                    usize::MAX
-                } else {
-                    count
-                });
+                declared.truncate(
+                    if matches!(script, "index" | "token" | "topic" | "end_session") {
+                        usize::MAX
+                    } else {
+                        count
+                    },
+                );
                 seen.insert(script);
             }
             _ if !line.contains(" lua] ") => {}

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use reqwest::{RequestBuilder, StatusCode, header};
 use serde_json::{Value, json};
 use support::{
@@ -9,7 +10,7 @@ use support::{
     ports::free_address,
     redis::TestRedis,
     source::{program, root},
-    wait::eventually,
+    wait::{eventually, within},
 };
 
 use crate::support;
@@ -19,6 +20,7 @@ const ADMIN: &str = "an-admin-token-for-the-console";
 /// A pod with a listener for operators.
 struct Console {
     redis: TestRedis,
+    settings: Settings,
     pod: Pod,
     /// The listener for operators.
     base: String,
@@ -34,15 +36,15 @@ impl Console {
             ("RESEQ_AUTH_ADMIN_TOKEN".into(), ADMIN.into()),
         ];
         let pod = Pod::start("console", "ingest,processor,sender", &settings).await;
-        Console { redis, pod, base: format!("http://{admin}") }
+        Console { redis, settings, pod, base: format!("http://{admin}") }
     }
 
     fn get(&self, path: &str) -> RequestBuilder {
         client().get(format!("{}{path}", self.base))
     }
 
-    /// Signs in; returns the cookie.
-    async fn sign_in(&self, token: &str) -> Result<String, (u16, Value)> {
+    /// Signs in; returns the cookie and the secret.
+    async fn sign_in(&self, token: &str) -> Result<Session, (u16, Value)> {
         let request = client().post(format!("{}/console/session", self.base));
         let request = request.header(header::ORIGIN, &self.base).json(&json!({"token": token}));
         let answer = request.send().await.unwrap();
@@ -54,7 +56,22 @@ impl Console {
         }
         let cookie = cookie.unwrap().to_str().unwrap().to_owned();
         assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
-        Ok(cookie.split(';').next().unwrap().to_owned())
+        let cookie = cookie.split(';').next().unwrap().to_owned();
+        let said: Value = answer.json().await.unwrap();
+        Ok(Session { cookie, secret: said["secret"].as_str().unwrap().to_owned() })
+    }
+}
+
+/// What a browser holds.
+#[derive(Debug)]
+struct Session {
+    cookie: String,
+    secret: String,
+}
+
+impl Session {
+    fn shown(&self, request: RequestBuilder) -> RequestBuilder {
+        request.header(header::COOKIE, &self.cookie).header("reseq-session", &self.secret)
     }
 }
 
@@ -69,11 +86,20 @@ async fn a_session_is_accepted_only_from_pages_of_the_console_and_ends_with_its_
     let made = client().post(format!("{}/v1/tokens", console.base)).bearer_auth(ADMIN);
     let made = made.json(&json!({"name": "browser", "scopes": ["operate"]})).send().await.unwrap();
     let made: Value = made.json().await.unwrap();
-    let cookie = console.sign_in(made["token"].as_str().unwrap()).await.unwrap();
-    let with = |request: RequestBuilder| request.header(header::COOKIE, &cookie);
+    let token = made["token"].as_str().unwrap();
+    let session = console.sign_in(token).await.unwrap();
+    let with = |request: RequestBuilder| session.shown(request);
 
     assert_eq!(status(with(console.get("/v1/stats"))).await, 200);
     assert_eq!(status(console.get("/v1/stats")).await, 401);
+    // Another server of the host gets the cookie, but not the secret, and finds no token in it.
+    let value = session.cookie.split_once('=').unwrap().1;
+    let bytes = BASE64_STANDARD.decode(value).unwrap();
+    assert!(!bytes.windows(8).any(|part| part == &token.as_bytes()[..8]), "{value}");
+    let cookie_alone = || console.get("/v1/stats").header(header::COOKIE, &session.cookie);
+    assert_eq!(status(cookie_alone()).await, 401);
+    let other = console.sign_in(token).await.unwrap();
+    assert_eq!(status(cookie_alone().header("reseq-session", &other.secret)).await, 401);
     // The scope of the token counts.
     assert_eq!(status(with(console.get("/v1/tokens"))).await, 403);
     // A page of another origin, and a form without an origin, are refused.
@@ -109,6 +135,56 @@ async fn a_session_is_accepted_only_from_pages_of_the_console_and_ends_with_its_
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn signing_out_ends_a_session_in_all_pods_and_its_streams() {
+    let console = Console::start().await;
+    let settings = Settings {
+        environment: vec![console.settings.environment[1].clone()],
+        ..console.settings.clone()
+    };
+    let second = Pod::start("second", "ingest", &settings).await;
+    let [one, other] =
+        [console.sign_in(ADMIN).await.unwrap(), console.sign_in(ADMIN).await.unwrap()];
+    let stats = |session: &Session| session.shown(client().get(second.url("/v1/stats")));
+    assert_eq!((status(stats(&one)).await, status(stats(&other)).await), (200, 200));
+    let stream = one.shown(client().get(second.url("/console/events?view=pods"))).send();
+    let stream = stream.await.unwrap();
+    assert_eq!(stream.status(), 200);
+    // Asking who is signed in prolongs the session: the cookie is another one.
+    let asked = one.shown(console.get("/console/session")).send().await.unwrap();
+    let renewed = asked.headers()[header::SET_COOKIE].to_str().unwrap().to_owned();
+    let said: Value = asked.json().await.unwrap();
+    assert_eq!((&said["caller"], said.get("secret")), (&json!("admin_token"), None));
+    let cookie = renewed.split(';').next().unwrap().to_owned();
+    assert_ne!(cookie, one.cookie);
+    let renewed = Session { cookie, secret: one.secret.clone() };
+    assert_eq!(status(stats(&renewed)).await, 200);
+
+    let out = renewed.shown(client().delete(format!("{}/console/session", console.base)));
+    assert_eq!(status(out.header(header::ORIGIN, &console.base)).await, 204);
+    for session in [&one, &renewed] {
+        eventually("the session has ended", async || match status(stats(session)).await {
+            401 => Ok(()),
+            other => Err(format!("the answer is {other}")),
+        })
+        .await;
+        assert_eq!(status(session.shown(console.get("/v1/stats"))).await, 401);
+        assert_eq!(status(session.shown(console.get("/console/session"))).await, 204);
+    }
+    within("the stream ends", stream.bytes()).await.unwrap();
+    assert_eq!(status(stats(&other)).await, 200);
+    // The secret is no header of a message.
+    let send = other.shown(client().post(second.url("/v1/messages")));
+    let send = send
+        .header(header::ORIGIN, second.url(""))
+        .json(&json!({"destinations": ["none"], "body": 1}));
+    assert_eq!(status(send).await, 404);
+    // A pod that starts later knows, too.
+    let third = Pod::start("third", "ingest", &settings).await;
+    assert_eq!(status(one.shown(client().get(third.url("/v1/stats")))).await, 401);
+    assert_eq!(status(other.shown(client().get(third.url("/v1/stats")))).await, 200);
 }
 
 #[tokio::test]

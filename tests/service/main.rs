@@ -30,6 +30,7 @@ mod policies;
 mod rebalance;
 mod reference;
 mod secrets;
+mod strangers;
 mod tls;
 mod topics;
 mod topologies;

@@ -21,18 +21,20 @@ use crate::{
         destinations::parse_name,
         draining, read_json,
         views::rfc3339,
-        workers::{ITEMS_MAX, WAIT_MS_MAX, check_range, find, lease::LastError},
+        workers::{ITEMS_MAX, WAIT_MS_MAX, WAITS, check_range, find, lease::LastError},
     },
     domain::{
         DeliveryKind, Destination, DestinationName, LeaseToken, Message, Stamped, WorkerName,
     },
     store::{CatalogEntry, Consumed, StoreError, Wake, WakeKind, retry_until, woken},
     wire::{
+        caller::Caller,
         client_connection::{ClientConnection, Lost, Tracked},
         code::Code,
         document,
         json::{joined_headers, json_body},
         problem::Problem,
+        shares::Shares,
     },
 };
 
@@ -111,6 +113,7 @@ struct Delivery {
     responses((status = 200, description = "Messages, or none", body = Deliveries), document::Works))]
 pub(in crate::api) async fn consume(
     State(api): State<Api>,
+    (Extension(caller), Extension(waits)): (Extension<Caller>, Extension<Shares>),
     Path(name): Path<String>,
     client: Option<Extension<ClientConnection>>,
     body: Result<Bytes, BytesRejection>,
@@ -119,6 +122,7 @@ pub(in crate::api) async fn consume(
     let request: ConsumeRequest = read_json(body, api.batch_bytes_max)?;
     check_range("max", request.max as u64, 1..=ITEMS_MAX as u64)?;
     check_range("wait_ms", request.wait_ms, 0..=WAIT_MS_MAX)?;
+    let _share = if request.wait_ms > 0 { waits.take(&caller, WAITS)? } else { None };
     let request = Arc::new(request);
     let client = client.map(|Extension(client)| client);
     // Listen first and poll then, so that nothing is missed in between.

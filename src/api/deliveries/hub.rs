@@ -12,6 +12,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     domain::DestinationName,
     store::{Store, TailHeard},
+    wire::{
+        caller::Caller,
+        code::Code,
+        problem::Problem,
+        shares::{Share, Shares},
+    },
 };
 
 /// The most clients that watch at the same time.
@@ -33,6 +39,7 @@ struct Inner {
     tasks: TaskTracker,
     heard: broadcast::Sender<TailHeard>,
     state: Mutex<State>,
+    shares: Shares,
     /// Somebody has begun to watch, or the subscription has begun.
     changed: Notify,
 }
@@ -50,6 +57,7 @@ struct State {
 pub struct Listener {
     tails: Tails,
     of: Option<DestinationName>,
+    _share: Share,
     heard: broadcast::Receiver<TailHeard>,
     /// True if the client has to be told that the subscription has begun.
     is_first: bool,
@@ -60,18 +68,26 @@ impl Tails {
     pub fn new(store: Store, stop: CancellationToken, tasks: TaskTracker) -> Tails {
         let heard = broadcast::channel(BACKLOG_MAX).0;
         let (state, changed) = Default::default();
-        Tails { inner: Arc::new(Inner { store, stop, tasks, heard, state, changed }) }
+        let shares = Shares::of(LISTENERS_MAX);
+        Tails { inner: Arc::new(Inner { store, stop, tasks, heard, state, shares, changed }) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Watches a destination, or all. `None` if too many clients watch.
-    pub(super) fn listen(&self, of: Option<DestinationName>) -> Option<Listener> {
+    /// Watches a destination, or all, for this caller. Refuses if too many clients watch.
+    pub(super) fn listen(
+        &self,
+        of: Option<DestinationName>,
+        caller: &Caller,
+    ) -> Result<Listener, Problem> {
+        let share = self.inner.shares.take(caller, "streams of deliveries")?;
         let mut state = self.state();
         if state.wanted.values().sum::<usize>() >= LISTENERS_MAX {
-            return None;
+            let detail =
+                "as many clients as possible watch deliveries through this pod; try another";
+            return Err(Problem::new(Code::ConnectionsFull, detail));
         }
         *state.wanted.entry(of.clone()).or_default() += 1;
         // Before the lock is released. So either it hears that the subscription begins, or it gets the state here.
@@ -82,7 +98,7 @@ impl Tails {
         }
         drop(state);
         self.inner.changed.notify_one();
-        Some(Listener { tails: self.clone(), of, heard, is_first })
+        Ok(Listener { tails: self.clone(), of, _share: share, heard, is_first })
     }
 
     /// Hears, and asks senders again and again, until nobody watches.

@@ -20,7 +20,7 @@ use tokio::{sync::broadcast, time::Instant};
 use utoipa::ToSchema;
 
 use super::{
-    ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, check_range, find, half_a_minute,
+    ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, WAITS, check_range, find, half_a_minute,
     handout::{self, Handed},
     waiter_queue::WaiterTicket,
 };
@@ -39,6 +39,7 @@ use crate::{
         document,
         json::{embeddable, joined_headers, json_body},
         problem::Problem,
+        shares::Shares,
     },
 };
 
@@ -136,13 +137,14 @@ impl LastError {
     responses((status = 200, description = "Messages, or none", body = Leases), document::Works))]
 pub(in crate::api) async fn lease(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    (Extension(caller), Extension(waits)): (Extension<Caller>, Extension<Shares>),
     client: Option<Extension<ClientConnection>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let mut request: LeaseRequest = read_json(body, api.batch_bytes_max)?;
     request.check()?;
     caller.check_all(&request.destinations)?;
+    let _share = if request.wait_ms > 0 { waits.take(&caller, WAITS)? } else { None };
     let mut seen = HashSet::new();
     request.destinations.retain(|name| seen.insert(name.clone()));
     // A request that waits for several messages must not block those that take any number.

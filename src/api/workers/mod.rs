@@ -32,6 +32,8 @@ const ATTEMPTS_BYTES_MAX: usize = 1 << 20;
 const CALL_BYTES_MAX: usize = 4 << 20;
 /// The longest a lease call may wait, in milliseconds.
 pub(super) const WAIT_MS_MAX: u64 = 60_000;
+/// Calls that wait may hold only a share of these.
+pub(super) const WAITS: &str = "connections with calls that wait for messages";
 /// Bounds of a lease, in milliseconds.
 const LEASE_MS: std::ops::RangeInclusive<u64> = 100..=24 * 3_600_000;
 /// The longest wait that a worker may ask for before the next attempt, in milliseconds.

@@ -1,20 +1,29 @@
 //! Who sends over a TCP connection: its first frame is `AUTH <token>`, unless the listener takes the
 //! certificate of the producer for it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::Connection;
+use super::{Connection, Frames};
 use crate::{
     domain::Scope,
+    faults::planted,
+    telemetry,
     tls::Subject,
-    wire::{caller::Caller, code::Code, counts::Held, problem::Problem, tcp_answer::ToProducer},
+    wire::{
+        FrameCodec, FrameError, caller::Caller, code::Code, counts::Held, problem::Problem,
+        tcp_answer::ToProducer,
+    },
 };
 
 /// What a frame that authenticates begins with.
 const AUTH: &[u8] = b"AUTH ";
+/// The longest first frame of a connection that needs a token, in bytes.
+const AUTH_BYTES_MAX: usize = 256;
+/// A connection that needs a token has this time to show it.
+const AUTH_WITHIN: Duration = Duration::from_secs(5);
 
 /// The token that a connection has shown, if any.
 #[derive(Default)]
@@ -25,6 +34,15 @@ pub(super) struct Shown {
     refused: Option<Problem>,
     /// The connection counts for its token as long as it lasts.
     _in_progress: Option<Held<Arc<str>>>,
+}
+
+/// The answer to a connection that has not shown its token.
+fn no_token() -> Problem {
+    let detail = format!(
+        "the first frame must be AUTH <token>, of at most {AUTH_BYTES_MAX} bytes, within {} s",
+        AUTH_WITHIN.as_secs()
+    );
+    Problem::new(Code::Unauthorized, detail)
 }
 
 impl Connection {
@@ -87,7 +105,45 @@ impl Connection {
         if self.needs_no_token() {
             return Ok(());
         }
-        Err(Problem::new(Code::Unauthorized, "the first frame must be AUTH <token>"))
+        Err(no_token())
+    }
+
+    /// What reads the first frame.
+    pub(super) fn first_codec(&self) -> FrameCodec {
+        match self.needs_no_token() {
+            true => self.codec(),
+            false => FrameCodec::new(self.framing, AUTH_BYTES_MAX),
+        }
+    }
+
+    /// The next frame. Refuses a connection that does not show its token in time, or in a short frame.
+    pub(super) async fn next_allowed(
+        &self,
+        stream: &mut Frames,
+        shown: &mut Shown,
+    ) -> Result<Option<Result<Bytes, FrameError>>, Problem> {
+        tokio::select! {
+            next = self.next_frame(stream) => {
+                if let Some(Err(FrameError::TooLong { .. })) = &next {
+                    self.check(shown)?;
+                }
+                Ok(next)
+            }
+            () = self.lacks_token(shown) => {
+                telemetry::connection_closed("slow_auth");
+                Err(no_token())
+            }
+        }
+    }
+
+    /// Resolves when the connection has not shown its token in time. Tokens may begin to be needed meanwhile.
+    async fn lacks_token(&self, shown: &Shown) {
+        loop {
+            tokio::time::sleep(AUTH_WITHIN).await;
+            if shown.text.is_none() && !self.needs_no_token() && !planted::is("auth_not_awaited") {
+                return;
+            }
+        }
     }
 
     /// True if the connection may send to a destination that verifies signatures, which frames do not have.

@@ -3,12 +3,14 @@
 
 mod answers;
 mod auth;
+mod chunk;
 mod frame;
+mod unverified;
 
 use std::{mem, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{FutureExt, StreamExt};
+use futures::StreamExt;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -21,6 +23,10 @@ use tokio_util::{
     sync::CancellationToken,
     task::TaskTracker,
 };
+
+pub use unverified::Unverified;
+
+use chunk::{End, chunk};
 
 use super::{
     Committer, Refusal, Session, commit::Pending, draft::Prepared, json::Limits, rates::Rates,
@@ -46,9 +52,8 @@ use crate::{
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// The most KiB of unanswered bodies per connection (at least one frame is taken).
 const ROOM_KIB: usize = 4 << 10;
-/// Frames that are available together are submitted together, up to these limits.
+/// Frames that are available together are submitted together, up to this many.
 const CHUNK_MAX: usize = 256;
-const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// State that all TCP listeners share.
 #[derive(Clone)]
@@ -63,6 +68,8 @@ pub struct Shared {
     pub pace: Pace,
     /// The limit of connections, over all listeners.
     pub connections: Arc<Semaphore>,
+    /// Those of them that yield their places.
+    pub unverified: Unverified,
     /// The most connections of one address at each listener; 0: no limit.
     pub connections_per_address_max: usize,
     /// Who may send.
@@ -102,6 +109,9 @@ pub async fn run(
         };
         // At the limit, one producer waits here and the others in the listener's queue. An idle
         // listener holds no permit.
+        if shared.connections.available_permits() == 0 && shared.unverified.displace_oldest() {
+            telemetry::connection_closed("displaced");
+        }
         let place = tokio::select! {
             () = stop.cancelled() => return,
             place = shared.connections.clone().acquire_owned() => place,
@@ -117,10 +127,12 @@ pub async fn run(
             stop: stop.clone(),
         };
         let tls = tls.clone();
+        let unverified = (!shared.guard.is_open()).then(|| shared.unverified.add());
         tracker.spawn(async move {
             let _held = (place, of_address);
             let _open = telemetry::ConnectionOpen::begin("tcp");
-            connection.serve(stream, tls).await;
+            let closing = unverified.as_deref().cloned().unwrap_or_default();
+            closing.run_until_cancelled(connection.serve(stream, tls, unverified)).await;
         });
     }
 }
@@ -172,7 +184,12 @@ impl Connection {
         FrameCodec::new(self.framing, longest)
     }
 
-    async fn serve(self, stream: TcpStream, tls: Option<Acceptor>) {
+    async fn serve(
+        self,
+        stream: TcpStream,
+        tls: Option<Acceptor>,
+        unverified: Option<Arc<CancellationToken>>,
+    ) {
         // Answers are small and awaited, so send them at once.
         let _ = stream.set_nodelay(true);
         // A producer that vanished must not hold its connection forever.
@@ -180,6 +197,8 @@ impl Connection {
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let socket = Socket::new(stream);
         let Some((read, write, certificate)) = self.opened(&socket, tls).await else { return };
+        // The handshake was enough where certificates are.
+        let unverified = unverified.filter(|_| !self.has_certificate);
         // Bounded by the permits of the frames in it.
         let (reads, queue) = mpsc::unbounded_channel();
         let ended = CancellationToken::new();
@@ -188,11 +207,12 @@ impl Connection {
             answers::answer(&self, write, socket, queue, &ended)
         };
         let reader = async {
+            let frames = FramedRead::new(read, self.first_codec());
             tokio::select! {
                 // Once the connection has ended, a waiting frame must not be submitted.
                 biased;
                 () = ended.cancelled() => {}
-                () = self.read_frames(FramedRead::new(read, self.codec()), certificate, &reads) => {}
+                () = self.read_frames(frames, (certificate, unverified), &reads) => {}
             }
             // Closes the queue: the writer ends once everything is answered.
             drop(reads);
@@ -231,7 +251,7 @@ impl Connection {
     async fn read_frames(
         &self,
         mut stream: Frames,
-        certificate: Option<Subject>,
+        (certificate, mut unverified): (Option<Subject>, Option<Arc<CancellationToken>>),
         queue: &mpsc::UnboundedSender<Read>,
     ) {
         let places_max = self.shared.frames_in_flight_max;
@@ -241,12 +261,21 @@ impl Connection {
         loop {
             let first = tokio::select! {
                 () = self.stop.cancelled() => return,
-                first = self.next_frame(&mut stream) => first,
+                first = self.next_allowed(&mut stream, &mut shown) => first,
+            };
+            let first = match first {
+                Ok(first) => first,
+                Err(problem) => {
+                    let _ = queue.send(Read::Last(refusal_of(problem)));
+                    return;
+                }
             };
             if let Some(Ok(frame)) = &first {
                 let authenticated =
                     is_first.then(|| self.authenticate(frame, &mut shown)).flatten();
-                is_first = false;
+                if std::mem::take(&mut is_first) {
+                    *stream.decoder_mut() = self.codec();
+                }
                 let answer = match authenticated {
                     Some(answer) => answer.map(Some),
                     None => self.check(&mut shown).map(|()| None),
@@ -254,6 +283,7 @@ impl Connection {
                 match answer {
                     Ok(None) => {}
                     Ok(Some(answer)) => {
+                        drop(unverified.take());
                         let _ = queue.send(Read::Answer(answer));
                         continue;
                     }
@@ -401,33 +431,4 @@ impl Connection {
 fn refusal_of(problem: Problem) -> ToProducer {
     let sentence = format!("{}; the connection is closed", problem.detail).into();
     ToProducer::Err { code: problem.code, sentence }
-}
-
-/// How a stream of frames continues.
-enum End {
-    No,
-    Closed,
-    Bad(FrameError),
-}
-
-/// The frames that are already available, starting with `first`, and whether more can come.
-fn chunk(
-    first: Option<Result<Bytes, FrameError>>,
-    stream: &mut Frames,
-    count_max: usize,
-) -> (Vec<Bytes>, End) {
-    let (mut frames, mut bytes, mut next) = (Vec::new(), 0, Some(first));
-    while let Some(read) = next {
-        match read {
-            None => return (frames, End::Closed),
-            Some(Err(error)) => return (frames, End::Bad(error)),
-            Some(Ok(frame)) => {
-                bytes += frame.len();
-                frames.push(frame);
-            }
-        }
-        let is_full = frames.len() >= count_max || bytes >= CHUNK_BYTES_MAX;
-        next = if is_full { None } else { stream.next().now_or_never() };
-    }
-    (frames, End::No)
 }

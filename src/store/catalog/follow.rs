@@ -174,11 +174,16 @@ impl Catalog {
         let (of_destinations, of_topics, of_tokens) =
             (Destinations(self), Topics(self), Tokens(self));
         // Run all to the end: damage in one index must not stop the others.
-        let (destinations, topics, tokens) = tokio::join!(
+        let (destinations, topics, tokens, sessions) = tokio::join!(
             self.catch_up_with(&of_destinations, destinations),
             self.catch_up_with(&of_topics, topics),
-            self.catch_up_with(&of_tokens, tokens)
+            self.catch_up_with(&of_tokens, tokens),
+            self.catch_up_with_sessions()
         );
+        // Without them nobody is signed in; all else goes on.
+        if let Err(error) = sessions {
+            tracing::debug!(%error, "cannot follow the sessions of the console");
+        }
         destinations.and(topics).and(tokens)
     }
 

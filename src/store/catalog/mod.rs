@@ -7,6 +7,7 @@ mod index;
 mod names;
 mod schema;
 mod sealing;
+mod sessions;
 mod tokens;
 mod topics;
 
@@ -31,6 +32,7 @@ use crate::{
 };
 use index::Followed;
 use names::{Listeners, Names};
+use sessions::Sessions;
 
 type TopicsByName = BTreeMap<TopicName, Arc<CatalogTopic>>;
 type TokensById = BTreeMap<String, Arc<CatalogToken>>;
@@ -42,6 +44,7 @@ pub struct Catalog {
     names: Arc<RwLock<Names>>,
     topics: Arc<RwLock<TopicsByName>>,
     tokens: Arc<RwLock<TokensById>>,
+    sessions: Arc<RwLock<Sessions>>,
     listeners: Arc<Listeners>,
     /// The position up to which each of the three indexes has been followed.
     followed: Arc<Mutex<[Option<Followed>; 3]>>,
@@ -58,6 +61,7 @@ impl Catalog {
             names,
             topics: Arc::default(),
             tokens: Arc::default(),
+            sessions: Arc::default(),
             listeners: Arc::default(),
             followed: Arc::default(),
             _metrics: telemetry::Knows::new(move |name| {

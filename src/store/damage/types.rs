@@ -53,9 +53,11 @@ pub(super) fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]
         };
     }
     match noun {
-        "epoch" | "destinations" | "topics" | "tokens" | "tokens:used" => Some(&["hash"]),
+        "epoch" | "destinations" | "topics" | "tokens" | "tokens:used" | "sessions" => {
+            Some(&["hash"])
+        }
         "owner" => Some(&["string"]),
-        "audit" => Some(&["stream"]),
+        "audit" | "sessions:ended" => Some(&["stream"]),
         "active:builtin" | "active:worker" | "releasable" | "consumers" | "leases" | "delayed"
         | "operations" => Some(&["zset"]),
         "destinations:changes"

@@ -11,6 +11,7 @@ pub mod define;
 pub mod delete_destination;
 pub mod delete_destination_batch;
 pub mod discard;
+pub mod end_session;
 pub mod expire;
 pub mod extend;
 pub mod fail;

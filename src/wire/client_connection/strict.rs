@@ -4,6 +4,9 @@
 //! The HTTP library accepts some of this, as the standard allows: a length beside `Transfer-Encoding`, the same length
 //! twice, lines that end without a carriage return. It reads the same bytes; what it refuses itself is not looked at here.
 
+/// The longest head of a request, in bytes.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+
 /// What is wrong with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Ambiguous {
@@ -22,6 +25,9 @@ pub enum Ambiguous {
     /// A header that decides about the body is too long to be one.
     #[error("a header that says where the body ends is too long")]
     TooLong,
+    /// More than [`HEAD_BYTES_MAX`]. The HTTP library notices it only after what it has read at once.
+    #[error("the head of the request has more than {HEAD_BYTES_MAX} bytes")]
+    LongHead,
 }
 
 /// The most bytes of a line that are looked at: enough for the headers that count.
@@ -57,6 +63,7 @@ enum Part {
 #[derive(Debug, Default)]
 struct Head {
     has_request_line: bool,
+    bytes: usize,
     has_host: bool,
     has_encoding: bool,
     has_length: bool,
@@ -89,6 +96,12 @@ impl Framing {
     /// Takes bytes up to the end of the line; returns the others.
     fn follow_line<'b>(&mut self, bytes: &'b [u8]) -> Result<&'b [u8], Ambiguous> {
         let end = bytes.iter().position(|byte| *byte == b'\n');
+        if self.part == Part::Head {
+            self.head.bytes += end.map_or(bytes.len(), |end| end + 1);
+            if self.head.bytes > HEAD_BYTES_MAX {
+                return Err(Ambiguous::LongHead);
+            }
+        }
         let part = &bytes[..end.unwrap_or(bytes.len())];
         let room = (LINE_MAX + 1).saturating_sub(self.line.len());
         self.line.extend_from_slice(&part[..part.len().min(room)]);

@@ -39,7 +39,7 @@ macro_rules! scenario {
     };
 }
 
-const SCENES: [Of; 31] = [
+const SCENES: [Of; 33] = [
     scenario!(failures, "journey"),
     scenario!(unclear_answers, "journey"),
     scenario!(sent_twice, "journey"),
@@ -71,11 +71,13 @@ const SCENES: [Of; 31] = [
     scenario!(forbidden_receiver of strangers, "journey"),
     scenario!(rebound_receiver of strangers, "journey"),
     scenario!(beyond_limits of strangers, "requests"),
+    scenario!(sessions of strangers, "requests"),
+    scenario!(without_credentials of strangers, "requests"),
 ];
 
 /// Each bug, its description, the scenario that must find it, and the anomalies that prove it. A
 /// request that is sent before the answer to the previous one may also overtake it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 45] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 48] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -212,6 +214,24 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 45] = [
         "another pod accepts a token that was revoked",
         "tokens",
         &[Anomaly::Admitted],
+    ),
+    (
+        "sign_out_not_followed",
+        "a session of the console goes on after signing out",
+        "sessions",
+        &[Anomaly::Admitted],
+    ),
+    (
+        "unverified_kept",
+        "a connection with a request keeps its place, though it has shown no token",
+        "without_credentials",
+        &[Anomaly::Stuck],
+    ),
+    (
+        "auth_not_awaited",
+        "a TCP connection that has shown no token stays open",
+        "without_credentials",
+        &[Anomaly::Stuck],
     ),
     (
         "host_unchecked",

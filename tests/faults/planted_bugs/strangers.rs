@@ -139,6 +139,63 @@ pub async fn callers_without_tokens(bug: Option<String>) -> Ended {
     (verdict, 0)
 }
 
+/// Somebody signs in to the console, and out again.
+pub async fn sessions(bug: Option<String>) -> Ended {
+    let redis = TestRedis::start().await;
+    let mut settings = settings(&redis, bug.as_deref());
+    settings.environment.push(("RESEQ_AUTH_ADMIN_TOKEN".into(), ADMIN.into()));
+    let pod = Pod::start("pod", "ingest", &settings).await;
+    let (session, origin) = (pod.url("/console/session"), pod.url(""));
+    let begun = client().post(&session).header("origin", &origin).json(&json!({"token": ADMIN}));
+    let begun = begun.send().await.unwrap();
+    let cookie =
+        begun.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let said: Value = begun.json().await.unwrap();
+    let shown = |request: RequestBuilder| {
+        let secret = said["secret"].as_str().unwrap();
+        request.header("cookie", &cookie).header("reseq-session", secret).header("origin", &origin)
+    };
+    assert_eq!(status(shown(client().get(pod.url("/v1/stats")))).await, 200);
+    assert_eq!(status(shown(client().delete(&session))).await, 204);
+    let verdict = match status(shown(client().get(pod.url("/v1/stats")))).await {
+        401 => Ok(()),
+        _ => Err(Anomaly::Admitted),
+    };
+    (verdict, 0)
+}
+
+/// A pod that wants tokens. Clients without one take all its connections.
+pub async fn without_credentials(bug: Option<String>) -> Ended {
+    let (bug, redis) = (bug.as_deref(), TestRedis::start().await);
+    let verify = "verify = { kind = \"github\", secrets = [\"a-secret-of-the-sender\"] }";
+    let mut settings = settings(&redis, bug)
+        .destination("signed", &format!("url = \"http://127.0.0.1:9/\"\n{verify}"));
+    settings.http = "connections_max = 2".into();
+    settings.tcp = vec![("signed", "lines")];
+    settings.environment.push(("RESEQ_AUTH_ADMIN_TOKEN".into(), ADMIN.into()));
+    let pod = Pod::start("pod", "ingest", &settings).await;
+    let mut idle = TcpStream::connect(pod.addresses.tcp(0)).await.unwrap();
+    let slow = "POST /v1/destinations/signed/messages HTTP/1.1\r\nhost: localhost\r\n\
+                x-hub-signature-256: sha256=0000000000000000000000000000000000000000000000000000000000000000\r\nx-github-delivery: 1\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n";
+    let mut slow_ones = Vec::new();
+    for _ in 0..2 {
+        slow_ones.push(first_answer(&pod, slow).await);
+    }
+    let verdict = async {
+        until(bug, Anomaly::Stuck, async || {
+            status(client().get(pod.url("/v1/stats")).bearer_auth(ADMIN)).await == 200
+        })
+        .await?;
+        let patience = if bug.is_some() { 2 * SOON } else { PATIENCE };
+        match timeout(patience, idle.read_to_end(&mut Vec::new())).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Anomaly::Stuck),
+        }
+    }
+    .await;
+    (verdict, 0)
+}
+
 /// What a connection answers to these bytes, at first: its first 12 bytes, or less if it ends.
 async fn first_answer(pod: &Pod, bytes: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(pod.addresses.http().unwrap()).await.unwrap();

@@ -79,6 +79,21 @@ async fn a_head_that_does_not_end_is_answered_408_and_a_silent_connection_closed
 }
 
 #[tokio::test]
+async fn a_head_of_more_than_64_kib_is_refused() {
+    let service = service("").await;
+    let head = |length: usize| {
+        let begun = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+        let headers = format!("{begun}x: {}\r\ny: ", "a".repeat(60_000));
+        let left = length - headers.len() - 4;
+        headers + &"b".repeat(left) + "\r\n\r\n"
+    };
+    for (length, expected) in [(64 << 10, "200 OK"), ((64 << 10) + 1, "431 "), (70_000, "431 ")] {
+        let answer = rest(begun(&service, &head(length)).await).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{length}: {answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_comes_too_slowly_is_answered_408_on_every_route() {
     let service = service("body_window_ms = 100\nbody_bytes_per_second_min = 50").await;
     let before = service.holds().await;

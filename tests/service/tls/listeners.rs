@@ -65,13 +65,23 @@ pub(super) async fn connect(
     authority: &Authority,
     identity: Option<&Identity>,
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    connect_with(address, authority, identity, &[]).await
+}
+
+/// The same, in one of these protocols.
+async fn connect_with(
+    address: SocketAddr,
+    authority: &Authority,
+    identity: Option<&Identity>,
+    protocols: &[&[u8]],
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().unwrap();
     let builder = builder.with_root_certificates(roots);
-    let settings = match identity {
+    let mut settings = match identity {
         None => builder.with_no_client_auth(),
         Some(Identity { certificate, key }) => {
             let chain = vec![CertificateDer::from_pem_file(certificate).unwrap()];
@@ -79,6 +89,7 @@ pub(super) async fn connect(
             builder.with_client_auth_cert(chain, key).unwrap()
         }
     };
+    settings.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     let stream = TcpStream::connect(address).await?;
     let name = ServerName::try_from("127.0.0.1").unwrap();
     TlsConnector::from(Arc::new(settings)).connect(name, stream).await
@@ -266,7 +277,7 @@ async fn a_producer_needs_a_certificate_or_a_token_as_its_listener_says() {
 async fn a_handshake_that_does_not_go_on_ends_and_one_that_fails_does_too() {
     let (ours, redis) = (Authority::new("ours"), TestRedis::start().await);
     let lines = format!(
-        "[http]\nlisten = '127.0.0.1:0'\nheader_timeout_ms = 200\n{}",
+        "[http]\nlisten = '127.0.0.1:0'\nheader_timeout_ms = 200\nidle_timeout_ms = 600000\n{}",
         section("http.tls", &ours.issue("server"), None)
     );
     let running = start(&redis, &lines).await;
@@ -284,6 +295,13 @@ async fn a_handshake_that_does_not_go_on_ends_and_one_that_fails_does_too() {
     let mut said = String::new();
     within("the connection is closed", stream.read_to_string(&mut said)).await.unwrap();
     assert!(said.starts_with("HTTP/1.1 408") && said.contains("request_timeout"), "{said}");
+    // The same over HTTP/2: settings, and headers without their end.
+    let mut stream = connect_with(running.http, &ours, None, &[b"h2"]).await.unwrap();
+    let begun =
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x01\0\0\0\x01\x82";
+    stream.write_all(begun).await.unwrap();
+    let mut said = Vec::new();
+    let _ = within("the connection is closed", stream.read_to_end(&mut said)).await;
     running.stop().await.unwrap();
 }
 

@@ -1,4 +1,5 @@
-// The HTTP API, with the types of /openapi.json. The cookie of the session signs the requests.
+// The HTTP API, with the types of /openapi.json. A session has two parts: a cookie, which the browser sends to each port
+// of the host, and a secret, which only pages of this scheme, host and port can read.
 import createClient from "openapi-fetch";
 import type { components, paths } from "../../../clients/node/src/api.ts";
 
@@ -13,7 +14,18 @@ export type DeadLetter = Schema["DeadLetter"];
 export type Message = Schema["Message"];
 export type Destination = Schema["Destination"];
 
-export const api = createClient<paths>({ baseUrl: location.origin, credentials: "same-origin" });
+/** The name of the secret, here and as a header. */
+const SECRET = "reseq-session";
+
+/** `fetch` with both parts of the session. */
+export function signed(input: RequestInfo | URL, init?: RequestInit): Promise<Response> {
+  const request = new Request(input, { credentials: "same-origin", ...init });
+  const secret = localStorage.getItem(SECRET);
+  if (secret) request.headers.set(SECRET, secret);
+  return fetch(request);
+}
+
+export const api = createClient<paths>({ baseUrl: location.origin, fetch: signed });
 
 /** An error to show to people. */
 export class Refused extends Error {
@@ -51,12 +63,13 @@ export interface Session {
   destinations?: string[];
   needs_token: boolean;
   version: string;
+  /** Only after signing in. */
+  secret?: string;
 }
 
 async function session(method: string, body?: unknown): Promise<Session | null> {
-  const answer = await fetch("/console/session", {
+  const answer = await signed("/console/session", {
     method,
-    credentials: "same-origin",
     headers: body ? { "content-type": "application/json" } : {},
     body: body ? JSON.stringify(body) : undefined,
   });
@@ -65,9 +78,14 @@ async function session(method: string, body?: unknown): Promise<Session | null> 
   if (!answer.ok) throw new Refused({ status: answer.status, ...json });
   return json;
 }
+/** Who is signed in. Asking prolongs the session. */
 export const currentSession = () => session("GET");
-export const signIn = (token: string) => session("POST", { token });
-export const signOut = () => session("DELETE");
+export async function signIn(token: string) {
+  const begun = await session("POST", { token });
+  if (begun?.secret) localStorage.setItem(SECRET, begun.secret);
+  return begun;
+}
+export const signOut = () => session("DELETE").finally(() => localStorage.removeItem(SECRET));
 
 /** True if this session may do what needs this scope. */
 export function may(session: Session, scope: Schema["Scope"]): boolean {

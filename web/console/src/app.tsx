@@ -21,6 +21,9 @@ import { AuditPage } from "./pages/audit.tsx";
 import { DeliveriesPage } from "./pages/deliveries.tsx";
 import { DoctorPage } from "./pages/doctor.tsx";
 
+/** How often a page that is visible prolongs the session, in ms. */
+const PROLONG_MS = 300_000;
+
 /** The pages: the first part of the address, and the name. */
 const PAGES: [string, string][] = [
   ["overview", "Overview"], ["destinations", "Destinations"], ["lanes", "Lane"], ["messages", "Messages"], ["dead-letters", "Dead letters"],
@@ -43,6 +46,11 @@ export function App() {
       setSession(null);
       setError(caught);
     });
+    const prolong = async () => {
+      if (!document.hidden && !(await currentSession())) setSession(null);
+    };
+    const timer = setInterval(() => prolong().catch(() => {}), PROLONG_MS);
+    return () => clearInterval(timer);
   }, []);
   if (session === undefined) return null;
   if (session === null) return <SignIn error={error} onDone={setSession} />;

@@ -1,6 +1,10 @@
 // The events of the page that is shown: one stream, and none while the page is hidden.
 import { useEffect, useState } from "preact/hooks";
-import { signedOut } from "./api.ts";
+import { signed, signedOut } from "./api.ts";
+import { lines } from "./lines.ts";
+
+/** How long to wait after a stream that did not last. */
+const AGAIN_MS = 3000;
 
 export type Query = Record<string, string | number | undefined>;
 
@@ -8,21 +12,6 @@ export interface Live<T> {
   value: T | null;
   error: string | null;
   isConnected: boolean;
-}
-
-/** Why a stream is refused: the browser does not tell. */
-async function refusal(url: string): Promise<string | null> {
-  const stop = new AbortController();
-  try {
-    const answer = await fetch(url, { credentials: "same-origin", signal: stop.signal });
-    if (answer.ok) return null;
-    if (answer.status === 401) signedOut();
-    return (await answer.json()).detail;
-  } catch {
-    return "Reseq does not answer. Is the process running?";
-  } finally {
-    stop.abort();
-  }
 }
 
 /** Follows a view. With `null`, nothing. */
@@ -34,33 +23,34 @@ export function useLive<T>(query: Query | null): Live<T> {
   useEffect(() => {
     set({ value: null, error: null, isConnected: false });
     if (search === null) return;
-    let source: EventSource | null = null;
-    let again: ReturnType<typeof setTimeout> | undefined;
-    const close = () => {
-      clearTimeout(again);
-      source?.close();
-      source = null;
+    let stop = new AbortController();
+    const close = () => stop.abort();
+    const take = (line: string) => {
+      if (!line.startsWith("data:")) return;
+      const value = JSON.parse(line.slice(5));
+      if (typeof value.error === "string") set((now) => ({ ...now, error: value.error, isConnected: true }));
+      else set({ value, error: null, isConnected: true });
     };
-    const open = () => {
+    const open = async () => {
       close();
       if (document.hidden) return;
-      source = new EventSource(`/console/events?${search}`);
-      source.onmessage = (event) => {
-        const value = JSON.parse(event.data);
-        if (typeof value.error === "string") set((now) => ({ ...now, error: value.error, isConnected: true }));
-        else set({ value, error: null, isConnected: true });
-      };
-      source.onerror = () => {
-        // The stream ends once a minute, and is opened again. A refusal closes it for good.
-        if (source?.readyState !== EventSource.CLOSED) return;
-        set((now) => ({ ...now, isConnected: false }));
-        const here = source;
-        refusal(`/console/events?${search}`).then((error) => {
-          if (source !== here) return;
-          if (error) set((now) => ({ ...now, error }));
-          again = setTimeout(open, 3000);
-        });
-      };
+      const { signal } = (stop = new AbortController());
+      while (!signal.aborted) {
+        const begun = performance.now();
+        let [isOpen, error] = [false, "Reseq does not answer. Is the process running?"];
+        try {
+          const answer = await signed(`/console/events?${search}`, { signal });
+          isOpen = answer.ok;
+          if (answer.status === 401) signedOut();
+          if (!answer.body || !isOpen) error = (await answer.json()).detail;
+          else for await (const some of lines(answer.body)) some.forEach(take);
+        } catch { /* There is no answer, or it broke off. */ }
+        if (signal.aborted) return;
+        // The stream ends once a minute, and is opened again.
+        if (isOpen && performance.now() - begun > AGAIN_MS) continue;
+        set((now) => ({ ...now, isConnected: false, error: isOpen ? now.error : error }));
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      }
     };
     const visible = () => (document.hidden ? close() : open());
     document.addEventListener("visibilitychange", visible);

@@ -52,9 +52,25 @@ test("a wrong token is refused, and the session ends with sign-out", async () =>
   await other.getByRole("heading", { name: "Overview" }).waitFor();
   const [cookie] = await context.cookies();
   assert.deepEqual([cookie.httpOnly, cookie.sameSite], [true, "Strict"]);
-  assert.equal(await other.evaluate(() => document.cookie + localStorage.length), "0");
+  const [readable, secret] = await other.evaluate(() => [document.cookie, localStorage.getItem("reseq-session")]);
+  assert.equal(readable, "");
+  // Who has only one of the two parts has nothing. The cookie goes to each port of the host.
+  const token = "an-admin-token-for-the-tests-of-the-console";
+  assert.ok(![cookie.value, atob(cookie.value), secret].some((part) => part.includes(token)));
+  const asked = async (headers) => (await fetch(`${service.url}/v1/stats`, { headers })).status;
+  const both = { cookie: `${cookie.name}=${cookie.value}`, "reseq-session": secret };
+  assert.deepEqual([await asked({ cookie: both.cookie }), await asked({ "reseq-session": secret }), await asked(both)], [401, 401, 200]);
+  // A link in a new tab works.
+  const tab = await context.newPage();
+  await tab.goto(`${service.url}/console#/destinations`);
+  await tab.getByRole("heading", { name: "Destinations" }).waitFor();
+  await tab.getByText("live").waitFor();
   await button("Sign out", other).click();
   await other.getByLabel("Token").waitFor();
+  assert.equal(await other.evaluate(() => localStorage.getItem("reseq-session")), null);
+  assert.equal(await asked(both), 401);
+  // The other tab notices it, too: its stream has ended.
+  await tab.getByLabel("Token").waitFor();
   assert.deepEqual(await context.cookies(), []);
   await context.close();
 });

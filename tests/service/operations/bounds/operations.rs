@@ -69,6 +69,8 @@ impl Watched {
         self.get(&path).await;
         self.delete(&path).await;
         self.note("make and revoke a token").await;
+        self.service.store.end_session("one").await.unwrap();
+        self.note("end a session of the console").await;
         self.put("topics/all", json!({"destinations": [name]})).await;
         self.note("define a topic").await;
         self.post("topics/all/messages", json!({"raw": true})).await;

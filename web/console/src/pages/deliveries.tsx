@@ -1,6 +1,6 @@
 // Deliveries as they happen, like `reseq tail`.
 import { useEffect, useState } from "preact/hooks";
-import { Refused, signedOut } from "../api.ts";
+import { Refused, signed, signedOut } from "../api.ts";
 import { count, duration, laneName, time } from "../format.ts";
 import { lines } from "../lines.ts";
 import { href } from "../router.ts";
@@ -30,7 +30,7 @@ type Wanted = { destination?: string; key?: string; outcome?: string };
 async function follow(wanted: Wanted, signal: AbortSignal, take: (some: Line[]) => void) {
   const search = new URLSearchParams(Object.entries(wanted).filter((pair): pair is [string, string] => pair[1] !== undefined));
   while (!signal.aborted) {
-    const answer = await fetch(`/v1/deliveries?${search}`, { credentials: "same-origin", signal });
+    const answer = await signed(`/v1/deliveries?${search}`, { signal });
     if (answer.status === 401) signedOut();
     if (!answer.ok || !answer.body) throw new Refused(await answer.json());
     for await (const some of lines(answer.body)) take(some.map((text) => JSON.parse(text) as Line));

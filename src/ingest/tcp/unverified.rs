@@ -1,0 +1,31 @@
+//! The connections that have shown no credential yet, where one is needed. At the limit of connections, the oldest of
+//! them yields its place.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use tokio_util::sync::CancellationToken;
+
+/// These connections, the oldest first. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Unverified(Arc<Mutex<VecDeque<Weak<CancellationToken>>>>);
+
+impl Unverified {
+    /// A new one, until what this returns is dropped. It is cancelled when the connection has to close.
+    pub(super) fn add(&self) -> Arc<CancellationToken> {
+        let closing = Arc::default();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| one.strong_count() > 0);
+        all.push_back(Arc::downgrade(&closing));
+        closing
+    }
+
+    /// Closes the oldest. False if there is none.
+    pub(super) fn displace_oldest(&self) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = std::iter::from_fn(|| all.pop_front()).find_map(|one| one.upgrade());
+        oldest.inspect(|closing| closing.cancel()).is_some()
+    }
+}
