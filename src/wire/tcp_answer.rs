@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(FromReceiver::parse(b"RETRY \r"), Ok(FromReceiver::Retry(None)));
         assert_eq!(FromReceiver::parse(b"RETRY 1500\r"), Ok(wait(1500)));
         let longest = Ok(FromReceiver::Retry(Some(Duration::MAX)));
-        assert_eq!(FromReceiver::parse(b"RETRY 99999999999999999999"), longest);
+        assert_eq!(FromReceiver::parse(b"RETRY 99999999999999999999999999"), longest);
         let reject = |reason: &str| Ok(FromReceiver::Reject(reason.into()));
         assert_eq!(FromReceiver::parse(b"REJECT no such account \r"), reject("no such account"));
         assert_eq!(FromReceiver::parse(b"REJECT"), reject("no reason given"));
