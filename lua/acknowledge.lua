@@ -50,7 +50,7 @@ function apply.accept(lane, entry, sequence)
   accept_upto(entry, sequence)
   local is_over = entry.accepted >= entry.leased
   if is_over then end_lease(entry) end
-  note(lane, 0, is_over and now)
+  note(lane, 0, is_over and text(entry.accepted))
 end
 
 function apply.refuse(lane, entry, sequence, i)
@@ -64,12 +64,12 @@ end
 function apply.extend(lane, entry)
   entry.deadline, entry.lasts = now + lasts, lasts
   if redis.call('ZSCORE', KEYS[4], lane) ~= '0' then redis.call('ZADD', KEYS[4], text(entry.deadline), lane) end
-  may_leave(KEYS[6], KEYS[7], ARGV[2], ARGV[3], lane, entry.deadline)
+  may_leave(KEYS[6], KEYS[7], ARGV[2], ARGV[3], lane, text(entry.deadline))
 end
 
 function apply.requeue(lane, entry)
   end_lease(entry)
-  note(lane, 0, now)
+  note(lane, 0, text(entry.accepted))
 end
 
 local answer = {text(now + lasts)}

@@ -52,6 +52,12 @@ end
 -- The rest is for calls that cannot take the fast path.
 -- include: expect, portions, withdrawn, bodies
 
+-- Destinations are served in turn: this one comes behind all others. A destination that was not served yet has 0.
+local function to_end_of_active(active, destination)
+  local last = redis.call('ZRANGE', active, '-1', '-1', 'WITHSCORES')[2]
+  redis.call('ZADD', active, text((tonumber(last) or 0) + 1), destination)
+end
+
 local before_sequence, after_sequence = destination .. '/', '/' .. ARGV[4]
 local function lease_of(sequence)
   return before_sequence .. sequence .. after_sequence
@@ -115,7 +121,7 @@ if known[3] then
   expect('ZCARD', KEYS[6])
   clean = pass_withdrawn(KEYS[2], KEYS[3], KEYS[10], most + 1)
   if not clean then
-    redis.call('ZADD', KEYS[7], text(now), destination)
+    to_end_of_active(KEYS[7], destination)
     return keep(KEYS[1], number, {text(now), 'again'})
   end
 end
@@ -149,7 +155,7 @@ end
 if covered == #sequences and not has_more then
   redis.call('ZREM', KEYS[7], destination)
 else
-  redis.call('ZADD', KEYS[7], text(now), destination)
+  to_end_of_active(KEYS[7], destination)
 end
 keep(KEYS[1], number, call)
 return answer

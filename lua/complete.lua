@@ -208,15 +208,11 @@ local heads_ready = {n = 0}
 -- Updates hints after messages of a lane became ready. True if one of them may be released.
 local function finish(lane, of_lane, now)
   if ordering == 'none' then
-    local hints = {}
-    for i = 2, of_lane.n, 2 do
-      hints[i - 1], hints[i] = now_text(), of_lane[i]
-    end
-    redis.call('ZADD', KEYS[6], unpack(hints))
+    redis.call('ZADD', KEYS[6], unpack(of_lane, 1, of_lane.n))
     return true
   end
   local is_head = head_of(lane) == of_lane[1]
-  if is_head and ordering == 'key' then add(heads_ready, text(now), ARGV[4 + lane]) end
+  if is_head and ordering == 'key' then add(heads_ready, of_lane[1], ARGV[4 + lane]) end
   if serial then advance(place, in_progress_of(lane), ready_of(lane), now) end
   return is_head
 end
@@ -235,7 +231,7 @@ if done > 0 then
   end
   if heads_ready.n > 0 then redis.call('ZADD', KEYS[6], unpack(heads_ready, 1, heads_ready.n)) end
   if releasable then
-    redis.call('ZADD', KEYS[5], 'LT', text(now), destination)
+    redis.call('ZADD', KEYS[5], '0', destination)
     wake(KEYS[7], destination)
   end
 end

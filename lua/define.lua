@@ -74,5 +74,5 @@ if ARGV[10] == '0' then redis.call('UNLINK', KEYS[8]) end
 local mine, other = KEYS[4], KEYS[5]
 if ARGV[4] == 'worker' then mine, other = other, mine end
 redis.call('ZREM', other, ARGV[1])
-if redis.call('EXISTS', KEYS[3]) == 1 then redis.call('ZADD', mine, text(now), ARGV[1]) end
+if redis.call('EXISTS', KEYS[3]) == 1 then redis.call('ZADD', mine, '0', ARGV[1]) end
 return {version, 1, known[1] and 0 or 1, known[8] or '', born}

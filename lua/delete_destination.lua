@@ -9,6 +9,7 @@
 --   [4] releasable       reseq:{p07}:releasable
 --   [5] dead             reseq:{p07}:d:<dest>:dead-letters
 --   [6] epoch            reseq:{p07}:epoch
+--   [7] withdrawing      reseq:{p07}:withdrawing
 -- ARGV:
 --   [1] destination  [2] '1': even with pending messages or dead letters; '2': the same, but only to complete a
 --   removal that has begun; '0': neither
@@ -21,7 +22,7 @@ check_schema(KEYS[6])
 -- If the key is not a hash, the number of pending messages is unknown; the removal must work all the same.
 local kind = redis.call('TYPE', KEYS[1])['ok']
 if ARGV[2] == '1' and kind ~= 'hash' and kind ~= 'none' then
-  expect('ZCARD', KEYS[2], KEYS[3], KEYS[4])
+  expect('ZCARD', KEYS[2], KEYS[3], KEYS[4], KEYS[7])
   redis.call('UNLINK', KEYS[1])
   redis.call('HSET', KEYS[1], 'version', text(now_ms()), 'last', '1')
 end
@@ -38,9 +39,10 @@ local dead = ARGV[2] ~= '0' and 0 or redis.call('ZCARD', KEYS[5])
 if dead > 0 then
   return redis.error_reply(string.format('WRONG_STATE there are %.0f dead letters', dead))
 end
-expect('ZCARD', KEYS[2], KEYS[3], KEYS[4])
+expect('ZCARD', KEYS[2], KEYS[3], KEYS[4], KEYS[7])
 redis.call('HSET', KEYS[1], 'deleted', '1')
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
 redis.call('ZREM', KEYS[4], ARGV[1])
+redis.call('ZREM', KEYS[7], ARGV[1])
 return {known[1], pending}

@@ -77,6 +77,6 @@ if #gone > 0 then
     redis.call('ZADD', KEYS[7], unpack(due))
     redis.call('HINCRBY', KEYS[2], 'delayed', #due / 2)
   end
-  if #at_once > 0 then to_front(place, at_once, now) end
+  if #at_once > 0 then to_front(place, at_once) end
 end
 return keep(KEYS[1], number, answer)

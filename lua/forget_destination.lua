@@ -31,6 +31,7 @@
 --   [24] consumer_leases   reseq:{p07}:d:<dest>:consumer-leases
 --   [25] lease_ends   reseq:{p07}:d:<dest>:consumer-lease-ends
 --   [26] consumers    reseq:{p07}:consumers
+--   [27] withdrawing  reseq:{p07}:withdrawing
 -- ARGV:
 --   [1] `known` of include/epoch.lua  [2] destination
 -- Returns: the highest epoch that a message of it may have carried, or 0 if there was nothing to forget
@@ -42,7 +43,7 @@ check_schema(KEYS[1])
 if redis.call('EXISTS', KEYS[2]) == 0 then return '0' end
 local known = redis.call('HMGET', KEYS[2], 'deleted', 'born', 'version')
 if not known[1] then return redis.error_reply('WRONG_STATE the destination is not being removed') end
-expect('ZCARD', KEYS[9], KEYS[10], KEYS[11], KEYS[26])
+expect('ZCARD', KEYS[9], KEYS[10], KEYS[11], KEYS[26], KEYS[27])
 local epoch = current_epoch(KEYS[1], now_ms(), ARGV[1])
 local removed = redis.call('HMGET', KEYS[1], 'removed_epoch', 'removed_version')
 local carried = math.max(epoch, tonumber(known[2]) or 0)
@@ -52,6 +53,5 @@ redis.call('HSET', KEYS[1], 'removed_epoch', at_least(removed[1], carried),
 for i = 2, 8 do redis.call('UNLINK', KEYS[i]) end
 for i = 12, 25 do redis.call('UNLINK', KEYS[i]) end
 -- Hints that were added after the removal began.
-for i = 9, 11 do redis.call('ZREM', KEYS[i], ARGV[2]) end
-redis.call('ZREM', KEYS[26], ARGV[2])
+for _, i in ipairs({9, 10, 11, 26, 27}) do redis.call('ZREM', KEYS[i], ARGV[2]) end
 return text(carried)

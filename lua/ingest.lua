@@ -228,9 +228,9 @@ local function set_state(lane, sequence, due, priority, is_finished)
     add(finished[lane], sequence, sequence)
     ready_count = ready_count + 1
     if ordering == 'none' then
-      add(lanes_ready, now_text(), sequence)
+      add(lanes_ready, sequence, sequence)
     elseif was_empty[lane] and pending[lane].n == 2 then
-      first_ready[lane] = true
+      first_ready[lane] = sequence
     end
   elseif busy[lane] then
     awaiting = awaiting + 1
@@ -352,7 +352,7 @@ local function store_waiting()
     redis.call('DEL', KEYS[4])
     undo_records()
   end
-  written_or(undo, redis.pcall('ZADD', KEYS[6], now_text(), destination))
+  written_or(undo, redis.pcall('ZADD', KEYS[6], '0', destination))
   wake(KEYS[9], destination)
 end
 
@@ -382,7 +382,7 @@ if records.n > 0 then
     if of_ready.n > 0 then redis.call('ZADD', ready_of(lane), unpack(of_ready, 1, of_ready.n)) end
     if first_ready[lane] then
       releasable = true
-      if ordering == 'key' then redis.call('ZADD', KEYS[8], now_text(), lane_key(lane)) end
+      if ordering == 'key' then redis.call('ZADD', KEYS[8], first_ready[lane], lane_key(lane)) end
     end
   end
   if ready_count > 0 then redis.call('HINCRBY', KEYS[3], 'ready', ready_count) end
@@ -397,7 +397,7 @@ if records.n > 0 then
     redis.call('HINCRBY', KEYS[3], 'delayed', #delays / 2)
   end
   if releasable then
-    redis.call('ZADD', KEYS[7], 'LT', now_text(), destination)
+    redis.call('ZADD', KEYS[7], '0', destination)
     wake(KEYS[10], destination)
   end
   local redriven = {}

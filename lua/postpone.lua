@@ -9,9 +9,8 @@
 --   [4] releasable    reseq:{p07}:releasable
 --   [5] lanes         reseq:{p07}:d:<dest>:lanes
 --   [6] in_progress   reseq:{p07}:d:<dest>:in-progress[:<key>]
---   [7] withdrawals   reseq:{p07}:d:<dest>:withdrawals
---   [8] destination   reseq:{p07}:d:<dest>
---   [9] consumer_leases reseq:{p07}:d:<dest>:consumer-leases
+--   [7] destination   reseq:{p07}:d:<dest>
+--   [8] consumer_leases reseq:{p07}:d:<dest>:consumer-leases
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] destination  [4] 'destination', 'key' or
 --   'none'  [5] `known` of include/epoch.lua  [6] lane's key  [7] sequence  [8] failed attempts, including this one
@@ -27,24 +26,20 @@ local epoch = current_epoch(KEYS[1], now, ARGV[5])
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if not owns(KEYS[2], ARGV[1]) then return redis.error_reply('NOT_OWNER another owns the partition') end
 -- A destination that was created again counts from 1: its head may have the same number.
-local known = redis.call('HMGET', KEYS[8], 'version', 'deleted', 'delivery')
+local known = redis.call('HMGET', KEYS[7], 'version', 'deleted', 'delivery')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[11] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 if not is_head(ARGV[4], KEYS[6], ARGV[7]) then
   return redis.error_reply('WRONG_HEAD the message is not the head of its lane')
 end
 
-expect('HLEN', KEYS[3], KEYS[7], KEYS[9])
+expect('HLEN', KEYS[3], KEYS[8])
 expect('ZCARD', KEYS[4], KEYS[5])
 local not_before = now + tonumber(ARGV[9])
 local attempts, failed = attempts_of(KEYS[3], ARGV[7]), tonumber(ARGV[8])
 if attempts[1] ~= failed then note_error(attempts, now, ARGV[10]) end
 attempts[1] = failed
 keep_attempts(KEYS[3], ARGV[7], attempts)
-if known[3] == 'pull' then end_refusal(KEYS[9], ARGV[6]) end
-may_leave(KEYS[4], KEYS[5], ARGV[3], ARGV[4], ARGV[6], not_before)
--- A withdrawal in another lane must not wait for this backoff.
-if ARGV[4] ~= 'destination' and redis.call('EXISTS', KEYS[7]) == 1 then
-  redis.call('ZADD', KEYS[4], 'LT', text(now), ARGV[3])
-end
+if known[3] == 'pull' then end_refusal(KEYS[8], ARGV[6]) end
+may_leave(KEYS[4], KEYS[5], ARGV[3], ARGV[4], ARGV[6], text(not_before))
 return text(not_before)

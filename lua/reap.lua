@@ -86,5 +86,5 @@ end
 for _, member in ipairs(due) do back[#back + 1] = string.match(member, '/(%d+)$') end
 if #due > 0 then redis.call('HINCRBY', KEYS[1], 'delayed', -#due) end
 if #halted > 0 then redis.call('ZADD', KEYS[7], unpack(halted)) end
-if #back > 0 then to_front(place, back, now) end
+if #back > 0 then to_front(place, back) end
 return {#expired, #due, #halted / 2}

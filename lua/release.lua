@@ -22,7 +22,8 @@
 --   [17] lease_ends    reseq:{p07}:d:<dest>:consumer-lease-ends
 --   [18] consumers     reseq:{p07}:consumers
 --   [19] wake_releasable reseq:{p07}:wake:releasable
---   [20…] per lane (without ordering: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [20] withdrawing   reseq:{p07}:withdrawing
+--   [21…] per lane (without ordering: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 --   A short call has only 1 to 6, 11, 13 and those of its lane: a destination that is one lane, without log entries,
 --   bodies to remove or idempotency keys to forget.
 -- ARGV:
@@ -32,37 +33,39 @@
 --   [11] number of bodies stored apart to remove with the settled messages
 --   [12] most messages and [13] most bytes of records and bodies for a lane whose head was refused before (at
 --   least one message is returned)  [14] most keys of empty lanes whose last sequence is remembered
+--   [15] longest backoff, ms
 --   then 5 per lane: its key (without ordering: the sequence), the last settled sequence (0: none), the sum of
 --   accounted bytes of the settled (a number; if any were tombstones, as in include/gone.lua:
 --   'bytes=…;dropped=…;dead_lettered=…;cancelled=…;'), the last sequence that the owner still holds (0: none),
 --   most messages to release
 --   then 2 per log entry: sequence, entry; then the fields of those bodies; then the idempotency keys to
---   forget with the settled messages. A short call has only 1 to 4, 6 to 8, 12 and 13, then the last four of its lane
--- Returns: {number of pending withdrawals, per lane {milliseconds until its head may be released, attempts of the
---   first or '', sequence, record, sequence, record …}…}; a record ('': missing) whose body is stored apart is
---   followed by the body ('': missing); for an unreadable lane {1000, '!<what is wrong>'}. With consumers, a run holds
+--   forget with the settled messages. A short call has only 1 to 4, 6 to 8, 12, 13 and 15, then the last four of its
+--   lane
+-- Returns: {{sequence, text, … of pending withdrawals}, per lane {milliseconds until its head may be released, attempts
+--   of the first or '', sequence, record, sequence, record …}…}; a record ('': missing) whose body is stored apart
+--   is followed by the body ('': missing); for an unreadable lane {1000, '!<what is wrong>'}. With consumers, a run holds
 --   what they have accepted, and what else only the owner can handle (include/pulled.lua); before the first sequence is
 --   then '' or the refusal of its last message as in include/consumers.lua
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION, MORE_KEYS (a short call does not suffice)
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.
--- include: schema, clock, epoch, damage, owner, apart, release_alone
+-- include: schema, clock, epoch, damage, owner, apart, head, release_alone
 
 -- The index of the keys of the first lane.
-local FIRST_LANE = 20
+local FIRST_LANE = 21
 
 -- What the fast path needs, and whether the call has no more lanes, and no bodies and keys to remove.
 local is_short, is_one_lane, entry_count = #KEYS == 10, true, 0
 local known_by_owner, room, log_max, upto, accounted_bytes, held_upto, most, log_order, bodies, in_progress, ready
 if is_short then
   known_by_owner, room, log_max, upto, accounted_bytes, held_upto, most =
-    ARGV[5], ARGV[6], ARGV[7], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+    ARGV[5], ARGV[6], ARGV[7], ARGV[11], ARGV[12], ARGV[13], ARGV[14]
   log_order, bodies, in_progress, ready = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 else
   entry_count = tonumber(ARGV[10])
-  is_one_lane = ARGV[5] == 'destination' and ARGV[9] == '1' and ARGV[11] == '0' and #ARGV == 19 + 2 * entry_count
+  is_one_lane = ARGV[5] == 'destination' and ARGV[9] == '1' and ARGV[11] == '0' and #ARGV == 20 + 2 * entry_count
   known_by_owner, room, log_max, upto, accounted_bytes, held_upto, most =
-    ARGV[6], ARGV[7], ARGV[8], ARGV[16], ARGV[17], ARGV[18], ARGV[19]
+    ARGV[6], ARGV[7], ARGV[8], ARGV[17], ARGV[18], ARGV[19], ARGV[20]
   log_order, bodies, in_progress, ready = KEYS[11], KEYS[13], KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1]
 end
 
@@ -72,7 +75,7 @@ if epoch ~= ARGV[2] + 0 then return redis.error_reply('STALE_EPOCH ' .. text(epo
 if takeover_wait > 0 then return redis.error_reply('TAKEOVER_WAIT ' .. text(takeover_wait)) end
 if not owns(KEYS[2], ARGV[1]) then return redis.error_reply('NOT_OWNER another owns the partition') end
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'withdrawals', 'halted_ready', 'settled',
-  'ready', 'bytes', 'delivered', 'delivery')
+  'ready', 'bytes', 'delivered', 'delivery', 'last')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
@@ -93,15 +96,15 @@ local is_simple = is_plain and is_one_lane and held_upto == '0' and most ~= '0' 
 local sequences = is_simple and all_ready(in_progress, ready)
 if sequences and upto == '0' and #sequences <= most + 0 then
   local run = hand_out_alone(KEYS[4], sequences, room)
-  if run then return {0, run} end
+  if run then return {{}, run} end
 elseif sequences and (upto == sequences[#sequences] or upto + 0 >= sequences[#sequences] + 0)
     and (log_max == '0' and redis.call('LLEN', log_order) == 0 or log_max ~= '0' and #sequences == entry_count) then
   local settled_bytes, count = tonumber(accounted_bytes), #sequences
   if settled_bytes and settle_alone(destination, KEYS[4], KEYS[6], KEYS[10], log_order, bodies, in_progress, ready,
-      sequences, 19, log_max + 0) then
+      sequences, 20, log_max + 0) then
     redis.call('HSET', KEYS[3], 'settled', counted(known[5], count), 'ready', counted(known[6], -count),
       'bytes', counted(known[7], -settled_bytes), 'delivered', counted(known[8], count))
-    return {0, {0, ''}}
+    return {{}, {0, ''}}
   end
 end
 
@@ -109,8 +112,8 @@ if is_short then
   local k, a = KEYS, ARGV
   KEYS = {k[1], k[2], k[3], k[4], k[5], k[6]}
   KEYS[11], KEYS[13], KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1] = log_order, bodies, in_progress, ready
-  ARGV = {a[1], a[2], a[3], a[4], 'destination', a[5], a[6], a[7], '1', '0', '0', a[8], a[9], '0', '', a[10], a[11],
-    a[12], a[13]}
+  ARGV = {a[1], a[2], a[3], a[4], 'destination', a[5], a[6], a[7], '1', '0', '0', a[8], a[9], '0', a[10], '', a[11],
+    a[12], a[13], a[14]}
 end
 local ordering = ARGV[5]
 
@@ -121,8 +124,8 @@ local ordering = ARGV[5]
 -- and messages whose size to query. A lane for which nothing is left has to ask again.
 local SETTLED_MAX, RUNS_MAX, READS_MAX, SIZED_MAX = 4096, 4000, 12000, 1000
 
-local withdrawals, halted = tonumber(known[3]) or 0, (tonumber(known[4]) or 0) > 0
-local lane_count, body_count = tonumber(ARGV[9]), tonumber(ARGV[11])
+local has_withdrawals, halted = (known[3] or '0') ~= '0', (known[4] or '0') ~= '0'
+local lane_count, body_count, wait_max = tonumber(ARGV[9]), tonumber(ARGV[11]), tonumber(ARGV[15])
 local budget = {
   settles = SETTLED_MAX, reads = READS_MAX, first_read = math.max(32, math.floor(RUNS_MAX / lane_count)),
 }
@@ -131,14 +134,14 @@ local budget = {
 -- with the head.
 local lanes, keys, settles, NONE = {}, {}, false, {}
 for number = 1, lane_count do
-  local base, sets = 10 + 5 * number, ordering == 'none' and 1 or number
+  local base, sets = 11 + 5 * number, ordering == 'none' and 1 or number
   local upto = ARGV[base + 1]
   settles = settles or upto ~= '0'
   keys[number] = ARGV[base]
   lanes[number] = {
     base = base, key = keys[number], upto = upto, held_upto = ARGV[base + 3],
     holds_none = ARGV[base + 3] == '0', most = tonumber(ARGV[base + 4]),
-    in_progress = KEYS[18 + 2 * sets], ready = KEYS[19 + 2 * sets], not_before = 0, gone = NONE, run = NONE,
+    in_progress = KEYS[19 + 2 * sets], ready = KEYS[20 + 2 * sets], wait = 0, gone = NONE, run = NONE,
   }
 end
 
@@ -165,7 +168,7 @@ local function read_hints()
   for number = 1, lane_count do
     local lane = lanes[number]
     lane.hint = lane.holds_none and hints[number]
-    if lane.hint then lane.not_before = tonumber(lane.hint) end
+    if lane.hint then lane.wait, lane.is_too_late = wait_of(lane.hint, now, wait_max) end
   end
 end
 
@@ -178,7 +181,7 @@ local function read_each()
       seen[lane.key] = true
       if tonumber(lane.upto) >= tonumber(lane.key) then
         -- Remove its hint, too.
-        lane.gone, lane.hint, lane.not_before = {lane.key}, nil, 0
+        lane.gone, lane.hint, lane.is_too_late, lane.wait = {lane.key}, nil, nil, 0
       elseif lane.asks and lane.holds_none then
         lane.run = {lane.key}
       end
@@ -190,7 +193,7 @@ local function read_lanes()
   local left = RUNS_MAX
   for number = 1, lane_count do
     local lane = lanes[number]
-    lane.asks = lane.most > 0 and (is_pulled or lane.not_before <= now)
+    lane.asks = lane.most > 0 and (is_pulled or lane.wait == 0)
     if is_pulled then look_at_lease(lane, KEYS[16], ordering) end
     local most = lane.asks and math.max(0, math.min(lane.most, left, budget.reads)) or 0
     lane.has_no_room = lane.asks and most == 0
@@ -284,10 +287,10 @@ end
 local function answer_all()
   local attempts = attempts_at_heads()
   if attempts_kept and not is_pulled then shorten_refused(attempts) end
-  local answers, record_of, before, wanted = {0}, reader_of(together('run')), 0, {}
+  local answers, record_of, before, wanted = {{}}, reader_of(together('run')), 0, {}
   for number = 1, lane_count do
     local lane = lanes[number]
-    local run, answer, at = lane.run, {is_pulled and 0 or math.max(0, lane.not_before - now), ''}, 2
+    local run, answer, at = lane.run, {is_pulled and 0 or lane.wait, ''}, 2
     if lane.wrong then
       answer = {1000, '!' .. lane.wrong}
     -- A lane that does not fit into this answer is requested again after 1 ms.
@@ -326,25 +329,28 @@ if halted then end_runs_before('ZMSCORE', KEYS[12]) end
 for number = 1, lane_count do
   local lane = lanes[number]
   if lane.is_all and #lane.gone > 0 then
-    lane.is_empty, lane.not_before = true, 0
+    lane.is_empty, lane.wait = true, 0
   else
     lane.is_empty = lane.holds_none and lane.asks and not lane.has_no_room and #lane.run == 0
   end
 end
 if is_pulled then
   for number = 1, lane_count do end_for_owner(lanes[number], epoch, now, ordering, KEYS[4]) end
-elseif withdrawals > 0 then
+elseif has_withdrawals then
   end_runs_before('HMGET', KEYS[8])
 end
 local answers = answer_all()
 local gone, is_gone = together('gone'), {}
 
 -- Skip checks of keys that this call does not need: the log, and idempotency keys to forget.
-local has_cleanup = #ARGV > 14 + 5 * lane_count
+local has_cleanup = #ARGV > 15 + 5 * lane_count
 if ordering ~= 'destination' then expect('ZCARD', KEYS[6], KEYS[7]) end
 if #gone > 0 and ordering == 'key' then expect('ZCARD', KEYS[15]) end
 if ordering == 'none' then expect('ZCARD', lanes[1].in_progress) end
-if withdrawals > 0 then expect('HLEN', KEYS[8]) end
+if has_withdrawals then
+  expect('HLEN', KEYS[8])
+  expect('ZCARD', KEYS[20])
+end
 if is_pulled then
   expect('HLEN', KEYS[16])
   expect('ZCARD', KEYS[6], KEYS[17], KEYS[18])
@@ -358,6 +364,8 @@ if has_cleanup or has_unwanted_log then
   expect('ZCARD', KEYS[14])
 end
 
+-- The most pending withdrawals that one call returns: of more, some at random, so that none hides others.
+local WITHDRAWALS_MAX = 200
 -- The most keys that one call forgets. A call adds fewer keys than that, so their number falls to its limit.
 local FORGOTTEN_MAX = 1000
 
@@ -412,18 +420,12 @@ local function settle_lanes()
 end
 
 local function forget_records()
-  local no_longer_halted = 0
-  for from = 1, #gone, 4000 do
-    local upto = math.min(from + 3999, #gone)
-    redis.call('HDEL', KEYS[4], unpack(gone, from, upto))
-    if attempts_kept then redis.call('HDEL', KEYS[5], unpack(gone, from, upto)) end
-    if withdrawals > 0 then withdrawals = withdrawals - redis.call('HDEL', KEYS[8], unpack(gone, from, upto)) end
-    -- A repair may have halted messages that the owner was delivering.
-    if halted then
-      no_longer_halted = no_longer_halted + redis.call('ZREM', KEYS[12], unpack(gone, from, upto))
-    end
-  end
-  if no_longer_halted > 0 then redis.call('HINCRBY', KEYS[3], 'halted_ready', -no_longer_halted) end
+  redis.call('HDEL', KEYS[4], unpack(gone))
+  if attempts_kept then redis.call('HDEL', KEYS[5], unpack(gone)) end
+  if has_withdrawals then forget_withdrawals(KEYS[3], KEYS[8], KEYS[20], destination, unpack(gone)) end
+  -- A repair may have halted messages that the owner was delivering.
+  local halted_count = halted and redis.call('ZREM', KEYS[12], unpack(gone)) or 0
+  if halted_count > 0 then redis.call('HINCRBY', KEYS[3], 'halted_ready', -halted_count) end
 end
 
 -- Updates the counters for messages that left.
@@ -439,28 +441,31 @@ local function count_gone()
   end
   redis.call('HSET', KEYS[3], 'settled', counted(known[5], #gone), 'ready', counted(known[6], -#gone),
     'bytes', counted(known[7], -bytes), 'delivered', counted(known[8], delivered))
-  if known[3] and withdrawals ~= tonumber(known[3]) then redis.call('HSET', KEYS[3], 'withdrawals', withdrawals) end
 end
 
--- Removes the hints of lanes without releasable messages. A lane that asked for no messages may have more: its
--- hint goes behind those of the lanes that wait.
+-- True if the hint of a lane goes behind those of the lanes that wait now.
+local function has_had_turn(lane)
+  if is_pulled then return lane.most == 0 and (lane.wait == 0 or may_be_consumed(lane, now)) end
+  return lane.wait == 0 and (lane.most == 0 or #lane.run > 0 and is_first(lane.hint))
+end
+
+-- Removes the hints of lanes without releasable messages. A lane that asked for no messages may have more, and one that
+-- did not wait for others has had its turn: its hint goes behind those of the lanes that wait now. A hint that is too
+-- late is renewed by this clock.
 local function renew_hints()
-  local hints, empty, back = ordering == 'destination' and KEYS[6] or KEYS[7], {}, {}
+  local empty = {}
   for number = 1, lane_count do
     local lane = lanes[number]
-    local member = ordering == 'destination' and destination or lane.key
     if lane.is_empty then
-      empty[#empty + 1] = member
-    elseif lane.hint and lane.most == 0 and (lane.not_before <= now or may_be_consumed(lane, now)) then
-      back[#back + 1], back[#back + 2] = text(now), member
+      empty[#empty + 1] = ordering == 'destination' and destination or lane.key
+    elseif lane.is_too_late then
+      may_leave(KEYS[6], KEYS[7], destination, ordering, lane.key, text(now + wait_max))
+    elseif ordering ~= 'destination' and lane.hint and has_had_turn(lane) then
+      may_leave(KEYS[6], KEYS[7], destination, ordering, lane.key, known[10] or '1')
     end
   end
-  -- Keep the hint as long as there are withdrawals.
-  if #empty > 0 and (withdrawals == 0 or ordering ~= 'destination') then
-    redis.call('ZREM', hints, unpack(empty))
-  end
-  if #back > 0 then redis.call('ZADD', hints, 'XX', unpack(back)) end
-  if ordering ~= 'destination' and withdrawals == 0 and redis.call('EXISTS', KEYS[7]) == 0 then
+  if #empty > 0 then redis.call('ZREM', ordering == 'destination' and KEYS[6] or KEYS[7], unpack(empty)) end
+  if ordering ~= 'destination' and redis.call('EXISTS', KEYS[7]) == 0 then
     redis.call('ZREM', KEYS[6], destination)
   end
 end
@@ -479,7 +484,7 @@ if #gone > 0 then
   count_gone()
   if has_cleanup then
     for _, sequence in ipairs(gone) do is_gone[sequence] = true end
-    local entries = 15 + 5 * lane_count
+    local entries = 16 + 5 * lane_count
     local fields = entries + 2 * entry_count
     local names = fields + body_count
     if entry_count > 0 then
@@ -499,5 +504,5 @@ if is_pulled then
   -- Consumers may get the messages behind those that were settled.
   if #gone > 0 then wake(KEYS[19], destination) end
 end
-answers[1] = withdrawals
+if has_withdrawals then answers[1] = redis.call('HRANDFIELD', KEYS[8], WITHDRAWALS_MAX, 'WITHVALUES') end
 return answers

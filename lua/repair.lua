@@ -25,7 +25,8 @@
 --   [19] wake_waiting      reseq:{p07}:wake:waiting
 --   [20] wake_releasable   reseq:{p07}:wake:releasable
 --   [21] withdrawn         reseq:{p07}:d:<dest>:withdrawn
---   [22…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [22] withdrawing       reseq:{p07}:withdrawing
+--   [23…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
 --   'serial'  [5] '1' to repair, '' only to report  [6] number of lanes; then the lanes' keys; then 3 per
@@ -76,7 +77,7 @@ end
 
 expect_waiting(place)
 expect('HLEN', KEYS[4], KEYS[5], KEYS[9], KEYS[11], KEYS[13], KEYS[14])
-expect('ZCARD', KEYS[6], KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[15], KEYS[16])
+expect('ZCARD', KEYS[6], KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[15], KEYS[16], KEYS[22])
 expect('SCARD', KEYS[21])
 
 local leased, looks = nil, 0
@@ -157,7 +158,7 @@ end
 -- Lanes whose sets have the wrong type. A wrong `ready` is emptied: the messages are checked one by one.
 local is_wrong = {}
 for lane = 1, lane_count do
-  local in_progress, ready = KEYS[20 + 2 * lane], KEYS[21 + 2 * lane]
+  local in_progress, ready = KEYS[21 + 2 * lane], KEYS[22 + 2 * lane]
   if not is_type(in_progress, 'zset') then
     is_wrong[lane] = true
     find('wrong_lane', ARGV[6 + lane], false)
@@ -173,7 +174,7 @@ local unfinished = {}
 local function is_held(lane, sequence)
   if not serial then return false end
   if unfinished[lane] == nil then
-    unfinished[lane] = first_unfinished(KEYS[20 + 2 * lane], KEYS[21 + 2 * lane]) or ''
+    unfinished[lane] = first_unfinished(KEYS[21 + 2 * lane], KEYS[22 + 2 * lane]) or ''
   end
   return unfinished[lane] ~= sequence
 end
@@ -187,7 +188,7 @@ local function remove_everywhere(sequence, at)
   end
   redis.call('ZREM', KEYS[8], sequence)
   if redis.call('ZREM', KEYS[7], member) == 1 then count_by('delayed', -1) end
-  if redis.call('HDEL', KEYS[9], sequence) == 1 then count_by('withdrawals', -1) end
+  forget_withdrawals(KEYS[2], KEYS[9], KEYS[22], destination, sequence)
   redis.call('HDEL', KEYS[5], sequence)
   redis.call('HDEL', KEYS[4], sequence)
 end
@@ -299,7 +300,7 @@ local function check_pending(lane, sequence, record, at, flags)
   local held = not at.ready and is_held(lane, sequence)
   if tonumber(sequence) > last_stamped then
     if find('left_over', sequence) then
-      redis.call('ZREM', KEYS[20 + 2 * lane], sequence)
+      redis.call('ZREM', KEYS[21 + 2 * lane], sequence)
       remove_everywhere(sequence, at)
     end
   elseif not record or not is_whole(sequence, record, flags) then
@@ -325,7 +326,7 @@ end
 local function check_hint(lane, sequence, at)
   -- Also with a pending withdrawal: it may end without a hint if the message was dropped meanwhile.
   if not at.ready or at.halted then return end
-  local in_progress = KEYS[20 + 2 * lane]
+  local in_progress = KEYS[21 + 2 * lane]
   if not is_head(ordering, in_progress, sequence) then return end
   local key = ordering == 'none' and sequence or ARGV[6 + lane]
   local of_destination = redis.call('ZSCORE', KEYS[15], destination)
@@ -333,7 +334,7 @@ local function check_hint(lane, sequence, at)
   if ordering ~= 'destination' then of_lane = redis.call('ZSCORE', KEYS[16], key) end
   if of_destination and of_lane and tonumber(of_destination) <= tonumber(of_lane) then return end
   if find('hint', sequence) then
-    may_leave(KEYS[15], KEYS[16], destination, ordering, key, now)
+    may_leave(KEYS[15], KEYS[16], destination, ordering, key, sequence)
     wake(KEYS[20], destination)
   end
 end
@@ -361,9 +362,9 @@ local function check(lane, sequence, flags)
     places = string.match(flags, 'l([%d,-]*);'),
   }
   if lane > 0 then
-    at.ready_key = KEYS[21 + 2 * lane]
+    at.ready_key = KEYS[22 + 2 * lane]
     at.ready = redis.call('ZSCORE', at.ready_key, sequence)
-    at.is_pending = redis.call('ZSCORE', KEYS[20 + 2 * lane], sequence)
+    at.is_pending = redis.call('ZSCORE', KEYS[21 + 2 * lane], sequence)
   end
   if at.places then return check_again(lane, sequence, record, at, flags) end
   -- It was seen waiting but has another state: most such messages have just moved on.
@@ -384,19 +385,19 @@ for i = first, #ARGV, 3 do
   check(tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2])
   count = count + 1
 end
-if #to_wait > 0 then to_front(place, to_wait, now) end
+if #to_wait > 0 then to_front(place, to_wait) end
 
 -- Hints for the whole destination.
 local length = redis.call(ordering == 'none' and 'ZCARD' or 'LLEN', KEYS[3])
 if length > 0 and not redis.call('ZSCORE', active_of(place), destination) then
   if find('hint', destination) then
-    redis.call('ZADD', active_of(place), text(now), destination)
+    redis.call('ZADD', active_of(place), '0', destination)
     wake(KEYS[19], destination)
   end
 end
-if redis.call('HLEN', KEYS[9]) > 0 and not redis.call('ZSCORE', KEYS[15], destination) then
+if redis.call('HLEN', KEYS[9]) > 0 and not redis.call('ZSCORE', KEYS[22], destination) then
   if find('hint', destination) then
-    redis.call('ZADD', KEYS[15], text(now), destination)
+    redis.call('ZADD', KEYS[22], '0', destination)
     wake(KEYS[20], destination)
   end
 end

@@ -27,7 +27,8 @@
 --   [22] consumer_leases   reseq:{p07}:d:<dest>:consumer-leases
 --   [23] lease_ends        reseq:{p07}:d:<dest>:consumer-lease-ends
 --   [24] consumers         reseq:{p07}:consumers
---   [25…] of a lane, or none: in_progress  reseq:{p07}:d:<dest>:in-progress[:<key>]
+--   [25] withdrawing       reseq:{p07}:withdrawing
+--   [26…] of a lane, or none: in_progress  reseq:{p07}:d:<dest>:in-progress[:<key>]
 -- ARGV:
 --   [1] definition version  [2] 'destination', 'key' or 'none'  [3] '1' to repair, '' only to report; then
 --   all sequences of the lane
@@ -52,7 +53,7 @@ expect_types('hash', {KEYS[4], KEYS[5], KEYS[9], KEYS[11], KEYS[13], KEYS[14], K
 expect_types('set', {KEYS[19]})
 expect_types('zset', {
   KEYS[6], KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[15], KEYS[16], KEYS[17], KEYS[18],
-  KEYS[21], KEYS[23], KEYS[24],
+  KEYS[21], KEYS[23], KEYS[24], KEYS[25],
 })
 local findings, repairs = {}, ARGV[3] == '1'
 
@@ -70,7 +71,7 @@ for _, kind in ipairs({'list', 'hash', 'set', 'zset'}) do
 end
 -- Without it nothing is known about the keys of earlier lanes.
 if is_removed(KEYS[20], 'zset') then redis.call('HDEL', KEYS[2], 'all_keys_known') end
-for i = 25, #KEYS do
+for i = 26, #KEYS do
   if is_removed(KEYS[i], 'zset') then
     for from = 4, #ARGV, 1000 do
       local scores = {n = 0}

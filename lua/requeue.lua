@@ -47,6 +47,6 @@ end
 if #gone > 0 then
   expect_waiting(place)
   redis.call('ZREM', KEYS[5], unpack(gone))
-  to_front(place, back, now_ms())
+  to_front(place, back)
 end
 return keep(KEYS[1], number, answer)

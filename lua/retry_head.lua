@@ -32,7 +32,7 @@
 
 local schema = check_schema(KEYS[15])
 if schema ~= ARGV[8] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
-local now, sequence, member = now_ms(), ARGV[5], ARGV[1] .. '/' .. ARGV[5]
+local sequence, member = ARGV[5], ARGV[1] .. '/' .. ARGV[5]
 local known = redis.call('HMGET', KEYS[1], 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[2] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
@@ -78,7 +78,7 @@ if ARGV[6] ~= '' then
   end
 end
 if is_finished then
-  may_leave(KEYS[7], KEYS[8], ARGV[1], ARGV[3], ARGV[4], now)
+  may_leave(KEYS[7], KEYS[8], ARGV[1], ARGV[3], ARGV[4], '0')
   wake(KEYS[12], ARGV[1])
   return 'ready'
 end
@@ -86,5 +86,5 @@ if is_delayed then
   redis.call('ZREM', KEYS[5], member)
   redis.call('HINCRBY', KEYS[1], 'delayed', -1)
 end
-to_front(place, {sequence}, now)
+to_front(place, {sequence})
 return 'waiting'

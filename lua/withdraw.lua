@@ -29,7 +29,8 @@
 --   [22] consumer_leases   reseq:{p07}:d:<dest>:consumer-leases
 --   [23] lease_ends        reseq:{p07}:d:<dest>:consumer-lease-ends
 --   [24] consumers         reseq:{p07}:consumers
---   [25…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [25] withdrawing       reseq:{p07}:withdrawing
+--   [26…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
 --   'serial'  [5] `known` of include/epoch.lua  [6] 'd' dropped, 's' dead-lettered or 'c' cancelled  [7] who
@@ -68,11 +69,11 @@ local place = {
 }
 expect_waiting(place)
 expect('HLEN', KEYS[5], KEYS[6], KEYS[9], KEYS[11], KEYS[18], KEYS[22])
-expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13], KEYS[19], KEYS[21], KEYS[23], KEYS[24])
+expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13], KEYS[19], KEYS[21], KEYS[23], KEYS[24], KEYS[25])
 expect('SCARD', KEYS[20])
 local damaged_lanes = {}
-for i = 25, #KEYS do
-  if not try('ZCARD', KEYS[i]) then damaged_lanes[math.floor((i - 23) / 2)] = true end
+for i = 26, #KEYS do
+  if not try('ZCARD', KEYS[i]) then damaged_lanes[math.floor((i - 24) / 2)] = true end
 end
 
 -- The record as a tombstone: marked, and without its body. Of an unreadable record, keeps only the accounted
@@ -121,7 +122,7 @@ local function is_leased(sequence)
 end
 
 local function forget_withdrawal(sequence)
-  if redis.call('HDEL', KEYS[9], sequence) == 1 then redis.call('HINCRBY', KEYS[3], 'withdrawals', -1) end
+  forget_withdrawals(KEYS[3], KEYS[9], KEYS[25], destination, sequence)
 end
 
 -- 'held' if a consumer holds this message, 'accepted' if one has accepted it, and the owner has not settled it.
@@ -180,8 +181,7 @@ local function request_withdrawal(lane_key, sequence)
   local text_of = how .. #lane_key .. ' ' .. lane_key .. ARGV[8]
   if redis.call('HSETNX', KEYS[9], sequence, text_of) == 0 then return end
   redis.call('HINCRBY', KEYS[3], 'withdrawals', 1)
-  -- With a single lane, the hint holds its head's earliest time: do not change it.
-  redis.call('ZADD', KEYS[12], ordering == 'destination' and 'NX' or 'LT', text(now), destination)
+  redis.call('ZADD', KEYS[25], '0', destination)
   wake(KEYS[17], destination)
 end
 
@@ -208,7 +208,7 @@ local answer = {}
 for i = 13 + lane_count, #ARGV, 2 do
   local lane, sequence = tonumber(ARGV[i]), ARGV[i + 1]
   local lane_key = ARGV[12 + lane]
-  local in_progress, ready = KEYS[23 + 2 * lane], KEYS[24 + 2 * lane]
+  local in_progress, ready = KEYS[24 + 2 * lane], KEYS[25 + 2 * lane]
   local record = records[sequence]
   local state = damaged_lanes[lane] and 'damaged' or 'settled'
   if not damaged_lanes[lane] and redis.call('ZSCORE', in_progress, sequence) then
@@ -244,7 +244,7 @@ for i = 13 + lane_count, #ARGV, 2 do
     end
     if is_head(ordering, in_progress, sequence) then
       local key = ordering == 'none' and sequence or lane_key
-      may_leave(KEYS[12], KEYS[13], destination, ordering, key, now)
+      may_leave(KEYS[12], KEYS[13], destination, ordering, key, '0')
       if known[3] == 'pull' then
         redis.call('ZADD', KEYS[23], '0', key)
         redis.call('ZADD', KEYS[24], '0', destination)

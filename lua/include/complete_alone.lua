@@ -13,7 +13,7 @@ local function complete_alone(destination, messages, attempts, leases, releasabl
   if try('ZADD', ready, sequence, sequence) ~= 1 then return nil end
   local is_head = head == sequence
   local hinted = 0
-  if is_head then hinted = try('ZADD', releasable, 'LT', now_text(), destination) end
+  if is_head then hinted = try('ZADD', releasable, '0', destination) end
   if not hinted or record ~= '' and not try('HSET', messages, sequence, record) then
     redis.call('ZREM', ready, sequence)
     if hinted == 1 then redis.call('ZREM', releasable, destination) end

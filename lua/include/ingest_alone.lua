@@ -28,7 +28,7 @@ local function ingest_alone(destination, waiting, messages, active, in_progress,
     return nil
   end
   local has_lane = try('ZADD', in_progress, unpack(scores))
-  if has_lane and (length > count or try('ZADD', active, now_text(), destination)) then return length end
+  if has_lane and (length > count or try('ZADD', active, '0', destination)) then return length end
   redis.call('LTRIM', waiting, 0, -1 - count)
   redis.call('HDEL', messages, unpack(sequences))
   if has_lane then redis.call('ZREM', in_progress, unpack(sequences)) end
@@ -41,7 +41,7 @@ local function ingest_ready_alone(destination, messages, releasable, in_progress
   if not length then return nil end
   local sequences, records, scores = numbered(first, count, base)
   if try('ZADD', ready, unpack(scores)) ~= count then return nil end
-  local hinted = length > 0 and 0 or try('ZADD', releasable, 'LT', now_text(), destination)
+  local hinted = length > 0 and 0 or try('ZADD', releasable, '0', destination)
   if not hinted or not try('HSET', messages, unpack(records)) then
     redis.call('ZREM', ready, unpack(sequences))
     if hinted == 1 then redis.call('ZREM', releasable, destination) end

@@ -35,6 +35,6 @@ local function advance(place, in_progress, ready, now)
     redis.call('ZADD', place.delayed, due, place.destination .. '/' .. sequence)
     redis.call('HINCRBY', place.hash, 'delayed', 1)
   else
-    tell_claimers(place, redis.call('RPUSH', place.waiting, sequence), 1, now)
+    tell_claimers(place, redis.call('RPUSH', place.waiting, sequence), 1)
   end
 end

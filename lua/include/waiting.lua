@@ -20,15 +20,15 @@ local function score_of(sequence, priority)
 end
 
 -- Notifies the claimers if nothing was waiting before.
-local function tell_claimers(place, length, added, now)
+local function tell_claimers(place, length, added)
   if length == added then
-    redis.call('ZADD', active_of(place), text(now), place.destination)
+    redis.call('ZADD', active_of(place), '0', place.destination)
     wake(place.wake, place.destination)
   end
 end
 
 -- Adds messages by their priority, which is in their records.
-local function to_priorities(place, sequences, now)
+local function to_priorities(place, sequences)
   local scores = {}
   for from = 1, #sequences, 32 do
     local chunk = {}
@@ -40,13 +40,13 @@ local function to_priorities(place, sequences, now)
     end
   end
   redis.call('ZADD', place.waiting, unpack(scores))
-  tell_claimers(place, redis.call('ZCARD', place.waiting), #sequences, now)
+  tell_claimers(place, redis.call('ZCARD', place.waiting), #sequences)
 end
 
 -- Puts sequences back at the front: what has waited longest is most likely to block a head.
-local function to_front(place, sequences, now)
+local function to_front(place, sequences)
   table.sort(sequences, function(a, b) return tonumber(a) > tonumber(b) end)
-  if place.ordering == 'none' then return to_priorities(place, sequences, now) end
+  if place.ordering == 'none' then return to_priorities(place, sequences) end
   local length = redis.call('LPUSH', place.waiting, unpack(sequences))
-  tell_claimers(place, length, #sequences, now)
+  tell_claimers(place, length, #sequences)
 end

@@ -234,9 +234,12 @@ impl Work {
             self.scan_again = true;
             return;
         }
-        let store = self.sender.store.clone();
+        let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
         self.scan = Some(tokio::spawn(async move {
-            match store.releasable(&partitions).await {
+            let wait_max_ms = |name: &str| {
+                catalog.get(name).map_or(0, |entry| entry.destination.delivery.wait_max_ms())
+            };
+            match store.releasable(&partitions, wait_max_ms).await {
                 Ok(found) => found.iter().flatten().filter_map(|name| name.parse().ok()).collect(),
                 Err(error) => {
                     tracing::debug!(%error, "cannot scan for releasable lanes");

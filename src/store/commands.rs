@@ -25,7 +25,7 @@ const ON_NO_KEY: [Command; 2] = [
 ];
 
 /// Commands on keys that scripts and Rust run. A test compares it with the code.
-const ON_KEYS: [Command; 51] = [
+const ON_KEYS: [Command; 52] = [
     on_key("DEL", 0),
     on_key("EXISTS", 0),
     on_key("GET", 0),
@@ -36,6 +36,7 @@ const ON_KEYS: [Command; 51] = [
     on_key("HKEYS", 0),
     on_key("HLEN", 0),
     on_key("HMGET", 1),
+    on_key("HRANDFIELD", 0),
     on_key("HSCAN", 1),
     on_key("HSET", 2),
     on_key("HSETNX", 2),

@@ -192,6 +192,11 @@ impl PartitionKeys {
         noun(&self.tag, "releasable")
     }
 
+    /// Destinations with pending withdrawals.
+    pub fn withdrawing(&self) -> String {
+        noun(&self.tag, "withdrawing")
+    }
+
     /// Leases and their deadlines.
     pub fn leases(&self) -> String {
         noun(&self.tag, "leases")

@@ -75,6 +75,7 @@ pub use queries::{
     pods::{Ownership, PodInfo},
     stats::{Head, Stats},
     why::LaneHead,
+    work::ReleasableLanes,
 };
 pub use record::INLINE_MAX;
 pub use rights::{Missing, rules as rights_needed};
@@ -94,7 +95,7 @@ pub use transitions::{
     ingest::Ingested,
     postpone::RefusedHead,
     reap::{Overdue, Reaped},
-    release::{LaneRequest, LaneRun, Owner, Released, Settled},
+    release::{LaneRequest, LaneRun, Owner, Released, Settled, WITHDRAWALS_MAX},
     repair::{Found, GoesOn, Repair},
     resign_partition::Resigned,
     retry_head::Retry,

@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 109] = [
+pub static BUGS: [Bug; 117] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -41,7 +41,7 @@ pub static BUGS: [Bug; 109] = [
     bug(
         "releases a message that has a pending withdrawal",
         "release",
-        "if withdrawals > 0 then end_runs_before('HMGET', KEYS[8]) end",
+        "  end_runs_before('HMGET', KEYS[8])",
         "",
     ),
     bug(
@@ -59,23 +59,23 @@ pub static BUGS: [Bug; 109] = [
     bug(
         "a retried head gets a new sequence at the end of its lane",
         "retry_head",
-        "to_front(place, {sequence}, now)",
+        "to_front(place, {sequence})",
         "local last = text(redis.call('HINCRBY', KEYS[1], 'last', 1))
 redis.call('HSET', KEYS[3], last, redis.call('HGET', KEYS[3], sequence))
 redis.call('HDEL', KEYS[3], sequence)
 redis.call('ZREM', KEYS[13], sequence)
 redis.call('ZADD', KEYS[13], last, last)
-to_front(place, {last}, now)",
+to_front(place, {last})",
     ),
     bug(
         "a message whose lease expired goes to the back of the waiting list instead of the front",
         "reap",
-        "if #back > 0 then to_front(place, back, now) end",
+        "if #back > 0 then to_front(place, back) end",
         "if #back > 0 then
   local push = place.ordering == 'none' and to_front
-  if push then push(place, back, now) else
+  if push then push(place, back) else
     table.sort(back, function(a, b) return tonumber(a) < tonumber(b) end)
-    tell_claimers(place, redis.call('RPUSH', KEYS[2], unpack(back)), #back, now)
+    tell_claimers(place, redis.call('RPUSH', KEYS[2], unpack(back)), #back)
   end
 end",
     ),
@@ -291,7 +291,7 @@ end",
     bug(
         "adds no hint for processors when a destination gets its first waiting message",
         "include/waiting",
-        "redis.call('ZADD', active_of(place), text(now), place.destination)",
+        "redis.call('ZADD', active_of(place), '0', place.destination)",
         "",
     ),
     bug(
@@ -305,6 +305,54 @@ end",
         "release",
         "local upto = ARGV[base + 1]",
         "local upto = text(math.max(0, tonumber(ARGV[base + 1]) - 1))",
+    ),
+    bug(
+        "a head that becomes ready gets the time as its hint",
+        "complete",
+        "redis.call('ZADD', KEYS[5], '0', destination)",
+        "redis.call('ZADD', KEYS[5], now_text(), destination)",
+    ),
+    bug(
+        "a lane whose head becomes ready gets the time as its hint",
+        "complete",
+        "add(heads_ready, of_lane[1], ARGV[4 + lane])",
+        "add(heads_ready, now_text(), ARGV[4 + lane])",
+    ),
+    bug(
+        "does not tell the owner that there is a withdrawal",
+        "withdraw",
+        "redis.call('ZADD', KEYS[25], '0', destination)",
+        "",
+    ),
+    bug(
+        "goes on telling the owner of withdrawals that are carried out",
+        "include/head",
+        "if redis.call('EXISTS', withdrawals) == 0 then redis.call('ZREM', withdrawing, destination) end",
+        "",
+    ),
+    bug(
+        "does not return the pending withdrawals",
+        "release",
+        "if has_withdrawals then answers[1] =",
+        "if false then answers[1] =",
+    ),
+    bug(
+        "a retried head waits until all other lanes had their turn",
+        "retry_head",
+        "may_leave(KEYS[7], KEYS[8], ARGV[1], ARGV[3], ARGV[4], '0')",
+        "may_leave(KEYS[7], KEYS[8], ARGV[1], ARGV[3], ARGV[4], ARGV[5])",
+    ),
+    bug(
+        "a lane whose backoff is over stays before all others for ever",
+        "release",
+        "(lane.most == 0 or #lane.run > 0 and is_first(lane.hint))",
+        "lane.most == 0",
+    ),
+    bug(
+        "keeps the hint of a lane that is empty",
+        "release",
+        "if #empty > 0 then redis.call('ZREM', ordering == 'destination' and KEYS[6] or KEYS[7], unpack(empty)) end",
+        "",
     ),
     // What pods follow.
     bug(
@@ -336,7 +384,7 @@ end",
     bug(
         "returns the whole run behind a head that was refused before, on each attempt",
         "release",
-        "if attempts_kept then shorten_refused(attempts) end",
+        "if attempts_kept and not is_pulled then shorten_refused(attempts) end",
         "",
     ),
     bug("a delayed message can be claimed at once", "ingest", "due and due > now", "false"),
@@ -476,7 +524,7 @@ end",
     bug(
         "the fast path of ingest does not note that messages wait",
         "include/ingest_alone",
-        "(length > count or try('ZADD', active, now_text(), destination))",
+        "(length > count or try('ZADD', active, '0', destination))",
         "true",
     ),
     bug(
@@ -530,7 +578,7 @@ end",
     bug(
         "the fast path of ingest does not note that a lane may be released",
         "include/ingest_alone",
-        "length > 0 and 0 or try('ZADD', releasable, 'LT', now_text(), destination)",
+        "length > 0 and 0 or try('ZADD', releasable, '0', destination)",
         "0",
     ),
     // Consumers.

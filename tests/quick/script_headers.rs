@@ -471,7 +471,17 @@ fn the_rights_that_are_asked_for_are_those_that_are_used() {
         let is_name = |word: &&str| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
         words.filter(is_name).map(str::to_owned).collect()
     };
-    let options = ["WITHSCORES", "BYSCORE", "LIMIT", "REV", "COUNT", "NOVALUES", "MAXLEN", "PXAT"];
+    let options = [
+        "WITHSCORES",
+        "BYSCORE",
+        "LIMIT",
+        "REV",
+        "COUNT",
+        "NOVALUES",
+        "MAXLEN",
+        "PXAT",
+        "WITHVALUES",
+    ];
     let mut used: BTreeSet<String> =
         files("lua", "lua").iter().flat_map(|path| in_lua(path)).collect();
     used.retain(|word| !options.contains(&word.as_str()));

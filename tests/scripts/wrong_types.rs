@@ -85,10 +85,10 @@ const UNNOTICED: [&str; 73] = [
     "consume KEYS[18] reseq:{p00}:d:erp:ready:b",
     "retry_head KEYS[10] reseq:{p00}:active:worker",
     "repair KEYS[18] reseq:{p00}:active:worker",
-    "repair KEYS[22] reseq:{p00}:d:erp:in-progress:a",
-    "repair KEYS[23] reseq:{p00}:d:erp:ready:a",
-    "repair KEYS[24] reseq:{p00}:d:erp:in-progress:b",
-    "repair KEYS[25] reseq:{p00}:d:erp:ready:b",
+    "repair KEYS[23] reseq:{p00}:d:erp:in-progress:a",
+    "repair KEYS[24] reseq:{p00}:d:erp:ready:a",
+    "repair KEYS[25] reseq:{p00}:d:erp:in-progress:b",
+    "repair KEYS[26] reseq:{p00}:d:erp:ready:b",
     "note_operation KEYS[3] reseq:{p00}:d:erp:operation:purge-1",
     "note_operation KEYS[4] reseq:{p00}:operations",
     "define KEYS[3] reseq:{p00}:d:erp:waiting",
@@ -380,7 +380,17 @@ fn commands_of(script: &str) -> BTreeSet<String> {
     let code = whole.lines().filter(|line| !line.trim_start().starts_with("--"));
     let words = code.flat_map(|line| line.split('\'').skip(1).step_by(2).map(str::to_owned));
     let is_name = |word: &String| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
-    let options = ["BYSCORE", "LIMIT", "WITHSCORES", "REV", "COUNT", "NOVALUES", "MAXLEN", "PXAT"];
+    let options = [
+        "BYSCORE",
+        "LIMIT",
+        "WITHSCORES",
+        "REV",
+        "COUNT",
+        "NOVALUES",
+        "MAXLEN",
+        "PXAT",
+        "WITHVALUES",
+    ];
     words.filter(is_name).filter(|word| !options.contains(&word.as_str())).collect()
 }
 

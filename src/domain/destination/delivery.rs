@@ -130,6 +130,12 @@ impl Delivery {
         Backoff { base_ms: self.backoff_ms, max_ms: self.backoff_max_ms }
     }
 
+    /// The longest time for which a lane may have to wait, in ms: between attempts, or for a consumer that holds it.
+    pub fn wait_max_ms(&self) -> u64 {
+        let lease_ms = if self.kind == DeliveryKind::Pull { self.timeout_ms } else { 0 };
+        self.backoff_max_ms.max(self.retry_after_max_ms).max(lease_ms)
+    }
+
     /// The first field that differs from its default, and means nothing with this kind of delivery.
     pub(super) fn unused(&self) -> Option<&'static str> {
         let Delivery { timeout_ms, lanes_max, rate_per_second_max, attempts_max, .. } = *self;

@@ -10,7 +10,11 @@ use futures::{
 
 use tokio::time::Instant;
 
-use super::{DestinationSender, now, refused::Resolved, scheduler::Due};
+use super::{
+    DestinationSender, now,
+    refused::Resolved,
+    scheduler::{Due, Scan},
+};
 use crate::{
     domain::DeliveryKind,
     faults::{
@@ -18,7 +22,7 @@ use crate::{
         planted,
     },
     sender::lane::{Next, Rules},
-    store::{CatalogEntry, LaneRequest, PendingWithdrawal, Released, StoreError},
+    store::{CatalogEntry, LaneRequest, PendingWithdrawal, ReleasableLanes, Released, StoreError},
     telemetry,
 };
 
@@ -34,8 +38,8 @@ pub(super) const CALL_PAUSE: Duration = Duration::from_millis(100);
 /// The pause after a call that keeps failing until an operator fixes the cause.
 const CALL_PAUSE_LONG: Duration = Duration::from_secs(1);
 
-/// The result of a scan: the most names it asked for, and the names found.
-pub(super) type Names = (usize, Result<Vec<String>, StoreError>);
+/// The result of a scan.
+pub(super) type Names = Result<ReleasableLanes, StoreError>;
 
 /// The result of a call.
 pub(super) enum Answer {
@@ -43,8 +47,8 @@ pub(super) enum Answer {
     Released(Vec<LaneRequest>, Result<Released, StoreError>, Option<Names>),
     Resolved(Vec<Resolved>),
     Named(Names),
-    /// Some withdrawals, and where the next call continues.
-    Withdrawals(Result<(Vec<PendingWithdrawal>, u64), StoreError>),
+    /// Pending withdrawals.
+    Withdrawals(Result<Vec<PendingWithdrawal>, StoreError>),
     /// How many withdrawals were carried out.
     Withdrawn(usize, Result<(), StoreError>),
 }
@@ -63,13 +67,9 @@ impl DestinationSender {
         self.in_flight.call = self
             .withdraw_call(&entry)
             .or_else(|| self.resolve_call(&entry))
-            .or_else(|| self.withdrawals_call(&entry))
             .or_else(|| self.release_call(&entry, &rules))
             .or_else(|| Some(self.scan(&entry)?.map(Answer::Named).boxed()))
-            .or_else(|| {
-                self.withdrawals.no_release();
-                self.withdrawals_call(&entry)
-            });
+            .or_else(|| self.withdrawals_call(&entry));
     }
 
     /// A call that settles and releases, and at the same time scans for lanes.
@@ -82,7 +82,7 @@ impl DestinationSender {
         if requests.is_empty() {
             return None;
         }
-        self.withdrawals.release_begins();
+        self.withdrawals.asked();
         let scan = self.scan(entry);
         let (store, owner) = (self.deps.store.clone(), self.deps.lease.owner.clone());
         let entry = entry.clone();
@@ -128,23 +128,27 @@ impl DestinationSender {
         requests
     }
 
-    /// Asks for the names of lanes, if there is room for some. Asks for more names than fit, so that not
+    /// Asks for the names of lanes that are due, and of others if there is room for some: for more than fit, so that not
     /// every lane that is dropped causes another call.
     fn scan(&mut self, entry: &Arc<CatalogEntry>) -> Option<BoxFuture<'static, Names>> {
-        if self.is_one_lane() || self.is_full() || !self.scheduler.take_scan() {
+        if self.is_one_lane() {
             return None;
         }
+        let has_room = match self.scheduler.take_scan(!self.is_full(), Instant::now())? {
+            Scan::Due => false,
+            Scan::All => true,
+        };
         // Redis also names the lanes that are loaded.
         let max = self.lanes.len() + self.lanes_max().clamp(CALL_LANES_MAX, NAMED_MAX);
         let (store, entry) = (self.deps.store.clone(), entry.clone());
         let is_pulled = entry.destination.delivery.kind == DeliveryKind::Pull;
         let scan = async move {
             match is_pulled {
-                true => store.lanes_of_consumers(&entry, max).await,
-                false => store.releasable_lanes(&entry, max).await,
+                true => store.lanes_of_consumers(&entry, max, has_room).await,
+                false => store.releasable_lanes(&entry, if has_room { max } else { 0 }).await,
             }
         };
-        Some(async move { (max, scan.await) }.boxed())
+        Some(scan.boxed())
     }
 
     pub(super) fn answered(&mut self, answer: Answer) {
@@ -157,7 +161,11 @@ impl DestinationSender {
             }
             Answer::Named(names) => self.named(names, &[]),
             Answer::Resolved(answers) => self.resolved(answers),
-            Answer::Withdrawals(withdrawals) => self.note_withdrawals(withdrawals),
+            Answer::Withdrawals(Ok(pending)) => self.note_withdrawals(pending),
+            Answer::Withdrawals(Err(error)) => {
+                self.withdrawals.ask();
+                self.call_failed(error);
+            }
             Answer::Withdrawn(done, answer) => self.withdrawn(done, answer),
         }
     }
@@ -167,14 +175,14 @@ impl DestinationSender {
             Ok(released) => self.released(requests, released),
             Err(error) => {
                 requests.iter().for_each(|request| self.scheduler.wants_request(&request.key));
-                self.withdrawals.suspect();
+                self.withdrawals.ask();
                 self.call_failed(error);
             }
         }
     }
 
     fn released(&mut self, requests: &[LaneRequest], released: Released) {
-        self.count_withdrawals(released.withdrawals);
+        self.note_withdrawals(released.withdrawals);
         let Some(rules) = self.definition.as_ref().map(|definition| definition.rules.clone())
         else {
             return;
@@ -208,11 +216,11 @@ impl DestinationSender {
 
     /// The scan has ended. Ignores the lanes that `asked` Redis at the same time: the scan may be older
     /// than their answers, and a later message of such a lane has sent a wake-up.
-    fn named(&mut self, (max, names): Names, asked: &[LaneRequest]) {
+    fn named(&mut self, names: Names, asked: &[LaneRequest]) {
         match names {
             Ok(names) => {
                 let asked: HashSet<&str> = asked.iter().filter_map(|r| r.key.as_deref()).collect();
-                self.scheduler.named(names, max, |key| {
+                self.scheduler.named(names, Instant::now(), |key| {
                     !asked.contains(key.as_str()) && !self.lanes.contains_key(&Some(key.clone()))
                 });
             }

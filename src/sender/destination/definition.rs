@@ -101,7 +101,7 @@ impl DestinationSender {
         self.heard_upto = None;
         self.scheduler.forget_lanes();
         self.withdrawals = Withdrawals::default();
-        self.withdrawals.suspect();
+        self.withdrawals.ask();
         // Deliveries are aborted, as at the end of a lease.
         let lookup = self.in_flight.lookup.take();
         self.in_flight = InFlight { lookup, ..InFlight::default() };

@@ -41,22 +41,22 @@ impl DestinationSender {
             self.scheduler.resume();
         }
         // Checked for each delivery: the lease may have just expired.
-        while self.deps.lease.may_send()
+        // More lanes than `lanes_max` may be loaded, but not as many deliver.
+        while self.in_flight.deliveries.len() < self.lanes_max()
+            && self.deps.lease.may_send()
             && let Some(key) = self.scheduler.next_to_send()
         {
             if is_paused {
-                self.rest(&key, &definition);
+                self.rest(&key);
             } else if !self.begin_delivery(&key, &definition) {
                 return;
             }
         }
     }
 
-    /// Nothing is sent while the destination is paused. Tombstones are passed all the same.
-    fn rest(&mut self, key: &LaneKey, definition: &Definition) {
-        if let Some(lane) = self.lanes.get_mut(key) {
-            lane.pass_tombstones(&definition.rules, now());
-            self.scheduler.wants_request(key);
+    /// Nothing is sent while the destination is paused.
+    fn rest(&mut self, key: &LaneKey) {
+        if self.lanes.contains_key(key) {
             self.scheduler.rest(key);
         }
     }
@@ -65,7 +65,7 @@ impl DestinationSender {
     fn begin_delivery(&mut self, key: &LaneKey, definition: &Definition) -> bool {
         let Some(lane) = self.lanes.get_mut(key) else { return true };
         let turn = lane.turn(&definition.rules, now());
-        // It may have passed tombstones.
+        // It may have to ask for more.
         self.scheduler.wants_request(key);
         if lane.next() == Next::Resolve {
             self.scheduler.wants_resolve(key);
@@ -82,6 +82,7 @@ impl DestinationSender {
             return false;
         }
         let messages = lane.delivery_begun(&definition.rules);
+        self.scheduler.goes_in_turn(key);
         self.deliver(key.clone(), messages, definition);
         true
     }
@@ -135,6 +136,7 @@ impl DestinationSender {
         };
         let others_wait = self.is_full() && self.scheduler.others_wait();
         let Some(lane) = self.lanes.get_mut(&key) else { return };
+        let is_refused = matches!(refusal, Some(Refusal::Head { .. }));
         let outcome = Outcome { accepted, delivery_ms: took.as_millis() as u64, refusal };
         lane.delivery_ended(outcome, &rules, now);
         if accepted > 0 {
@@ -148,6 +150,10 @@ impl DestinationSender {
             telemetry::accepted(name, times.into_iter());
         }
         self.reapply_withdrawals(&key);
+        if is_refused {
+            // What becomes of its head does not wait for other lanes.
+            self.scheduler.goes_first(&key);
+        }
         self.schedule(&key);
     }
 

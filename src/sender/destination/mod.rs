@@ -252,13 +252,11 @@ impl DestinationSender {
             return;
         }
         self.scheduler.wants_scan();
-        self.withdrawals.suspect();
+        self.withdrawals.ask();
     }
 
     fn time_came(&mut self) {
-        if self.scheduler.advance(Instant::now()) {
-            self.withdrawals.ask();
-        }
+        self.scheduler.advance(Instant::now());
     }
 }
 
@@ -293,9 +291,9 @@ impl DestinationSender {
         delivery.map_or(0, |delivery| delivery.lanes_max as usize)
     }
 
-    /// True when no further lane can be loaded.
+    /// True when no further lane can be loaded, except those that are due.
     fn is_full(&self) -> bool {
-        self.lanes.len() >= self.lanes_max()
+        self.scheduler.is_full(self.lanes.len(), self.lanes_max())
     }
 
     /// True if the destination itself is its only lane.
@@ -314,15 +312,24 @@ impl DestinationSender {
         if self.is_one_lane() {
             // While the lane is loaded, the request for a scan stays set: the lane is loaded again
             // after it is dropped.
-            if !self.lanes.contains_key(&None) && self.scheduler.take_scan() {
+            if !self.lanes.contains_key(&None)
+                && self.scheduler.take_scan(true, Instant::now()).is_some()
+            {
                 self.load(None);
             }
             return;
         }
-        while !self.is_full()
-            && let Some(key) = self.scheduler.next_to_load()
-        {
-            self.load(Some(key));
+        while let Some(key) = self.scheduler.next_to_load(self.lanes.len(), self.lanes_max()) {
+            self.load(key);
+        }
+    }
+
+    /// Begins again with a lane, before others: a message that was at its front is a tombstone now.
+    fn load_again(&mut self, key: &LaneKey) {
+        self.drop_lane(key);
+        if !self.scheduler.is_draining() {
+            self.scheduler.goes_first(key);
+            self.load(key.clone());
         }
     }
 

@@ -99,13 +99,17 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// The call has ended. Drops the lanes of the heads that are resolved.
+    /// The call has ended. Drops the lanes of the heads that are resolved; a head that is a tombstone now is passed at
+    /// once.
     pub(super) fn resolved(&mut self, answers: Vec<Resolved>) {
         for (key, head, done) in answers {
             match done {
                 Ok(()) => {
                     let ids = self.lanes.get(&key).and_then(Lane::head_ids).unwrap_or_default();
-                    self.drop_lane(&key);
+                    match head.disposition {
+                        Disposition::Withdraw(..) => self.load_again(&key),
+                        Disposition::Postpone(_) | Disposition::Halt => self.drop_lane(&key),
+                    }
                     self.report(&key, &head, &ids);
                 }
                 // It is not the head any more, or another call has handled it.
@@ -153,8 +157,7 @@ impl DestinationSender {
                 outcome,
                 "a message leaves without being delivered"
             );
-            // The tombstone can be passed at once.
-            return self.scheduler.wants_scan();
+            return;
         }
         if head.error.kind == ErrorKind::Damaged
             && let Some(definition) = &self.definition

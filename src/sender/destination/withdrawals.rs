@@ -6,36 +6,27 @@
 //! withdrawal replaces another attempt. A message that is loaded and not in flight is dropped from
 //! its lane, and becomes a tombstone at once. Redis never releases a message that has a withdrawal.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
-use tokio::time::Instant;
 
 use super::{Answer, DestinationSender, LaneKey};
 use crate::{
     domain::{Sequence, Tombstone},
-    store::{CatalogEntry, PendingWithdrawal, StoreError, Who, Withdrawal, Withdrawn},
+    store::{
+        CatalogEntry, PendingWithdrawal, StoreError, WITHDRAWALS_MAX, Who, Withdrawal, Withdrawn,
+    },
 };
-
-/// While there are withdrawals that could not be carried out, they are read this often.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What this sender knows of the withdrawals of its destination.
 #[derive(Default)]
 pub(super) struct Withdrawals {
-    /// Read them: they may have changed.
+    /// There may be some that this sender does not know. Each release returns the pending ones.
     ask: bool,
-    /// Read them, if no release reports how many there are.
-    suspected: bool,
-    /// How many this sender knows to be pending. If a release reports more, some are new: read
-    /// them.
-    left: u64,
     /// Those of messages that are in flight, that were accepted, or that are a refused head.
     held: HashMap<Sequence, PendingWithdrawal>,
     /// Those that the next call carries out.
     ready: Vec<PendingWithdrawal>,
-    /// Where the next call reads on: there may be more than one call returns.
-    cursor: u64,
 }
 
 impl Withdrawals {
@@ -46,82 +37,41 @@ impl Withdrawals {
 
     /// True if there are none, as far as this sender knows.
     pub(super) fn are_none(&self) -> bool {
-        let is_sure = !self.ask && !self.suspected && self.left == 0;
-        is_sure && self.held.is_empty() && self.ready.is_empty()
+        !self.ask && self.held.is_empty() && self.ready.is_empty()
     }
 
-    /// Read them with the next call.
+    /// There may be new ones.
     pub(super) fn ask(&mut self) {
         self.ask = true;
     }
 
-    /// There may be new ones. The next release reports how many there are.
-    pub(super) fn suspect(&mut self) {
-        self.suspected = true;
-    }
-
-    /// A release begins, which reports how many there are.
-    pub(super) fn release_begins(&mut self) {
-        self.suspected = false;
-    }
-
-    /// No release began, so that they have to be read.
-    pub(super) fn no_release(&mut self) {
-        self.ask = std::mem::take(&mut self.suspected);
+    /// A release begins. True if it was needed for withdrawals.
+    pub(super) fn asked(&mut self) -> bool {
+        std::mem::take(&mut self.ask)
     }
 }
 
 impl DestinationSender {
-    /// A release reported how many withdrawals there are.
-    pub(super) fn count_withdrawals(&mut self, count: u64) {
-        if count == 0 {
-            self.scheduler.ask_withdrawals(None);
-            self.withdrawals.held.clear();
-        }
-        self.withdrawals.ask |= count > self.withdrawals.left;
-        self.withdrawals.left = count;
-    }
-
-    /// A call that reads withdrawals, if there may be some.
+    /// A call that reads withdrawals, if there may be some and no release has returned them.
     pub(super) fn withdrawals_call(
         &mut self,
         entry: &Arc<CatalogEntry>,
     ) -> Option<BoxFuture<'static, Answer>> {
-        if !std::mem::take(&mut self.withdrawals.ask) {
+        if self.scheduler.is_draining() || !self.withdrawals.asked() {
             return None;
         }
-        self.withdrawals.suspected = false;
-        let (store, entry, cursor) =
-            (self.deps.store.clone(), entry.clone(), self.withdrawals.cursor);
-        Some(async move { Answer::Withdrawals(store.withdrawals(&entry, cursor).await) }.boxed())
+        let (store, owner) = (self.deps.store.clone(), self.deps.lease.owner.clone());
+        let entry = entry.clone();
+        Some(async move { Answer::Withdrawals(store.withdrawals(&owner, &entry).await) }.boxed())
     }
 
-    /// The call has ended. Drops the messages that are to leave from their lanes, if they are not in
-    /// flight.
-    pub(super) fn note_withdrawals(
-        &mut self,
-        withdrawals: Result<(Vec<PendingWithdrawal>, u64), StoreError>,
-    ) {
-        let is_first_page = self.withdrawals.cursor == 0;
-        let (withdrawals, next) = match withdrawals {
-            Ok(withdrawals) => withdrawals,
-            Err(error) => {
-                self.withdrawals.ask = true;
-                return self.call_failed(error);
-            }
-        };
-        self.withdrawals.left = self.withdrawals.left.max(withdrawals.len() as u64);
-        self.withdrawals.cursor = next;
-        // The other pages follow at once. After a while all of them are read again.
-        self.withdrawals.ask |= next != 0;
-        if is_first_page {
-            self.scheduler.ask_withdrawals(None);
+    /// Redis returned the pending withdrawals. Drops the messages that are to leave from their lanes, if they are not
+    /// in flight.
+    pub(super) fn note_withdrawals(&mut self, pending: Vec<PendingWithdrawal>) {
+        if pending.len() < WITHDRAWALS_MAX {
             self.withdrawals.held.clear();
         }
-        if !withdrawals.is_empty() {
-            self.scheduler.ask_withdrawals(Some(Instant::now() + ASK_AGAIN));
-        }
-        for withdrawal in withdrawals {
+        for withdrawal in pending {
             self.apply_withdrawal(withdrawal);
         }
     }
@@ -183,14 +133,14 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// The call has ended, and `done` messages became tombstones. A scan finds those that can be passed now.
+    /// The call has ended, and `done` messages became tombstones: a scan finds those that can be passed now, and
+    /// there may be more withdrawals than Redis returned.
     pub(super) fn withdrawn(&mut self, done: usize, answer: Result<(), StoreError>) {
         if done > 0 {
             self.scheduler.wants_scan();
         }
-        self.withdrawals.left = self.withdrawals.left.saturating_sub(done as u64);
+        self.withdrawals.ask |= done > 0 || answer.is_err();
         if let Err(error) = answer {
-            self.withdrawals.ask = true;
             self.call_failed(error);
         }
     }

@@ -103,10 +103,8 @@ impl Lane {
         Lane { queue, supply: Supply::Known(now.instant), ..Lane::default() }
     }
 
-    /// It is the lane's turn to send. Settles tombstones at the front without sending them. Returns
-    /// whether the next delivery may begin.
+    /// It is the lane's turn to send. Returns whether the next delivery may begin.
     pub(super) fn turn(&mut self, rules: &Rules, now: Now) -> Turn {
-        self.pass_tombstones(rules, now);
         let Phase::Ready = self.phase else { return Turn::No };
         let Some(first) = self.queue.front() else { return Turn::No };
         if let Some(why) = &first.message.damaged {
@@ -158,6 +156,7 @@ impl Lane {
                 self.refuse(failed, error, disposition);
             }
         }
+        self.pass_tombstones(rules, now);
     }
 
     /// Redis has carried out `request`, and released these messages.
@@ -191,6 +190,8 @@ impl Lane {
             let buffered =
                 |message| BufferedMessage { message: Arc::new(message), came: now.instant };
             self.queue.extend(after.map(buffered));
+            // They wait for no delivery: not for a turn, nor until the destination is resumed.
+            self.pass_tombstones(rules, now);
         }
     }
 
@@ -333,7 +334,7 @@ impl Lane {
 /// Steps of the events.
 impl Lane {
     /// Passes tombstones at the front: they are not sent.
-    pub(super) fn pass_tombstones(&mut self, rules: &Rules, now: Now) {
+    fn pass_tombstones(&mut self, rules: &Rules, now: Now) {
         let Phase::Ready = self.phase else { return };
         while let Some(buffered) = self.pop_if(|buffered| buffered.message.tombstone.is_some()) {
             self.settling.add(&buffered.message, 0, now.ms, rules.log);

@@ -58,8 +58,8 @@ pub(super) fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]
         }
         "owner" => Some(&["string"]),
         "audit" | "sessions:ended" => Some(&["stream"]),
-        "active:builtin" | "active:worker" | "releasable" | "consumers" | "leases" | "delayed"
-        | "operations" => Some(&["zset"]),
+        "active:builtin" | "active:worker" | "releasable" | "withdrawing" | "consumers"
+        | "leases" | "delayed" | "operations" => Some(&["zset"]),
         "destinations:changes"
         | "destinations:removed"
         | "topics:changes"

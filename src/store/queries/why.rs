@@ -2,7 +2,7 @@
 
 use redis::Pipeline;
 
-use super::{messages::Listed, pods::Ownership};
+use super::{messages::Listed, pods::Ownership, work::time_of_hint};
 use crate::{
     domain::Ordering,
     store::{Store, StoreError, entry::CatalogEntry},
@@ -17,7 +17,7 @@ pub struct LaneHead {
     pub behind: u64,
     /// The bytes of their bodies, if the lane is the whole destination.
     pub bytes_behind: Option<u64>,
-    /// The head is not released before then, in ms since 1970, if anything is known.
+    /// The head is not released before then, in ms since 1970: the end of its backoff, if it has one.
     pub not_before_ms: Option<u64>,
     /// Since when it is the head, in ms since 1970; `None` if the log no longer has the message before it.
     pub head_since_ms: Option<u64>,
@@ -64,7 +64,7 @@ impl Store {
             bytes_behind: bytes
                 .filter(|_| is_whole)
                 .map(|bytes| bytes.saturating_sub(head.message.accounted_bytes)),
-            not_before_ms: not_before.map(|ms| ms as u64),
+            not_before_ms: time_of_hint(not_before),
             delivering: delivering.unwrap_or_default(),
             head_since_ms: self.head_since(entry, &head).await?,
             ownership: self.ownership(entry.partition).await?,
@@ -104,7 +104,7 @@ impl Store {
             head,
             behind: 0,
             bytes_behind: None,
-            not_before_ms: not_before.map(|ms| ms as u64),
+            not_before_ms: time_of_hint(not_before),
             head_since_ms: None,
             delivering: 0,
             ownership: ownership.clone(),

@@ -41,7 +41,8 @@ impl Store {
         if entry.destination.ordering == Ordering::Destination {
             return Ok(vec![String::new()]);
         }
-        self.releasable_lanes(entry, max.clamp(LANES_MIN, LANES_MAX)).await
+        let found = self.releasable_lanes(entry, max.clamp(LANES_MIN, LANES_MAX)).await?;
+        Ok([found.due, found.waiting].concat())
     }
 
     /// Leases messages of one destination to a consumer: at most `max`, from the fronts of these lanes.

@@ -48,7 +48,7 @@ impl Store {
         let mut call = self.call(|scripts| &scripts.delete_destination);
         call.key(keys.hash()).key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
-        call.key(keys.dead_letters()).key(keys.partition.epoch());
+        call.key(keys.dead_letters()).key(keys.partition.epoch()).key(keys.partition.withdrawing());
         call.arg(destination.as_str()).arg(which);
         let (version, removed_messages): (u64, u64) = match self.run(&call).await {
             // An earlier removal may have stopped just before its end: only the index is left to

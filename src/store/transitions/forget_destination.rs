@@ -27,6 +27,7 @@ impl Store {
         call.key(keys.bodies()).key(keys.dead_lettered_at()).key(keys.withdrawn());
         call.key(keys.previous()).key(keys.ids()).key(keys.consumer_leases());
         call.key(keys.consumer_lease_ends()).key(keys.partition.consumers());
+        call.key(keys.partition.withdrawing());
         let partition = destination.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(destination.as_str());
         let epoch: u64 = self.run(&call).await?;

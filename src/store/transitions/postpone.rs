@@ -38,10 +38,8 @@ impl Store {
         let mut call = self.call(|scripts| &scripts.postpone);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.attempts());
         call.key(keys.partition.releasable()).key(keys.lanes());
-        call.key(keys.in_progress(set_key(entry, head.lane)))
-            .key(keys.withdrawals())
-            .key(keys.hash())
-            .key(keys.consumer_leases());
+        call.key(keys.in_progress(set_key(entry, head.lane))).key(keys.hash());
+        call.key(keys.consumer_leases());
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
         call.arg(entry.ordering_text()).arg(self.known_of_epoch(entry.partition));
         call.arg(head.lane.unwrap_or_default()).arg(head.sequence).arg(head.failed);

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use redis::Value;
 
-use super::acquire_partition::OwnerToken;
+use super::{
+    acquire_partition::OwnerToken,
+    withdraw::{PendingWithdrawal, read_pending},
+};
 use crate::{
     domain::{
         AttemptError, ConsumerRefusal, DeliveryKind, Epoch, ErrorKind, Ordering, Sequence, Stage,
@@ -23,6 +26,11 @@ use crate::{
 
 /// The most bytes of records that one call returns (at least one record is returned).
 const BYTES_MAX: usize = 8 << 20;
+
+/// The most pending withdrawals that one call returns, as in `lua/release.lua`.
+pub const WITHDRAWALS_MAX: usize = 200;
+/// Above all sequences.
+const NO_SEQUENCE: Sequence = 1 << 53;
 
 /// The identity of a releasing owner.
 #[derive(Debug, Clone)]
@@ -113,8 +121,8 @@ impl Settled {
 /// The answer to a release.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Released {
-    /// How many pending withdrawals the destination has (see [`Store::withdrawals`]).
-    pub withdrawals: u64,
+    /// The pending withdrawals of the destination; if there are at least [`WITHDRAWALS_MAX`], some of them.
+    pub withdrawals: Vec<PendingWithdrawal>,
     /// The next run of each requested lane, in order.
     pub runs: Vec<LaneRun>,
 }
@@ -155,6 +163,21 @@ impl Store {
         self.released(&self.whole_release(owner, entry, lanes), entry, lanes).await
     }
 
+    /// The pending withdrawals of a destination, as a release returns them: one that neither settles nor asks.
+    pub async fn withdrawals(
+        &self,
+        owner: &Owner,
+        entry: &CatalogEntry,
+    ) -> Result<Vec<PendingWithdrawal>, StoreError> {
+        let key = (entry.destination.ordering != Ordering::Destination).then(|| "0".to_owned());
+        let held_upto = NO_SEQUENCE;
+        let nothing = LaneRequest { key, settled: Settled::default(), held_upto, limit: 0 };
+        Ok(self
+            .released(&self.whole_release(owner, entry, &[nothing.clone()]), entry, &[nothing])
+            .await?
+            .withdrawals)
+    }
+
     /// The call for one lane that has none of what few messages have.
     fn short_release(
         &self,
@@ -173,6 +196,7 @@ impl Store {
         call.arg(destination.name.as_str()).arg(self.known_of_epoch(entry.partition));
         call.arg(BYTES_MAX).arg(destination.log_max);
         call.arg(destination.refused_max()).arg(destination.delivery.batch_bytes_max);
+        call.arg(destination.delivery.wait_max_ms());
         call.arg(settled.upto).arg(settled.accounted_bytes());
         call.arg(lane.held_upto).arg(lane.limit.min(1024));
         call.of_messages(settled.count.max(1));
@@ -195,6 +219,7 @@ impl Store {
         call.key(keys.bodies()).key(keys.dead_letters()).key(keys.previous());
         call.key(keys.consumer_leases()).key(keys.consumer_lease_ends());
         call.key(keys.partition.consumers()).key(keys.partition.wake_releasable());
+        call.key(keys.partition.withdrawing());
         // Without ordering, all lanes share the same sets.
         let sets = if entry.destination.ordering == Ordering::None { 1 } else { lanes.len() };
         for lane in lanes.iter().take(sets) {
@@ -208,6 +233,7 @@ impl Store {
         call.arg(lanes.iter().map(|lane| lane.settled.bodies.len()).sum::<usize>());
         call.arg(entry.destination.refused_max()).arg(entry.destination.delivery.batch_bytes_max);
         call.arg(entry.destination.previous_keys_max);
+        call.arg(entry.destination.delivery.wait_max_ms());
         for lane in lanes {
             let settled = &lane.settled;
             call.arg(lane.key.as_deref().unwrap_or_default()).arg(settled.upto);
@@ -237,8 +263,10 @@ impl Store {
         let mut answer =
             self.learned(entry.partition, self.run::<Vec<Value>>(call).await)?.into_iter();
         let withdrawals = answer.next().ok_or_else(|| unexpected("release"))?;
-        let withdrawals =
+        let withdrawals: Vec<(Sequence, Bytes)> =
             redis::from_redis_value(withdrawals).map_err(|_| unexpected("release"))?;
+        let withdrawals =
+            withdrawals.into_iter().filter_map(|one| read_pending(entry, one)).collect();
         let runs: Vec<LaneRun> =
             answer.map(|lane| read_run(lane, entry)).collect::<Result<_, _>>()?;
         for (lane, _) in lanes.iter().zip(&runs).filter(|(_, run)| run.error.is_some()) {

@@ -230,6 +230,7 @@ impl Repairing<'_> {
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.key(keys.partition.wake_releasable()).key(keys.withdrawn());
+        call.key(keys.partition.withdrawing());
         for lane in lanes {
             call.key(keys.in_progress(lane.as_deref())).key(keys.ready(lane.as_deref()));
         }

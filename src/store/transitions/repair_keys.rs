@@ -26,6 +26,7 @@ impl Repairing<'_> {
         call.key(keys.partition.active(Claimers::Worker)).key(keys.withdrawn());
         call.key(keys.previous()).key(keys.ids()).key(keys.consumer_leases());
         call.key(keys.consumer_lease_ends()).key(keys.partition.consumers());
+        call.key(keys.partition.withdrawing());
         if let Some(lane) = lane {
             call.key(keys.in_progress(lane.as_deref()));
         }

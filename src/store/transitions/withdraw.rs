@@ -16,8 +16,6 @@ use crate::{
     },
 };
 
-/// The most pending withdrawals that one query returns.
-const WITHDRAWALS_MAX: usize = 200;
 /// The most messages that one call withdraws: each costs about fifteen commands.
 pub const WITHDRAW_MAX: usize = 200;
 
@@ -122,6 +120,7 @@ impl Store {
         call.key(keys.bodies()).key(keys.dead_lettered_at()).key(keys.withdrawn());
         call.key(keys.partition.leases()).key(keys.consumer_leases());
         call.key(keys.consumer_lease_ends()).key(keys.partition.consumers());
+        call.key(keys.partition.withdrawing());
         for lane in &lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
@@ -155,37 +154,23 @@ impl Store {
         }
         Ok(answers)
     }
-
-    /// The pending withdrawals of a destination, in pages: from this cursor (first 0). Returns the
-    /// next cursor, 0 at the end.
-    pub async fn withdrawals(
-        &self,
-        entry: &CatalogEntry,
-        cursor: u64,
-    ) -> Result<(Vec<PendingWithdrawal>, u64), StoreError> {
-        let key = self.keys().destination(&entry.destination.name).withdrawals();
-        let mut pipe = redis::pipe();
-        pipe.cmd("HSCAN").arg(key).arg(cursor).arg("COUNT").arg(WITHDRAWALS_MAX);
-        let ((next, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
-        // An unreadable one must not block the others: an operator can withdraw the message again.
-        let read = |(sequence, text): (Sequence, Bytes)| {
-            let withdrawal = read_pending(entry, sequence, &text);
-            if withdrawal.is_none() {
-                let name = &entry.destination.name;
-                tracing::error!(destination = %name, sequence, "a withdrawal cannot be read");
-            }
-            withdrawal
-        };
-        Ok((found.into_iter().filter_map(read).collect(), next))
-    }
 }
 
 /// `<how><length of the lane's key> <key><reason>`
-fn read_pending(
+pub(super) fn read_pending(
     entry: &CatalogEntry,
-    sequence: Sequence,
-    text: &[u8],
+    (sequence, text): (Sequence, Bytes),
 ) -> Option<PendingWithdrawal> {
+    let read = read_text(entry, sequence, &text);
+    if read.is_none() {
+        // It must not block the others: an operator can withdraw the message again.
+        let name = &entry.destination.name;
+        tracing::error!(destination = %name, sequence, "a withdrawal cannot be read");
+    }
+    read
+}
+
+fn read_text(entry: &CatalogEntry, sequence: Sequence, text: &[u8]) -> Option<PendingWithdrawal> {
     let how = record::tombstone_of(text.first().copied()).ok()?;
     let text = std::str::from_utf8(text.get(1..)?).ok()?;
     let (length, rest) = text.split_once(' ')?;

@@ -4,6 +4,7 @@
 mod damage;
 mod damage_reported;
 mod encoded;
+mod due;
 mod gone;
 mod halted;
 mod lanes;

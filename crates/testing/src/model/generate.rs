@@ -141,7 +141,7 @@ impl CallSequences {
             }
             Kind::Release
                 if draw.many[0].0 < 128
-                    && destination.is_some_and(|d| d.lanes.values().any(is_future)) =>
+                    && destination.is_some_and(|d| d.lanes.values().any(|hint| !hint.is_due())) =>
             {
                 Some(Op::Pass(Deadline::Postponed { name }))
             }
@@ -416,8 +416,4 @@ fn known_of(lane: Lane, known: CatalogEntry) -> Option<CatalogEntry> {
         Ordering::None => matches!(lane, Lane::Single(_)),
     };
     is_so.then_some(known)
-}
-
-fn is_future(until: &Until) -> bool {
-    *until == Until::Future
 }

@@ -7,7 +7,7 @@ use reseq::{
     store::Claimers,
 };
 
-use super::state::{Destination, Lane, Name, Stand, State, Until};
+use super::state::{Destination, Lane, Name, Stand, State};
 
 impl State {
     /// The first invariant that is broken.
@@ -30,12 +30,7 @@ impl State {
         if !destination.waiting.is_empty() && !active.contains(name) {
             return Some("its claimers are not told that messages wait".to_owned());
         }
-        // With a single lane, the hint is its head's earliest time, and withdrawals wait for it.
-        let told = match destination.definition.ordering {
-            Ordering::Destination => self.releasable.contains_key(name),
-            _ => self.releasable.get(name) == Some(&Until::Past),
-        };
-        if destination.withdrawals() > 0 && !told {
+        if destination.withdrawals() > 0 && !self.withdrawing.contains(name) {
             return Some("the owner is not told that there are withdrawals".to_owned());
         }
         for lane in destination.lanes_in_use() {

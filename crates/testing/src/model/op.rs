@@ -411,7 +411,7 @@ pub enum Reply {
         epoch: u64,
     },
     Runs {
-        withdrawals: u64,
+        withdrawals: Vec<(Sequence, Tombstone)>,
         runs: Vec<Run>,
     },
     Withdrawn(Vec<Withdrawn>),

@@ -35,6 +35,9 @@ use super::{
 };
 use crate::support::redis::TestRedis;
 
+/// A hint below this is no time.
+pub const FIRST_TIME: u64 = 1_000_000_000_000;
+
 /// The length of leases, delays and takeover waits: none ends while a test runs.
 pub const LONG: std::time::Duration = std::time::Duration::from_secs(3600);
 

@@ -10,7 +10,7 @@ use reseq::domain::{Stage, Tombstone};
 
 use super::{
     op::Given,
-    state::{Left, Until},
+    state::{Hint, Left, Until},
 };
 pub use of_model::of_model;
 pub use of_real::{of_real, touched};
@@ -47,6 +47,13 @@ fn when(until: Until) -> String {
     match until {
         Until::Past => "past".to_owned(),
         Until::Future => "future".to_owned(),
+    }
+}
+
+fn hint(hint: Hint) -> String {
+    match hint {
+        Hint::Now(place) => format!("now, place {place}"),
+        Hint::At(until) => when(until),
     }
 }
 

@@ -47,6 +47,21 @@ pub enum Until {
     Future,
 }
 
+/// When the head of a lane may be released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hint {
+    /// Now. In a set of lanes, lower numbers come first; 0 before all others.
+    Now(Sequence),
+    /// At the end of a backoff.
+    At(Until),
+}
+
+impl Hint {
+    pub fn is_due(self) -> bool {
+        self != Hint::At(Until::Future)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Definition {
     pub ordering: Ordering,
@@ -229,7 +244,7 @@ pub struct Destination {
     /// The waiting messages, in the order in which they will be claimed.
     pub waiting: Vec<Sequence>,
     /// With several lanes: which may have a releasable head, and when at the earliest.
-    pub lanes: BTreeMap<String, Until>,
+    pub lanes: BTreeMap<String, Hint>,
     /// Idempotency keys that are remembered while their messages are pending.
     pub unique: BTreeMap<String, Seen>,
     pub letters: BTreeMap<Sequence, Letter>,
@@ -335,7 +350,9 @@ pub struct State {
     pub seen: BTreeMap<(Name, String), Seen>,
     pub active_builtin: BTreeSet<Name>,
     pub active_worker: BTreeSet<Name>,
-    pub releasable: BTreeMap<Name, Until>,
+    pub releasable: BTreeMap<Name, Hint>,
+    /// Destinations whose withdrawals the owner has to carry out.
+    pub withdrawing: BTreeSet<Name>,
     pub calls: BTreeMap<usize, (u64, Kept)>,
     /// Of each caller, the last call whose time is over: Redis has forgotten its answer.
     pub late: BTreeMap<usize, u64>,
@@ -366,6 +383,7 @@ impl Default for State {
             active_builtin: BTreeSet::new(),
             active_worker: BTreeSet::new(),
             releasable: BTreeMap::new(),
+            withdrawing: BTreeSet::new(),
             calls: BTreeMap::new(),
             late: BTreeMap::new(),
             index: BTreeMap::new(),

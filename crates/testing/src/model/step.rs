@@ -11,7 +11,9 @@ use reseq::domain::{Ordering, Sequence};
 
 use super::{
     op::{CatalogEntry, Deadline, Given, Op, Refusal, Reply},
-    state::{Damage, Destination, Kept, Lane, Left, Message, Name, Server, Stand, State, Until},
+    state::{
+        Damage, Destination, Hint, Kept, Lane, Left, Message, Name, Server, Stand, State, Until,
+    },
 };
 use damage::{damage, repair};
 use define::{FORGETTING, begin_remove, define, end_remove, pause};
@@ -25,10 +27,10 @@ pub fn step(state: &mut State, op: &Op, memory_full: bool) -> Reply {
     if memory_full && matches!(op, Op::Ingest { .. } | Op::Define { .. }) {
         return Reply::Refused(Refusal::OutOfMemory);
     }
-    match numbered(state, op) {
-        Ok(reply) => reply,
-        Err(refusal) => Reply::Refused(refusal),
-    }
+    let reply = numbered(state, op).unwrap_or_else(Reply::Refused);
+    let State { withdrawing, destinations, .. } = state;
+    withdrawing.retain(|name| destinations.get(name).is_some_and(|it| it.withdrawals() > 0));
+    reply
 }
 
 type Answer = Result<Reply, Refusal>;
@@ -144,15 +146,16 @@ fn current<'a>(state: &'a mut State, known: &CatalogEntry) -> Result<&'a mut Des
     Ok(destination)
 }
 
-/// Adds a hint that the head of a lane may be released, not before `not_before`.
-fn may_leave(state: &mut State, name: Name, lane: Lane, not_before: Until) {
+/// Adds a hint that the head of a lane may be released.
+fn may_leave(state: &mut State, name: Name, lane: Lane, hint: Hint) {
     let Some(destination) = state.destinations.get_mut(name) else { return };
-    let mut earliest = not_before;
+    let mut earliest = hint;
     if let Some(lane) = lane.name() {
-        destination.lanes.insert(lane, not_before);
-        earliest = destination.lanes.values().copied().min().unwrap_or(not_before);
+        destination.lanes.insert(lane, hint);
+        earliest = destination.lanes.values().copied().min().unwrap_or(hint);
     }
-    state.releasable.insert(name, earliest);
+    let is_time = matches!(earliest, Hint::At(_));
+    state.releasable.insert(name, if is_time { earliest } else { Hint::Now(0) });
 }
 
 /// Adds waiting messages at the end, or without ordering by their priority.
@@ -269,7 +272,8 @@ fn pass(state: &mut State, deadline: &Deadline) {
             let destination = state.destinations.get_mut(name);
             let lanes = destination.into_iter().flat_map(|found| found.lanes.values_mut());
             let all = state.releasable.get_mut(name).into_iter().chain(lanes);
-            all.for_each(|not_before| *not_before = Until::Past);
+            let times = all.filter(|hint| matches!(hint, Hint::At(_)));
+            times.for_each(|hint| *hint = Hint::At(Until::Past));
         }
         Deadline::Calls { caller, upto } => {
             state.calls.remove(caller);

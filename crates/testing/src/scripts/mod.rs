@@ -399,7 +399,9 @@ impl Calls {
     pub fn remove(&self) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let (builtin, worker) = (self.builtin(), self.worker());
-        let keys = [&k.hash(), &builtin, &worker, &p.releasable(), &k.dead_letters(), &p.epoch()];
+        let (releasable, withdrawing) = (p.releasable(), p.withdrawing());
+        let (dead, epoch) = (k.dead_letters(), p.epoch());
+        let keys = [&k.hash(), &builtin, &worker, &releasable, &dead, &epoch, &withdrawing];
         call("delete_destination", &keys, &[self.name.as_str(), "1"])
     }
 
@@ -449,6 +451,7 @@ impl Calls {
             &k.consumer_leases(),
             &k.consumer_lease_ends(),
             &p.consumers(),
+            &p.withdrawing(),
         ];
         call("forget_destination", &keys, &[LONG, self.name.as_str()])
     }

@@ -49,6 +49,7 @@ impl Calls {
             &k.consumer_lease_ends(),
             &p.consumers(),
             &p.wake_releasable(),
+            &p.withdrawing(),
         ];
         let name = self.name.as_str();
         let args = [token, &self.epoch, &self.version, name, self.ordering, LONG, "1000000", "1"];
@@ -57,7 +58,7 @@ impl Calls {
         let settled: Vec<&u64> = lanes.iter().map(|(_, to, _)| to).filter(|to| **to > 0).collect();
         let count = settled.len().to_string();
         made.args.extend([lanes.len().to_string(), count.clone(), count]);
-        made.args.extend(["1", "1000000", "100"].map(str::to_owned));
+        made.args.extend(["1", "1000000", "100", LONG].map(str::to_owned));
         for (lane, settled_to, most) in lanes {
             made.args.extend([(*lane).to_owned(), settled_to.to_string()]);
             made.args.extend(["4", "0"].map(str::to_owned));
@@ -81,7 +82,6 @@ impl Calls {
             &p.releasable(),
             &k.lanes(),
             &in_progress,
-            &k.withdrawals(),
             &k.hash(),
             &k.consumer_leases(),
         ];
@@ -147,6 +147,7 @@ impl Calls {
             &k.consumer_leases(),
             &k.consumer_lease_ends(),
             &p.consumers(),
+            &p.withdrawing(),
         ];
         let (name, count) = (self.name.as_str(), lanes.len().to_string());
         let who = if token.is_empty() { String::new() } else { format!("{token} {}", self.epoch) };
@@ -213,6 +214,7 @@ impl Calls {
             &p.wake_waiting(),
             &p.wake_releasable(),
             &k.withdrawn(),
+            &p.withdrawing(),
         ];
         let (name, count) = (self.name.as_str(), lanes.len().to_string());
         let args = [name, &self.version, self.ordering, self.processing, "1", &count];

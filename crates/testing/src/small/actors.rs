@@ -240,12 +240,13 @@ impl Sender {
             }));
         }
         let destination = &state.destinations[NAME];
-        let is_hinted = state.releasable.get(NAME) == Some(&Until::Past);
+        let is_hinted = state.releasable.get(NAME).is_some_and(|hint| hint.is_due());
         let lanes = self.requests(world, state, is_hinted);
         let ordered = destination.messages.iter().filter(|(_, message)| {
             message.withdrawal.is_some() && !matches!(message.stand, Stand::Leased { .. })
         });
-        let mut ordered = ordered.filter(|_| is_hinted && self.hands.is_empty());
+        let mut ordered =
+            ordered.filter(|_| state.withdrawing.contains(NAME) && self.hands.is_empty());
         if let Some((sequence, message)) = ordered.next() {
             let how = message.withdrawal.unwrap_or(Tombstone::Cancelled);
             let messages = vec![(destination.lane_of(*sequence, message), *sequence)];
@@ -272,7 +273,7 @@ impl Sender {
             let all = destination.messages.values().filter_map(|message| message.key);
             Lane::Key(all.into_iter().find(|key| key == name).unwrap_or_default())
         };
-        let past = destination.lanes.iter().filter(|(_, until)| **until == Until::Past);
+        let past = destination.lanes.iter().filter(|(_, until)| until.is_due());
         let mut lanes: Vec<Lane> = match destination.definition.ordering {
             _ if !is_hinted => Vec::new(),
             Ordering::Destination => vec![Lane::Whole],

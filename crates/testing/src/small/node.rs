@@ -335,7 +335,7 @@ impl Node {
         }
         let destination = &self.state.destinations[NAME];
         let mut hints = destination.lanes.values().chain(self.state.releasable.get(NAME));
-        if hints.any(|until| *until == Until::Future) {
+        if hints.any(|hint| !hint.is_due()) {
             all.push(Action::Pass(Deadline::Postponed { name }));
         }
     }

@@ -29,6 +29,10 @@ impl LaneQueue {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
     pub(super) fn pop(&mut self) -> Option<LaneKey> {
         while let Some(key) = self.order.pop_front() {
             if self.members.remove(&key) {
@@ -44,6 +48,42 @@ impl LaneQueue {
             let mut seen = HashSet::new();
             self.order.retain(|key| self.members.contains(key) && seen.insert(key.clone()));
         }
+    }
+}
+
+/// Two queues that are served in turn: lanes that do not wait for all others, and the others. None starves. A lane is in
+/// one of them at most.
+#[derive(Default)]
+pub(super) struct LaneQueues {
+    first: LaneQueue,
+    others: LaneQueue,
+    /// Whether the last lane was one of the first queue.
+    was_first: bool,
+}
+
+impl LaneQueues {
+    /// A lane that goes first leaves the queue of the others.
+    pub(super) fn push(&mut self, key: &LaneKey, goes_first: bool) {
+        if goes_first {
+            self.others.remove(key);
+            self.first.push(key);
+        } else if !self.first.members.contains(key) {
+            self.others.push(key);
+        }
+    }
+
+    /// Returns a lane that was popped to the front of the first queue.
+    pub(super) fn push_front(&mut self, key: LaneKey) {
+        self.others.remove(&key);
+        self.first.push_front(key);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<LaneKey> {
+        let LaneQueues { first, others, was_first } = self;
+        let (one, other) = if *was_first { (others, first) } else { (first, others) };
+        let key = one.pop();
+        *was_first = if key.is_some() { !*was_first } else { *was_first };
+        key.or_else(|| other.pop())
     }
 }
 

@@ -6,7 +6,9 @@
 //!
 //! ```text
 //!   queue        which lanes are in it                   put there by a timer, when
-//!   named        a scan found them                       a backoff is over: another scan
+//!   due          a scan found them: they do not wait     a backoff is over: another scan
+//!                for all others
+//!   named        a scan found them
 //!   to ask       loaded lanes, after each event          a request is to be repeated
 //!   to send      loaded lanes, after each event          a batch has waited; there is a slot
 //!   resting      lanes to send of a paused destination
@@ -19,20 +21,27 @@ mod pace;
 mod tests;
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeSet, HashSet, VecDeque},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
 use super::LaneKey;
-use lane_queue::LaneQueue;
+use crate::store::ReleasableLanes;
+use lane_queue::{LaneQueue, LaneQueues};
 use pace::Pace;
 
 /// A task that had nothing to do for this long ends; the next poke starts another.
 const IDLE: Duration = Duration::from_secs(60);
 /// Redis compares whole milliseconds, so a scan at the very end of a backoff is too early.
 const SCAN_DELAY: Duration = Duration::from_millis(2);
+
+/// While there is no room for other lanes, scans for lanes that are due begin at least this far apart.
+const DUE_SCAN_EVERY: Duration = Duration::from_millis(20);
+/// The most lanes that are loaded although there is no room for others: they settle and resolve at once, and are the
+/// next to deliver.
+const DUE_LANES_MAX: usize = 256;
 
 /// What a lane does when its time has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,20 +54,36 @@ pub(super) enum Due {
     Resolve,
 }
 
+/// Which lanes a scan looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scan {
+    /// Those that are due: there is no room for others.
+    Due,
+    All,
+}
+
 #[derive(Default)]
 pub(super) struct Scheduler {
     /// Lanes that may have something to send.
-    to_send: LaneQueue,
+    to_send: LaneQueues,
     /// Lanes that may have something to send once the destination is resumed.
     resting: LaneQueue,
     /// Lanes that may have something to settle or to ask.
-    to_request: LaneQueue,
+    to_request: LaneQueues,
     /// Lanes whose refused head has to be resolved.
     to_resolve: LaneQueue,
-    /// Lanes that Redis named, and for which there was no room yet.
+    /// Lanes that Redis named as due, and that are not loaded yet.
+    due: LaneQueue,
+    /// Other lanes that Redis named, and for which there was no room yet.
     named: VecDeque<String>,
+    /// Loaded lanes that do not wait for all others: until they deliver, or are dropped.
+    first: HashSet<LaneKey>,
     /// Redis may have lanes that no scan has named yet.
     wants_scan: bool,
+    /// Redis may have lanes that are due, and that no scan has named yet.
+    wants_due_scan: bool,
+    /// No scan for due lanes only begins before this time.
+    due_scan_from: Option<Instant>,
     /// The partition is given back: no lane is loaded any more.
     is_draining: bool,
     pace: Pace,
@@ -68,8 +93,6 @@ pub(super) struct Scheduler {
     lanes_due: BTreeSet<(Instant, LaneKey, Due)>,
     /// When to scan for lanes whose backoff is over.
     scans_due: BTreeSet<Instant>,
-    /// When to ask for the withdrawals again.
-    withdrawals_due: Option<Instant>,
     /// No call begins before this time, because one has failed.
     calls_from: Option<Instant>,
     idle_since: Option<Instant>,
@@ -83,7 +106,7 @@ impl Scheduler {
     }
 
     pub(super) fn wants_send(&mut self, key: &LaneKey) {
-        self.to_send.push(key);
+        self.to_send.push(key, self.first.contains(key));
     }
 
     /// The next lane that may have something to send.
@@ -111,15 +134,16 @@ impl Scheduler {
         self.resting.push(key);
     }
 
-    /// The lane was dropped while the destination was paused, for example because its messages were withdrawn.
+    /// The lane was dropped: perhaps while the destination was paused, because its messages were withdrawn.
     pub(super) fn dropped(&mut self, key: &LaneKey) {
         self.resting.remove(key);
+        self.first.remove(key);
     }
 
     /// The destination is not paused (any more).
     pub(super) fn resume(&mut self) {
         while let Some(key) = self.resting.pop() {
-            self.to_send.push(&key);
+            self.wants_send(&key);
         }
     }
 }
@@ -127,7 +151,7 @@ impl Scheduler {
 /// Calls to Redis.
 impl Scheduler {
     pub(super) fn wants_request(&mut self, key: &LaneKey) {
-        self.to_request.push(key);
+        self.to_request.push(key, self.first.contains(key));
     }
 
     pub(super) fn next_to_request(&mut self) -> Option<LaneKey> {
@@ -155,18 +179,13 @@ impl Scheduler {
     pub(super) fn may_call(&self, now: Instant) -> bool {
         self.calls_from.is_none_or(|from| from <= now)
     }
-
-    /// Withdrawals are asked for at this time, or not before another event.
-    pub(super) fn ask_withdrawals(&mut self, at: Option<Instant>) {
-        self.withdrawals_due = at;
-    }
 }
 
 /// Which lanes are loaded.
 impl Scheduler {
     /// There may be lanes that nobody has named yet.
     pub(super) fn wants_scan(&mut self) {
-        self.wants_scan = true;
+        (self.wants_scan, self.wants_due_scan) = (true, true);
     }
 
     /// Scans for lanes when a backoff is over.
@@ -179,28 +198,68 @@ impl Scheduler {
         self.wants_scan || !self.named.is_empty()
     }
 
-    /// True if a scan is to begin now, which then is no longer wanted.
-    pub(super) fn take_scan(&mut self) -> bool {
-        let begins = self.wants_scan && self.named.is_empty() && !self.is_draining;
-        self.wants_scan &= !begins;
-        begins
+    /// Begins a scan, if one is wanted. `has_room`: for lanes that are not due.
+    pub(super) fn take_scan(&mut self, has_room: bool, now: Instant) -> Option<Scan> {
+        if self.is_draining {
+            return None;
+        }
+        if self.wants_scan && has_room && self.named.is_empty() {
+            (self.wants_scan, self.wants_due_scan) = (false, false);
+            return Some(Scan::All);
+        }
+        if !self.wants_due_scan || !self.due.is_empty() || self.due_scan_from.is_some() {
+            return None;
+        }
+        self.wants_due_scan = false;
+        self.due_scan_from = Some(now + DUE_SCAN_EVERY);
+        Some(Scan::Due)
     }
 
-    /// A scan for at most `max` names found these. `is_new` is false for those that are loaded.
+    /// A scan found these. `is_new` is false for lanes that are loaded.
     pub(super) fn named(
         &mut self,
-        names: Vec<String>,
-        max: usize,
+        found: ReleasableLanes,
+        now: Instant,
         is_new: impl Fn(&String) -> bool,
     ) {
-        // As many as the scan asked for: there may be more.
-        self.wants_scan |= names.len() == max;
-        self.named.extend(names.into_iter().filter(is_new));
+        self.wants_scan |= found.is_cut;
+        self.wants_due_scan |= found.is_cut;
+        for key in found.due.into_iter().filter(&is_new) {
+            self.due.push(&Some(key));
+        }
+        self.named.extend(found.waiting.into_iter().filter(is_new));
+        if let Some(wait) = found.next_due {
+            self.scan_after(now, wait);
+        }
+    }
+
+    /// True if there is no room for another lane that is not due, among these.
+    pub(super) fn is_full(&self, loaded: usize, lanes_max: usize) -> bool {
+        loaded.saturating_sub(self.first.len()) >= lanes_max
     }
 
     /// The next lane to load.
-    pub(super) fn next_to_load(&mut self) -> Option<String> {
-        if self.is_draining { None } else { self.named.pop_front() }
+    pub(super) fn next_to_load(&mut self, loaded: usize, lanes_max: usize) -> Option<LaneKey> {
+        if self.is_draining {
+            return None;
+        }
+        if loaded < lanes_max + DUE_LANES_MAX
+            && let Some(key) = self.due.pop()
+        {
+            self.first.insert(key.clone());
+            return Some(key);
+        }
+        if self.is_full(loaded, lanes_max) { None } else { self.named.pop_front().map(Some) }
+    }
+
+    /// This loaded lane does not wait for all others from now on.
+    pub(super) fn goes_first(&mut self, key: &LaneKey) {
+        self.first.insert(key.clone());
+    }
+
+    /// This loaded lane waits for its turn from now on.
+    pub(super) fn goes_in_turn(&mut self, key: &LaneKey) {
+        self.first.remove(key);
     }
 
     /// The partition is given back.
@@ -217,7 +276,8 @@ impl Scheduler {
     pub(super) fn forget_lanes(&mut self) {
         let pace = std::mem::take(&mut self.pace);
         let is_draining = self.is_draining;
-        *self = Scheduler { pace, is_draining, wants_scan: true, ..Scheduler::default() };
+        *self = Scheduler { pace, is_draining, ..Scheduler::default() };
+        self.wants_scan();
     }
 }
 
@@ -232,34 +292,35 @@ impl Scheduler {
     pub(super) fn next_time(&self) -> Option<Instant> {
         let lane = self.lanes_due.first().map(|(at, ..)| *at);
         let scan = self.scans_due.first().copied();
-        [lane, scan, self.next_slot, self.calls_from, self.withdrawals_due]
+        [lane, scan, self.next_slot, self.calls_from, self.due_scan_from]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// Moves what is due into its queue. True if the caller has to ask for the withdrawals.
-    pub(super) fn advance(&mut self, now: Instant) -> bool {
+    /// Moves what is due into its queue.
+    pub(super) fn advance(&mut self, now: Instant) {
         while self.scans_due.first().is_some_and(|due| *due <= now) {
             self.scans_due.pop_first();
-            self.wants_scan = true;
+            self.wants_scan();
         }
         while self.lanes_due.first().is_some_and(|(due, ..)| *due <= now) {
             let Some((_, key, due)) = self.lanes_due.pop_first() else { break };
             match due {
-                Due::Send => self.to_send.push(&key),
-                Due::Request => self.to_request.push(&key),
+                Due::Send => self.wants_send(&key),
+                Due::Request => self.wants_request(&key),
                 Due::Resolve => self.to_resolve.push(&key),
             }
         }
         self.next_slot.take_if(|slot| *slot <= now);
         self.calls_from.take_if(|from| *from <= now);
-        self.withdrawals_due.take_if(|due| *due <= now).is_some()
+        self.due_scan_from.take_if(|from| *from <= now);
     }
 
     /// When the task ends, if it has nothing to do. `is_busy`: lanes are loaded, or calls in flight.
     pub(super) fn idle_end(&mut self, is_busy: bool, now: Instant) -> Option<Instant> {
-        let is_idle = !is_busy && self.named.is_empty() && self.next_time().is_none();
+        let is_idle =
+            !is_busy && self.named.is_empty() && self.due.is_empty() && self.next_time().is_none();
         self.idle_since = is_idle.then(|| self.idle_since.unwrap_or(now));
         self.idle_since.map(|since| since + IDLE)
     }

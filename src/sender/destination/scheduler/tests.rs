@@ -8,6 +8,17 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// The next lane to load, with room for one.
+fn loaded_one(scheduler: &mut Scheduler) -> Option<LaneKey> {
+    scheduler.next_to_load(0, 1)
+}
+
+/// What a scan found.
+fn waiting(names: &[&str], is_cut: bool) -> ReleasableLanes {
+    let waiting = names.iter().map(|name| name.to_string()).collect();
+    ReleasableLanes { waiting, is_cut, ..ReleasableLanes::default() }
+}
+
 /// Everything that may be sent now, in order.
 fn sent(scheduler: &mut Scheduler) -> Vec<String> {
     std::iter::from_fn(|| scheduler.next_to_send()).flatten().collect()
@@ -116,43 +127,125 @@ fn after_a_failed_call_no_call_begins_for_a_while() {
     assert_eq!(scheduler.next_time(), None);
 }
 
+/// The lanes that may be loaded now, of which this many are loaded already.
+fn loaded(scheduler: &mut Scheduler, mut count: usize, lanes_max: usize) -> Vec<String> {
+    let next = || {
+        let key = scheduler.next_to_load(count, lanes_max)?;
+        count += 1;
+        key
+    };
+    std::iter::from_fn(next).collect()
+}
+
+fn due(names: &[&str]) -> ReleasableLanes {
+    let due = names.iter().map(|name| name.to_string()).collect();
+    ReleasableLanes { due, ..ReleasableLanes::default() }
+}
+
 #[test]
-fn withdrawals_are_asked_for_once_when_it_is_time() {
-    let start = Instant::now();
+fn lanes_that_are_due_are_loaded_without_room_for_others() {
+    let (start, mut scheduler) = (Instant::now(), Scheduler::default());
+    scheduler.named(waiting(&["a", "b", "c"], true), start, |_| true);
+    assert_eq!(loaded(&mut scheduler, 0, 2), ["a", "b"]);
+    scheduler.named(due(&["x", "b", "y"]), start, |name| name != "b");
+    assert_eq!(loaded(&mut scheduler, 2, 2), ["x", "y"]);
+    assert!(scheduler.is_full(4, 2));
+    scheduler.dropped(&key("a"));
+    assert_eq!(loaded(&mut scheduler, 3, 2), ["c"], "those that are due take no room from others");
+    scheduler.goes_in_turn(&key("x"));
+    assert!(scheduler.is_full(4, 2) && scheduler.is_full(3, 2), "it is one of the others now");
+    let many: Vec<String> = (0..1_000).map(|number| number.to_string()).collect();
+    scheduler.named(ReleasableLanes { due: many, ..Default::default() }, start, |_| true);
+    assert_eq!(loaded(&mut scheduler, 4, 2).len(), DUE_LANES_MAX - 2, "but not without a limit");
+}
+
+#[test]
+fn lanes_that_are_due_and_others_take_turns() {
     let mut scheduler = Scheduler::default();
-    scheduler.ask_withdrawals(Some(start + ms(5)));
-    scheduler.ask_withdrawals(Some(start + ms(9)));
-    assert!(!scheduler.advance(start + ms(5)));
-    assert!(scheduler.advance(start + ms(9)));
-    assert!(!scheduler.advance(start + ms(9)));
-    scheduler.ask_withdrawals(Some(start + ms(20)));
-    scheduler.ask_withdrawals(None);
-    assert_eq!(scheduler.next_time(), None);
+    for name in ["a", "b", "c", "d", "x", "y"] {
+        if ["x", "y"].contains(&name) {
+            scheduler.goes_first(&key(name));
+        }
+        scheduler.wants_send(&key(name));
+        scheduler.wants_request(&key(name));
+    }
+    let asked: Vec<_> = std::iter::from_fn(|| scheduler.next_to_request()).flatten().collect();
+    assert_eq!(asked, ["x", "a", "y", "b", "c", "d"]);
+    assert_eq!(sent(&mut scheduler), asked);
+    scheduler.goes_in_turn(&key("x"));
+    scheduler.wants_send(&key("a"));
+    scheduler.wants_send(&key("x"));
+    assert_eq!(sent(&mut scheduler), ["a", "x"]);
+}
+
+/// Redis would count what a lane has settled once for each request.
+#[test]
+fn a_lane_that_goes_first_is_in_one_queue_only() {
+    let mut scheduler = Scheduler::default();
+    for name in ["a", "b"] {
+        scheduler.wants_request(&key(name));
+    }
+    scheduler.goes_first(&key("b"));
+    scheduler.wants_request(&key("b"));
+    scheduler.goes_in_turn(&key("b"));
+    scheduler.wants_request(&key("b"));
+    let asked: Vec<_> = std::iter::from_fn(|| scheduler.next_to_request()).flatten().collect();
+    assert_eq!(asked, ["b", "a"]);
+    scheduler.wants_request(&key("b"));
+    scheduler.ask_first(key("b"));
+    let asked: Vec<_> = std::iter::from_fn(|| scheduler.next_to_request()).flatten().collect();
+    assert_eq!(asked, ["b"]);
+}
+
+#[test]
+fn without_room_only_lanes_that_are_due_are_scanned_for() {
+    let (start, mut scheduler) = (Instant::now(), Scheduler::default());
+    scheduler.wants_scan();
+    assert_eq!(scheduler.take_scan(false, start), Some(Scan::Due));
+    scheduler.wants_scan();
+    assert_eq!(scheduler.take_scan(false, start), None, "not at once again");
+    assert_eq!(scheduler.next_time(), Some(start + DUE_SCAN_EVERY));
+    scheduler.advance(start + DUE_SCAN_EVERY);
+    assert_eq!(scheduler.take_scan(false, start + DUE_SCAN_EVERY), Some(Scan::Due));
+    assert_eq!(scheduler.take_scan(true, start + DUE_SCAN_EVERY), Some(Scan::All), "there is room");
+    assert_eq!(scheduler.take_scan(true, start + DUE_SCAN_EVERY), None);
+}
+
+#[test]
+fn the_next_end_of_a_backoff_is_scanned_for() {
+    let (start, mut scheduler) = (Instant::now(), Scheduler::default());
+    let found = ReleasableLanes { next_due: Some(ms(7)), ..ReleasableLanes::default() };
+    scheduler.named(found, start, |_| true);
+    assert_eq!(scheduler.next_time(), Some(start + ms(9)), "Redis compares whole milliseconds");
+    scheduler.advance(start + ms(9));
+    assert_eq!(scheduler.take_scan(true, start + ms(9)), Some(Scan::All));
 }
 
 #[test]
 fn a_scan_begins_only_when_all_named_lanes_are_loaded() {
     let start = Instant::now();
     let mut scheduler = Scheduler::default();
-    assert!(!scheduler.take_scan() && !scheduler.others_wait(), "nobody wants one");
+    assert_eq!(scheduler.take_scan(true, start), None, "nobody wants one");
+    assert!(!scheduler.others_wait());
     scheduler.wants_scan();
     assert!(scheduler.others_wait());
-    assert!(scheduler.take_scan() && !scheduler.take_scan());
-    let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
-    scheduler.named(names(&["a", "b", "c"]), 3, |name| name != "b");
-    assert!(!scheduler.take_scan(), "it found as many as it asked for, but two are not loaded yet");
-    assert_eq!(scheduler.next_to_load().as_deref(), Some("a"));
+    assert_eq!(scheduler.take_scan(true, start), Some(Scan::All));
+    assert_eq!(scheduler.take_scan(true, start), None);
+    scheduler.named(waiting(&["a", "b", "c"], true), start, |name| name != "b");
+    assert_eq!(scheduler.take_scan(true, start), Some(Scan::Due), "two are not loaded yet");
+    scheduler.advance(start + DUE_SCAN_EVERY);
+    assert_eq!(loaded_one(&mut scheduler), Some(key("a")));
     assert!(scheduler.others_wait());
-    assert_eq!(scheduler.next_to_load().as_deref(), Some("c"));
-    assert_eq!(scheduler.next_to_load(), None);
-    assert!(scheduler.take_scan());
-    scheduler.named(names(&["d"]), 3, |_| true);
-    assert_eq!(scheduler.next_to_load().as_deref(), Some("d"));
-    assert!(!scheduler.take_scan(), "it found all");
+    assert_eq!(loaded_one(&mut scheduler), Some(key("c")));
+    assert_eq!(loaded_one(&mut scheduler), None);
+    assert_eq!(scheduler.take_scan(true, start), Some(Scan::All));
+    scheduler.named(waiting(&["d"], false), start, |_| true);
+    assert_eq!(loaded_one(&mut scheduler), Some(key("d")));
+    assert_eq!(scheduler.take_scan(true, start), None, "it found all");
     scheduler.scan_after(start, ms(40));
     assert_eq!(scheduler.next_time(), Some(start + ms(42)), "Redis compares whole milliseconds");
     scheduler.advance(start + ms(42));
-    assert!(scheduler.take_scan());
+    assert_eq!(scheduler.take_scan(true, start), Some(Scan::All));
 }
 
 #[test]
@@ -160,15 +253,15 @@ fn a_draining_destination_loads_no_lane_but_settles_and_resolves() {
     let start = Instant::now();
     let mut scheduler = Scheduler::default();
     scheduler.wants_scan();
-    scheduler.named(vec!["a".to_owned()], 9, |_| true);
+    scheduler.named(waiting(&["a"], false), start, |_| true);
     scheduler.wants_request(&key("b"));
     scheduler.wants_resolve(&key("c"));
     scheduler.set_rate(1, start);
     assert!(scheduler.take_slot(&key("d"), start) && !scheduler.take_slot(&key("d"), start));
     scheduler.drain();
     assert_eq!(scheduler.next_time(), None, "nothing more is sent");
-    assert_eq!(scheduler.next_to_load(), None);
-    assert!(!scheduler.take_scan());
+    assert_eq!(loaded_one(&mut scheduler), None);
+    assert_eq!(scheduler.take_scan(true, start), None);
     assert_eq!(scheduler.next_to_request(), Some(key("b")));
     assert_eq!(scheduler.next_to_resolve(), Some(key("c")));
     scheduler.forget_lanes();
@@ -188,22 +281,24 @@ fn after_a_change_of_lanes_nothing_of_the_old_ones_is_left() {
     scheduler.wants_request(&key("b"));
     scheduler.wants_resolve(&key("b"));
     scheduler.rest(&key("b"));
-    scheduler.named(vec!["b".to_owned()], 9, |_| true);
+    scheduler.named(waiting(&["b"], false), start, |_| true);
     scheduler.scan_after(start, ms(1));
     scheduler.pause_calls(start, ms(9));
-    scheduler.ask_withdrawals(Some(start));
+    scheduler.named(due(&["b"]), start, |_| true);
+    scheduler.goes_first(&key("b"));
     scheduler.forget_lanes();
-    assert!(!scheduler.advance(start + ms(9)));
+    scheduler.advance(start + ms(9));
     scheduler.resume();
     let left = (
         scheduler.next_to_send(),
         scheduler.next_to_request(),
         scheduler.next_to_resolve(),
-        scheduler.next_to_load(),
+        loaded_one(&mut scheduler),
         scheduler.next_time(),
     );
     assert_eq!(left, (None, None, None, None, None));
-    assert!(scheduler.may_call(start) && scheduler.take_scan());
+    assert!(scheduler.may_call(start) && !scheduler.is_full(1, 2));
+    assert_eq!(scheduler.take_scan(true, start), Some(Scan::All));
     assert!(!scheduler.take_slot(&key("c"), start), "the rate limit goes on");
 }
 

@@ -90,12 +90,12 @@ impl Watched {
         let store = self.service.store.clone();
         let owner = self.own(name).await;
         self.note("acquire_partition").await;
-        store.releasable(&[at.partition]).await.unwrap();
+        store.releasable(&[at.partition], |_| 0).await.unwrap();
         self.note("look for what is releasable").await;
         let lanes = match at.destination.ordering {
             Ordering::Destination => vec![None],
             Ordering::Key | Ordering::None => {
-                let lanes = store.releasable_lanes(at, 256).await.unwrap();
+                let lanes = store.releasable_lanes(at, 256).await.unwrap().waiting;
                 if at.destination.ordering == Ordering::Key {
                     self.hold_lanes(name, &lanes).await;
                 }
@@ -235,7 +235,7 @@ impl Watched {
         let skipped = self.post(&format!("destinations/{name}/skip-head"), which).await;
         self.note("skip a head").await;
         assert_eq!(skipped.status, 202, "the sender may have it: {skipped:?}");
-        let (withdrawals, _) = store.withdrawals(at, 0).await.unwrap();
+        let withdrawals = store.withdrawals(owner, at).await.unwrap();
         assert_eq!(withdrawals.iter().map(|one| one.sequence).collect::<Vec<_>>(), [sequence]);
         let messages = [(lane.clone(), sequence)];
         let skip = Withdrawal {
@@ -465,7 +465,7 @@ impl Watched {
             Ordering::Destination => None,
             Ordering::None => {
                 let lanes = self.service.store.releasable_lanes(&at, 1).await.unwrap();
-                Some(lanes[0].clone())
+                Some(lanes.due[0].clone())
             }
         };
         self.pass().await;

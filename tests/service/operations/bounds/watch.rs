@@ -261,7 +261,7 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         | "lpush" => words.len() - 1,
         "hset" | "zadd" => words.len() / 2,
         "del" | "unlink" | "exists" => words.len(),
-        "lpop" => number(words, 1),
+        "lpop" | "hrandfield" => number(words, 1),
         // Scripts search only short lists.
         "lrem" => LIST_MAX,
         "ltrim" => number(words, 1).max(1),

@@ -60,7 +60,8 @@ impl Watched {
         let mut left: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         // Each call serves at least one lane and at most `LANES`.
         for calls in 0.. {
-            let lanes = store.releasable_lanes(at, LANES).await.unwrap();
+            let found = store.releasable_lanes(at, LANES).await.unwrap();
+            let lanes = [found.due, found.waiting].concat();
             if lanes.is_empty() {
                 break;
             }

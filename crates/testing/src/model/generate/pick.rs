@@ -318,7 +318,7 @@ pub fn to_retry(draw: &Draw, name: Name, state: &State) -> Option<(Lane, Sequenc
     let (at, which, _) = draw.many[0];
     let is_postponed = |lane: Lane| {
         let of_lane = lane.name().and_then(|lane| destination.lanes.get(&lane));
-        of_lane.or(state.releasable.get(name)) == Some(&Until::Future)
+        of_lane.or(state.releasable.get(name)).is_some_and(|hint| !hint.is_due())
     };
     let wanted = |lane: Lane, stand: &Stand| match which {
         0..120 => matches!(stand, Stand::Halted(_)),

@@ -12,7 +12,7 @@ use reseq::{
 };
 
 use super::{
-    LONG, Real, destination,
+    FIRST_TIME, LONG, Real, destination,
     words::{arrival, error, message, request, until, wait},
 };
 use crate::model::{
@@ -100,7 +100,11 @@ impl Real {
                             messages: run.messages.iter().map(|one| real.given(one)).collect(),
                         };
                         let runs = released.runs.into_iter().map(run).collect();
-                        Reply::Runs { withdrawals: released.withdrawals, runs }
+                        let pending = released.withdrawals.into_iter();
+                        let mut withdrawals: Vec<_> =
+                            pending.map(|one| (one.sequence, one.how)).collect();
+                        withdrawals.sort_unstable_by_key(|(sequence, _)| *sequence);
+                        Reply::Runs { withdrawals, runs }
                     });
                     Ok(told)
                 })
@@ -346,11 +350,15 @@ impl Real {
                 (partition.delayed(), vec![format!("{name}/{sequence}")])
             }
             Deadline::Postponed { name } => {
-                let lanes = of(name).lanes();
-                for lane in self.run::<Vec<String>>(&["ZRANGE", &lanes, "0", "-1"]).await {
-                    self.run::<u64>(&["ZADD", &lanes, "XX", "1", &lane]).await;
+                let past = FIRST_TIME.to_string();
+                let (lanes, releasable) = (of(name).lanes(), partition.releasable());
+                for lane in
+                    self.run::<Vec<String>>(&["ZRANGE", &lanes, &past, "+inf", "BYSCORE"]).await
+                {
+                    self.run::<u64>(&["ZADD", &lanes, "XX", &past, &lane]).await;
                 }
-                (partition.releasable(), vec![name.to_string()])
+                self.run::<u64>(&["ZADD", &releasable, "XX", "LT", &past, name]).await;
+                return;
             }
             Deadline::Calls { caller, upto } => {
                 let key = partition.call(&format!("{}:caller{caller}", self.store.pod()));

@@ -71,6 +71,7 @@ impl Real {
             Harm::Hints => vec![
                 words(["DEL", &keys.lanes()]),
                 words(["ZREM", &partition.releasable(), name]),
+                words(["ZREM", &partition.withdrawing(), name]),
                 words(["ZREM", &partition.active(Claimers::Builtin), name]),
                 words(["ZREM", &partition.active(Claimers::Worker), name]),
             ],

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use reseq::domain::{Ordering, Sequence, Stage};
 
-use super::{Snapshot, age, attempts, letter, record, when};
+use super::{Snapshot, age, attempts, hint, letter, record, when};
 use crate::model::{
     real::{self, REASON},
-    state::{Destination, Lane, Message, Name, Server, Stand, State, Until},
+    state::{Destination, Hint, Lane, Message, Name, Server, Stand, State, Until},
     step::stored,
 };
 
@@ -40,7 +40,10 @@ pub fn of_model(state: &State, names: &BTreeSet<Name>) -> Snapshot {
         put("active:worker", name.to_string(), when(Until::Past));
     }
     for (name, until) in &state.releasable {
-        put("releasable", name.to_string(), when(*until));
+        put("releasable", name.to_string(), hint(*until));
+    }
+    for name in &state.withdrawing {
+        put("withdrawing", name.to_string(), hint(Hint::Now(0)));
     }
     for (caller, (number, _)) in &state.calls {
         put(&format!("calls:caller{caller}"), String::new(), number.to_string());
@@ -141,7 +144,7 @@ fn of_destination(all: &mut Snapshot, name: Name, destination: &Destination) {
         put("waiting", at.to_string(), sequence.to_string());
     }
     for (lane, not_before) in &destination.lanes {
-        put("lanes", lane.clone(), when(*not_before));
+        put("lanes", lane.clone(), hint(*not_before));
     }
     for (key, last) in &destination.previous {
         put("previous", key.to_string(), last.to_string());

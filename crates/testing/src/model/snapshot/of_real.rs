@@ -7,10 +7,10 @@ use reseq::{
     store::LogEntry,
 };
 
-use super::{Fields, Snapshot, age, attempts, record, when};
+use super::{Fields, Snapshot, age, attempts, hint, record, when};
 use crate::model::{
-    real::{self, Dump, Real, bytes_of},
-    state::{Left, NAMES, Name, State, Until},
+    real::{self, Dump, FIRST_TIME, Real, bytes_of},
+    state::{Hint, Left, NAMES, Name, State, Until},
 };
 
 /// The actual content of Redis from a dump, for these destinations.
@@ -28,8 +28,8 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
         let pairs = content.chunks(2).map(|pair| (pair[0].clone(), pair[pair.len() - 1].clone()));
         let noun = key.rsplit_once("d:").map_or("", |(_, rest)| rest);
         let noun = noun.split_once(':').map_or("", |(_, noun)| noun);
-        let is_instant =
-            key == "releasable" || key.starts_with("active:") || matches!(noun, "lanes" | "halted");
+        let is_hint = key == "releasable" || key == "withdrawing" || noun == "lanes";
+        let is_instant = key.starts_with("active:") || noun == "halted";
         let mut fields = Fields::new();
         match (kind.as_str(), key.as_str(), noun) {
             ("zset", "leases", _) => {
@@ -46,6 +46,13 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
                 // [`Real::pass`] sets it to the distant past.
                 let pairs = pairs.map(|(member, ms)| (member, age(real::number(&ms) == 1)));
                 fields.extend(pairs);
+            }
+            ("zset", ..) if is_hint => {
+                let of = |score: &str| match real::number(score) {
+                    place @ ..FIRST_TIME => hint(Hint::Now(place)),
+                    _ => when(score),
+                };
+                fields.extend(pairs.map(|(member, score)| (member, of(&score))));
             }
             ("zset", ..) if is_instant => {
                 fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));

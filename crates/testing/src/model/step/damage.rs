@@ -7,7 +7,7 @@ use reseq::domain::{ErrorKind, Sequence, Stage};
 use super::{Answer, current, may_leave, wait_in_front};
 use crate::model::{
     op::{CatalogEntry, Harm, Reply},
-    state::{Damage, Destination, Message, Name, Stand, State, Until},
+    state::{Damage, Destination, Hint, Message, Name, Stand, State},
 };
 
 pub fn damage(state: &mut State, name: Name, sequence: Sequence, how: Damage) -> Reply {
@@ -48,23 +48,24 @@ fn renew_hints(state: &mut State, name: Name) -> bool {
     state.active_builtin.remove(name);
     state.active_worker.remove(name);
     state.releasable.remove(name);
+    state.withdrawing.remove(name);
     let Some(destination) = state.destinations.get_mut(name) else { return false };
     destination.lanes.clear();
     let (waits, has_withdrawals) = (!destination.waiting.is_empty(), destination.withdrawals() > 0);
     let claimers = destination.definition.claimers();
-    let heads = destination
-        .lanes_in_use()
-        .into_iter()
-        .filter(|lane| destination.head(*lane).is_some_and(|(_, head)| head.may_leave()));
+    let heads = destination.lanes_in_use().into_iter().filter_map(|lane| {
+        let (sequence, head) = destination.head(lane)?;
+        head.may_leave().then_some((lane, sequence))
+    });
     let heads: Vec<_> = heads.collect();
     if waits {
         state.active(claimers).insert(name);
     }
     if has_withdrawals {
-        state.releasable.insert(name, Until::Past);
+        state.withdrawing.insert(name);
     }
-    for lane in &heads {
-        may_leave(state, name, *lane, Until::Past);
+    for (lane, sequence) in &heads {
+        may_leave(state, name, *lane, Hint::Now(*sequence));
     }
     waits || has_withdrawals || !heads.is_empty()
 }

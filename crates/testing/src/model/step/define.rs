@@ -97,6 +97,7 @@ pub fn begin_remove(state: &mut State, name: Name, purge: bool) -> Answer {
     state.active_builtin.remove(name);
     state.active_worker.remove(name);
     state.releasable.remove(name);
+    state.withdrawing.remove(name);
     Ok(Reply::Removed { purged })
 }
 
@@ -114,6 +115,7 @@ pub fn end_remove(state: &mut State, name: Name, removed_max: usize) -> Answer {
     state.active_builtin.remove(name);
     state.active_worker.remove(name);
     state.releasable.remove(name);
+    state.withdrawing.remove(name);
     state.note_removal(name, removed_max);
     let purged = destination.count(Message::has_record);
     Ok(Reply::Removed { purged })

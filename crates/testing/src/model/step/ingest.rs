@@ -5,7 +5,7 @@ use reseq::domain::{Ordering, TransformKind};
 use super::{Answer, current, may_leave, notice_server, wait};
 use crate::model::{
     op::{Arrival, CatalogEntry, Due, Ingested, Refusal, Reply},
-    state::{Destination, Lane, Left, Message, Name, Seen, Stand, State, Until},
+    state::{Destination, Hint, Lane, Left, Message, Name, Seen, Stand, State, Until},
 };
 
 pub fn ingest(state: &mut State, known: &CatalogEntry, epoch: u64, arrivals: &[Arrival]) -> Answer {
@@ -138,7 +138,7 @@ fn stand(
     let delayed = matches!(arrival.due, Some(Due::After(Until::Future) | Due::At(Until::Future)));
     if is_finished && !delayed {
         if destination.is_head(sequence) {
-            may_leave(state, name, lane, Until::Past);
+            may_leave(state, name, lane, Hint::Now(sequence));
         }
         return;
     }

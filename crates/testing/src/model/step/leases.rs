@@ -8,7 +8,7 @@ use reseq::{
 use super::{advance, current, given, holds, may_leave, wait_in_front};
 use crate::model::{
     op::{Call, CatalogEntry, Failure, Output, Refusal, Reply, Token},
-    state::{Destination, Lane, Left, Message, Name, Stand, State, Until},
+    state::{Destination, Hint, Lane, Left, Message, Name, Stand, State, Until},
 };
 
 pub fn claim(
@@ -136,7 +136,7 @@ pub fn complete(state: &mut State, known: &CatalogEntry, items: &[(Token, Output
             .collect();
         for (sequence, lane) in &of_set {
             if state.destinations.get(known.name).is_some_and(|found| found.is_head(*sequence)) {
-                may_leave(state, known.name, *lane, Until::Past);
+                may_leave(state, known.name, *lane, Hint::Now(*sequence));
             }
         }
         if let Some((_, lane)) = of_set.first().filter(|_| definition.serial) {

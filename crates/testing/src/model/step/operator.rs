@@ -1,7 +1,7 @@
 //! An operator's operations: withdraw (also by the owner, and by policy), retry, discard.
 
 use reseq::{
-    domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone},
+    domain::{ErrorKind, Sequence, Stage, Tombstone},
     store::Withdrawn,
 };
 
@@ -9,7 +9,7 @@ use super::{Answer, advance, current, may_leave, notice_server, owner::owns, wai
 use crate::model::{
     op::{CatalogEntry, Refusal, Reply},
     real::{GIVEN_UP, REASON},
-    state::{Damage, Lane, Left, Letter, Message, Name, Stand, State, Until},
+    state::{Damage, Hint, Lane, Left, Letter, Message, Name, Stand, State, Until},
 };
 
 pub fn withdraw(
@@ -79,12 +79,7 @@ fn withdraw_one(
     if is_in_hand {
         if message.withdrawal.is_none() {
             message.withdrawal = Some(how);
-            // With a single lane, the hint is its head's earliest time: leave it unchanged.
-            if definition.ordering == Ordering::Destination {
-                state.releasable.entry(name).or_insert(Until::Past);
-            } else {
-                state.releasable.insert(name, Until::Past);
-            }
+            state.withdrawing.insert(name);
         }
         return Withdrawn::Withdrawing;
     }
@@ -117,7 +112,7 @@ fn withdraw_one(
         advance(state, name, lane);
     }
     if is_head {
-        may_leave(state, name, lane, Until::Past);
+        may_leave(state, name, lane, Hint::Now(0));
     }
     Withdrawn::Done
 }
@@ -176,7 +171,7 @@ pub fn retry(
     }
     if is_finished {
         message.stand = Stand::Ready;
-        may_leave(state, known.name, lane, Until::Past);
+        may_leave(state, known.name, lane, Hint::Now(0));
     } else {
         wait_in_front(state, known.name, &[sequence]);
     }

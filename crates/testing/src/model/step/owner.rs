@@ -5,7 +5,7 @@ use reseq::domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone};
 use super::{Answer, current, given, may_leave, notice_server};
 use crate::model::{
     op::{CatalogEntry, Given, Gone, LaneRequest, Refusal, Refused, Reply, Run},
-    state::{Destination, Lane, Left, Name, Stand, State, Until},
+    state::{Destination, Hint, Lane, Left, Name, Stand, State, Until},
 };
 
 pub fn own(state: &mut State, who: usize) -> Answer {
@@ -93,9 +93,11 @@ pub fn release(
             destination.unique.remove(key);
         }
     }
-    let withdrawals = destination.withdrawals();
+    let pending = destination.messages.iter();
+    let withdrawals: Vec<_> =
+        pending.filter_map(|(sequence, message)| Some((*sequence, message.withdrawal?))).collect();
     let has_lanes = known.definition.ordering != Ordering::Destination;
-    if has_lanes && destination.lanes.is_empty() && withdrawals == 0 {
+    if has_lanes && destination.lanes.is_empty() {
         state.releasable.remove(known.name);
     }
     Ok(Reply::Runs { withdrawals, runs })
@@ -151,8 +153,7 @@ fn settle<'a>(state: &mut State, name: Name, request: &'a LaneRequest) -> Vec<&'
     if !is_gone.is_empty() && (is_single || is_empty) {
         match request.lane.name() {
             Some(lane) => drop(destination.lanes.remove(&lane)),
-            None if destination.withdrawals() == 0 => drop(state.releasable.remove(name)),
-            None => {}
+            None => drop(state.releasable.remove(name)),
         }
     }
     let gone = request.settled.iter().filter(|gone| is_gone.contains(&gone.sequence));
@@ -176,8 +177,14 @@ fn next_run(state: &mut State, name: Name, request: &LaneRequest) -> Run {
         None => state.releasable.get(name).copied(),
         Some(lane) => destination.lanes.get(lane).copied(),
     };
-    let wait = not_before.filter(|_| holds_nothing).unwrap_or(Until::Past);
-    if request.limit == 0 || wait == Until::Future {
+    let not_before = not_before.filter(|_| holds_nothing);
+    let is_due = not_before.is_none_or(Hint::is_due);
+    let wait = if is_due { Until::Past } else { Until::Future };
+    let behind_others = Hint::Now(destination.last);
+    if request.limit == 0 || !is_due {
+        if not_before.is_some() && is_due && hint.is_some() {
+            may_leave(state, name, request.lane, behind_others);
+        }
         return Run { wait, messages: Vec::new() };
     }
     let behind = destination.lane(request.lane).filter(|(at, _)| *at > request.held_upto);
@@ -197,12 +204,15 @@ fn next_run(state: &mut State, name: Name, request: &LaneRequest) -> Run {
             given(sequence, message, left)
         })
         .collect();
+    // A lane that did not wait for others has had its turn.
+    let was_first = not_before.is_some_and(|hint| matches!(hint, Hint::Now(0) | Hint::At(_)));
     if is_empty && holds_nothing {
         match &hint {
-            None if destination.withdrawals() == 0 => drop(state.releasable.remove(name)),
-            None => {}
+            None => drop(state.releasable.remove(name)),
             Some(lane) => drop(destination.lanes.remove(lane)),
         }
+    } else if was_first && hint.is_some() && !messages.is_empty() {
+        may_leave(state, name, request.lane, behind_others);
     }
     Run { wait, messages }
 }
@@ -220,12 +230,7 @@ pub fn postpone(state: &mut State, refused: &Refused, wait: Until) -> Answer {
         }
         message.left.failed = *attempts;
     }
-    let has_lanes = destination.definition.ordering != Ordering::Destination;
-    let has_withdrawals = has_lanes && destination.withdrawals() > 0;
-    may_leave(state, known.name, *lane, wait);
-    if has_withdrawals {
-        state.releasable.insert(known.name, Until::Past);
-    }
+    may_leave(state, known.name, *lane, Hint::At(wait));
     Ok(Reply::Done)
 }
 

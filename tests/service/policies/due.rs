@@ -1,0 +1,173 @@
+//! What is due does not wait: not for other lanes, not for a wake-up, and not for a clock that was ahead.
+
+use redis::RedisResult;
+use reseq::{domain::DestinationName, store::Keys};
+use serde_json::{Value, json};
+
+use crate::{
+    policies::scenario::{ERP, Scenario},
+    support::{pods::client, wait::eventually},
+};
+
+/// As many lanes wait as are read at once.
+const LANES: usize = 300;
+/// At most so many other messages are delivered before one that is due: those that were in flight or released.
+const BEFORE_MAX: usize = 3;
+
+/// A destination that delivers one lane at a time. The first message of lane `c` is `bad`, and one message of each
+/// of many other lanes waits behind it.
+async fn with_lanes(definition: Value) -> Scenario {
+    let mut all = json!({"ordering": "key", "delivery": {"lanes_max": 1}});
+    all.as_object_mut().unwrap().extend(definition.as_object().cloned().unwrap());
+    let scenario = Scenario::start(all).await;
+    scenario.steer("pause", json!({"what": "delivery"})).await;
+    scenario.send("bad", json!({"key": "c"})).await;
+    scenario.send("behind", json!({"key": "c"})).await;
+    let item = |lane: usize| json!({"destinations": [ERP], "body": format!("other {lane}"), "key": format!("{lane}")});
+    let lines: String = (0..LANES).map(|lane| format!("{}\n", item(lane))).collect();
+    let request = client().post(scenario.pod.url("/v1/messages"));
+    let request = request.header("content-type", "application/x-ndjson").body(lines);
+    assert_eq!(request.send().await.unwrap().status(), 202);
+    scenario
+}
+
+/// How many messages the receiver took before this one.
+async fn taken_before(scenario: &Scenario, body: &str) -> usize {
+    let body = format!("\"{body}\"");
+    eventually("the receiver has it", async || {
+        let taken = scenario.receiver.bodies();
+        taken.iter().position(|one| *one == body).ok_or_else(|| format!("{taken:?}"))
+    })
+    .await
+}
+
+/// The hint of lane `c`.
+async fn hint_of_lane(scenario: &Scenario) -> Option<f64> {
+    let hint: RedisResult<_> = scenario.redis.ask(&["ZSCORE", &scenario.key("lanes"), "c"]).await;
+    hint.unwrap()
+}
+
+async fn is_withdrawing(scenario: &Scenario, sequence: u64) -> bool {
+    let path = format!("/v1/destinations/{ERP}/messages/{sequence}");
+    scenario.ok("GET", &path, Value::Null).await["withdrawing"] == true
+}
+
+fn releasable() -> String {
+    let name: DestinationName = ERP.parse().unwrap();
+    Keys::new("reseq", 64).destination(&name).partition.releasable()
+}
+
+#[tokio::test]
+async fn lane_of_a_dead_letter_goes_on_before_other_lanes() {
+    let scenario = with_lanes(json!({"on_exhausted": "dead_letter"})).await;
+    scenario.receiver.refuse("\"bad\"", 422, None);
+    scenario.steer("resume", json!({})).await;
+    let before = taken_before(&scenario, "behind").await;
+    assert!(before <= BEFORE_MAX, "{before} messages of other lanes were delivered before");
+}
+
+/// Holds the receiver's answers, lets lane `c` become due, and returns how many messages came before its head.
+async fn taken_before_due_head(scenario: Scenario, is_refused: bool, retry: bool) -> usize {
+    scenario.steer("resume", json!({})).await;
+    eventually("its head is refused", async || match hint_of_lane(&scenario).await {
+        Some(hint) if hint < 1e12 => Err(format!("hint {hint}")),
+        None if is_refused => Err("no hint".to_owned()),
+        _ => Ok(()),
+    })
+    .await;
+    let gate = scenario.receiver.gate.write().await;
+    scenario.receiver.accept("\"bad\"");
+    let before = scenario.receiver.bodies().len();
+    if retry {
+        scenario.steer("retry-head", json!({"key": "c"})).await;
+    }
+    // It is released, and waits only for the delivery in flight.
+    eventually("the sender has the head", async || match hint_of_lane(&scenario).await {
+        Some(hint) if (1.0..1e12).contains(&hint) => Ok(()),
+        hint => Err(format!("hint {hint:?}")),
+    })
+    .await;
+    drop(gate);
+    taken_before(&scenario, "bad").await - before
+}
+
+#[tokio::test]
+async fn lane_after_its_backoff_goes_before_other_lanes() {
+    let delivery = json!({"lanes_max": 1, "backoff_ms": 1, "backoff_max_ms": 1});
+    let scenario = with_lanes(json!({"delivery": delivery})).await;
+    scenario.receiver.refuse("\"bad\"", 503, None);
+    let before = taken_before_due_head(scenario, true, false).await;
+    assert!(before <= BEFORE_MAX, "{before} messages of other lanes were delivered before");
+}
+
+#[tokio::test]
+async fn lane_with_a_retried_head_goes_before_other_lanes() {
+    let scenario = with_lanes(json!({"on_exhausted": "halt"})).await;
+    scenario.receiver.refuse("\"bad\"", 422, None);
+    let before = taken_before_due_head(scenario, false, true).await;
+    assert!(before <= BEFORE_MAX, "{before} messages of other lanes were delivered before");
+}
+
+#[tokio::test]
+async fn withdrawals_without_wake_ups_do_not_wait_for_a_backoff() {
+    let delivery = json!({"backoff_ms": 3_600_000, "backoff_max_ms": 3_600_000});
+    let scenario = Scenario::start(json!({"delivery": delivery})).await;
+    scenario.receiver.refuse("\"one\"", 503, None);
+    scenario.send_all(&["one", "two", "three"]).await;
+    scenario.until("it backs off", |stats| stats["head"]["attempts"] == 1).await;
+    scenario.redis.ask::<()>(&["ACL", "SETUSER", "default", "resetchannels"]).await.unwrap();
+    let path = format!("/v1/destinations/{ERP}/messages/2");
+    let (status, answer) = scenario.ask("DELETE", &path, Value::Null).await;
+    assert_eq!((status, &answer["state"]), (202, &json!("withdrawing")), "{answer}");
+    eventually("it is cancelled", async || match is_withdrawing(&scenario, 2).await {
+        true => Err("it is withdrawing".to_owned()),
+        false => Ok(()),
+    })
+    .await;
+    scenario.steer("skip-head", json!({"sequence": 1})).await;
+    scenario.receives(&["three"]).await;
+    assert_eq!(scenario.is_drained().await["cancelled_total"], 2);
+}
+
+#[tokio::test]
+async fn purge_leaves_only_messages_that_are_in_flight() {
+    let scenario = Scenario::start(json!({})).await;
+    let gate = scenario.receiver.gate.write().await;
+    scenario.send_all(&["one", "two", "three"]).await;
+    scenario.until("one is in flight", |stats| stats["delivering"] == 1).await;
+    scenario.steer("purge", json!({})).await;
+    eventually("only the first waits", async || {
+        let mut all = Vec::new();
+        for sequence in 1..=3 {
+            all.push(is_withdrawing(&scenario, sequence).await);
+        }
+        if all == [true, false, false] { Ok(()) } else { Err(format!("{all:?}")) }
+    })
+    .await;
+    drop(gate);
+    scenario.receives(&["one"]).await;
+    assert_eq!(scenario.is_drained().await["cancelled_total"], 2);
+}
+
+/// Redis's clock was ahead when a head was refused, and is right again.
+#[tokio::test]
+async fn backoff_of_a_clock_that_was_ahead_is_clamped() {
+    for ordering in ["destination", "key"] {
+        let delivery = json!({"backoff_ms": 500, "backoff_max_ms": 500, "retry_after_max_ms": 0});
+        let scenario = Scenario::start(json!({"ordering": ordering, "delivery": delivery})).await;
+        scenario.receiver.refuse("\"bad\"", 503, None);
+        scenario.send("bad", json!({"key": "c"})).await;
+        scenario.until("it backs off", |stats| stats["head"]["attempts"].as_u64() > Some(0)).await;
+        let (now, _) = scenario.redis.ask::<(u64, u64)>(&["TIME"]).await.unwrap();
+        let tomorrow = now + 86_400;
+        let ahead = format!("{tomorrow}000");
+        let (lanes, releasable) = (scenario.key("lanes"), releasable());
+        scenario.redis.ask::<u64>(&["ZADD", &releasable, &ahead, ERP]).await.unwrap();
+        if ordering == "key" {
+            scenario.redis.ask::<u64>(&["ZADD", &lanes, &ahead, "c"]).await.unwrap();
+        }
+        scenario.receiver.accept("\"bad\"");
+        scenario.receives(&["bad"]).await;
+        scenario.is_drained().await;
+    }
+}
