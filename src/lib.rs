@@ -3,7 +3,8 @@
 //! The modules in reading order: the vocabulary ([`domain`]), the configuration ([`config`]), connections
 //! and calls to Redis ([`redis_client`]), state and transitions there ([`store`]), wire formats ([`wire`]),
 //! expressions ([`jq`]), the path of a message ([`ingest`], [`processor`], [`sender`]), the rest of the HTTP
-//! API ([`api`]), the assembly ([`app`]), and the commands ([`cli`]). [`tls`] reads certificates. [`harness`] starts real processes, for
+//! API ([`api`]), the assembly ([`app`]), and the commands ([`cli`]). [`tls`] reads certificates; [`shares`] divides what
+//! is limited. [`harness`] starts real processes, for
 //! `reseq demo` and for the bench.
 //!
 //! As a library: implement [`Transform`], register it, start.
@@ -48,6 +49,7 @@ pub mod jq;
 pub mod processor;
 pub mod redis_client;
 pub mod sender;
+pub mod shares;
 pub mod store;
 pub mod telemetry;
 pub mod tls;

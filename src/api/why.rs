@@ -118,7 +118,8 @@ async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why,
     // Only the owner knows it exactly. It delivers nothing, though there is something to deliver.
     let has_limit = entry.destination.delivery.rate_per_second_max > 0;
     let is_rate_limited = has_limit && lane.delivering == 0;
-    let surroundings = Surroundings { now_ms, has_processor, is_rate_limited };
+    let awaits_connection = lane.awaiting_connection > 0;
+    let surroundings = Surroundings { now_ms, has_processor, is_rate_limited, awaits_connection };
     let message = &lane.head.message;
     let lane_key =
         entry.destination.lane_of(message.message.key.as_deref(), message.position.sequence);

@@ -1,34 +1,70 @@
-//! Divides the file descriptors of the process: limits incoming connections, so that some are
-//! always left for deliveries, Redis and health checks.
+//! Divides the file descriptors of the process: limits incoming and outgoing connections, so that some are always
+//! left for Redis, logs and health checks.
+
+use std::{sync::Arc, time::Duration};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::AppError;
 use super::serve_http::{CLOSING_MAX, RESERVE};
-use crate::config::{self, Config, ConfigError};
+use crate::{
+    config::{self, Config, ConfigError},
+    tls::Connector,
+    wire::{
+        clients::{Clients, Limits},
+        outgoing::{LOOKUPS_MAX, Lookup, Outgoing, SystemLookup},
+    },
+};
 
 /// The most descriptors to ask for: the system keeps a table of them.
 const LIMIT_MAX: u64 = 1 << 20;
-/// The minimum to keep for everything except incoming connections: deliveries, Redis, logs,
-/// transforms, listeners, and health checks beyond the limit.
-const KEPT_MIN: usize = 64 + RESERVE + CLOSING_MAX;
+/// For Redis, logs, listeners, and health checks beyond the limit.
+const KEPT: usize = 100 + RESERVE + CLOSING_MAX;
+/// The fewest for deliveries and transforms.
+const OUTGOING_MIN: usize = 16;
+/// The minimum to keep for everything except incoming connections.
+const KEPT_MIN: usize = KEPT + OUTGOING_MIN;
+/// Of the descriptors for deliveries and transforms, one in so many is for the processes of expressions, of ingest and
+/// of processors each, and one for look-ups of host names.
+const PART: usize = 16;
 /// The default limits, if there are enough descriptors.
 const HTTP_MAX: usize = 4096;
 const TCP_MAX: usize = 1024;
 /// Connections of operators, if they have a listener of their own.
 const ADMIN_MAX: usize = 64;
 
-/// The limits of incoming connections.
+/// The limits of connections, and of what else takes descriptors.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Descriptors {
     pub(super) http: usize,
     pub(super) admin: usize,
     pub(super) tcp: usize,
+    /// Outgoing connections.
+    pub(super) outgoing: usize,
+    /// Look-ups of host names at once: two sockets each.
+    pub(super) lookups: usize,
+    /// Processes that evaluate expressions, of ingest and of processors each: two pipes for each process.
+    pub(super) processes: usize,
 }
 
 impl Descriptors {
     /// Raises the limit of this process as far as allowed, and divides it.
     pub(super) fn share(config: &Config) -> Result<Descriptors, ConfigError> {
         Descriptors::of(raise_limit(), config)
+    }
+
+    /// The clients of deliveries and transforms. Names are looked up in this way, or as the system does.
+    pub(super) fn clients(
+        &self,
+        config: &config::Outgoing,
+        lookup: Option<Arc<dyn Lookup>>,
+    ) -> Result<Clients, AppError> {
+        let of_system = || Arc::new(SystemLookup::of_servers(config.dns_servers.clone())) as _;
+        let outgoing = Outgoing::new(config.allow.clone())
+            .with_lookups(lookup.unwrap_or_else(of_system), self.lookups);
+        let age_max = Duration::from_millis(config.connection_age_max_ms);
+        let limits = Limits { connections: self.outgoing, age_max };
+        Ok(Clients::limited(outgoing, Connector::open("outgoing.tls", &config.tls)?, limits)?)
     }
 
     /// Divides this many descriptors. Unless configured otherwise, at least half are kept for
@@ -44,7 +80,11 @@ impl Descriptors {
         let tcp = if config.tcp.is_empty() { 0 } else { or_share(tcp, TCP_MAX) };
         let admin = if config.admin.listen.is_empty() { 0 } else { ADMIN_MAX };
         let of_admin = if admin == 0 { 0 } else { admin + RESERVE + CLOSING_MAX };
-        let shares = Descriptors { http: or_share(http, HTTP_MAX), admin, tcp };
+        let http_max = or_share(http, HTTP_MAX);
+        let left = limit.saturating_sub(http_max + of_admin + tcp + KEPT);
+        let (processes, lookups) = ((left / PART).max(1), (left / PART).clamp(1, LOOKUPS_MAX));
+        let outgoing = left.saturating_sub(4 * processes + 2 * lookups);
+        let shares = Descriptors { http: http_max, admin, tcp, outgoing, lookups, processes };
         let (wanted, given) = (shares.http + of_admin + shares.tcp + KEPT_MIN, limit);
         if wanted > given {
             let field = match (http, config.ingest.connections_max) {
@@ -63,7 +103,8 @@ impl Descriptors {
             descriptors = limit,
             http = shares.http,
             tcp = shares.tcp,
-            "limits of incoming connections",
+            outgoing = shares.outgoing,
+            "limits of connections",
         );
         Ok(shares)
     }
@@ -100,9 +141,25 @@ mod tests {
     #[test]
     fn at_least_half_is_kept_for_others_and_a_maximum_is_taken_as_it_is() {
         assert_eq!(shares(1 << 20, ""), Ok((4096, 1024)));
-        assert_eq!(shares(1024, ""), Ok((228, 228)));
-        assert_eq!(shares(1024, "[http]\nconnections_max = 600\n"), Ok((600, 228)));
-        assert_eq!(shares(1024, "[ingest]\nconnections_max = 600\n"), Ok((228, 600)));
+        assert_eq!(shares(1024, ""), Ok((215, 215)));
+        assert_eq!(shares(1024, "[http]\nconnections_max = 600\n"), Ok((600, 215)));
+        assert_eq!(shares(1024, "[ingest]\nconnections_max = 600\n"), Ok((215, 600)));
+    }
+
+    #[test]
+    fn outgoing_connections_look_ups_and_processes_fit_beside_incoming_ones() {
+        let of = |limit, text| Descriptors::of(limit, &toml::from_str(text).unwrap()).unwrap();
+        for limit in [256, 1024, 20_000, 1 << 20] {
+            for text in ["", "[http]\nconnections_max = 90\n"] {
+                let of = of(limit, text);
+                let taken = of.http + of.outgoing + 2 * of.lookups + 4 * of.processes + KEPT;
+                assert!(taken as u64 <= limit && of.outgoing > 0, "{limit}: {of:?}");
+            }
+        }
+        let small = of(256, "");
+        assert_eq!((small.outgoing, small.lookups, small.processes), (55, 5, 5));
+        let large = of(20_000, "");
+        assert_eq!((large.lookups, large.outgoing > 10_000), (64, true), "{large:?}");
     }
 
     #[test]

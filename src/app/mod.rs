@@ -45,12 +45,8 @@ use crate::{
         reporter::{Owned, Reporter},
     },
     store::{Catalog, DueTimer, InFile, Keyring, Store, WakeKind, Wakes},
-    tls::{self, Connector},
-    wire::{
-        clients::Clients,
-        outgoing::{Lookup, Outgoing},
-        pace::Pace,
-    },
+    tls,
+    wire::{clients::Clients, outgoing::Lookup, pace::Pace},
 };
 
 /// Reseq, not yet started. As a library: register transforms, then call [`Reseq::start`].
@@ -140,16 +136,11 @@ impl Reseq {
         let mut embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
         let background = CancellationToken::new();
         let (supervisor, ended) = Supervisor::new();
-        let outgoing = Outgoing::new(config.outgoing.allow.clone());
-        let outgoing = match self.lookup {
-            Some(lookup) => outgoing.with_lookup(lookup),
-            None => outgoing,
-        };
         let given = Given {
             roles: self.roles.clone(),
             transforms: self.transforms,
             metrics: self.metrics,
-            outgoing,
+            clients: descriptors.clients(&config.outgoing, self.lookup)?,
         };
         let parts = Parts::build(&config, given, &background, &supervisor).await;
         let started = match parts {
@@ -190,7 +181,7 @@ struct Given {
     roles: HashSet<Role>,
     transforms: HashMap<String, Arc<dyn Transform>>,
     metrics: Option<PrometheusHandle>,
-    outgoing: Outgoing,
+    clients: Clients,
 }
 
 /// The parts that all roles share.
@@ -214,7 +205,7 @@ impl Parts {
         background: &CancellationToken,
         supervisor: &Supervisor,
     ) -> Result<Parts, AppError> {
-        let Given { roles, transforms, metrics, outgoing } = given;
+        let Given { roles, transforms, metrics, clients } = given;
         let owner_lease = Duration::from_millis(config.sender.lease_ms);
         let keyring = Keyring::new(&config.secrets.keys()?);
         let (store, fitness) = Store::open_with(&config.redis, owner_lease, keyring).await?;
@@ -229,8 +220,6 @@ impl Parts {
         let watching = store.clone().watch_damage(background.clone());
         tokio::spawn(supervisor.watch("check for damage", watching));
         let wakes = Wakes::default();
-        let clients =
-            Clients::new(outgoing, Connector::open("outgoing.tls", &config.outgoing.tls)?)?;
         own_addresses::note_listeners(clients.outgoing(), config).await?;
         let of_redis =
             RedisAddresses::new(store.clone(), config.redis.clone(), clients.outgoing().clone());
@@ -306,8 +295,8 @@ impl Whole {
                 &config.ingest,
                 config.http.body_bytes_max,
                 watermark,
-                parts.due.clone(),
-                commits.clone(),
+                (parts.due.clone(), commits.clone()),
+                descriptors.processes,
             );
             let rates = ingest::rates::Rates::default();
             routes = routes.merge(ingest::http::router(ingest::http::Ingest {
@@ -338,6 +327,7 @@ impl Whole {
                     parts.clients.clone(),
                     config.http.body_bytes_max,
                     parts.transforms,
+                    descriptors.processes,
                 ),
                 due: parts.due.clone(),
             };

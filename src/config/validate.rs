@@ -50,6 +50,12 @@ impl Config {
             ("processor.lease_ms", self.processor.lease_ms, 100, 24 * 3_600_000),
             ("sender.lease_ms", self.sender.lease_ms, 500, 600_000),
             ("sender.release_batch_max", self.sender.release_batch_max as u64, 1, 1024),
+            (
+                "outgoing.connection_age_max_ms",
+                self.outgoing.connection_age_max_ms,
+                100,
+                24 * 3_600_000,
+            ),
             ("shutdown_ms", self.shutdown_ms, 100, 3_600_000),
             ("threads", self.threads as u64, 0, 1024),
         ];

@@ -138,26 +138,29 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// A committer whose work runs on `tracker`. The work completes even after this is dropped.
+    /// A committer whose work runs on the tracker. The work completes even after this is dropped. Expressions run in
+    /// at most `processes_max` processes.
     pub fn new(
         store: Store,
         catalog: Catalog,
         config: &config::Ingest,
         body_bytes_max: usize,
         watermark: Watermark,
-        due: DueTimer,
-        tracker: TaskTracker,
+        (due, tracker): (DueTimer, TaskTracker),
+        processes_max: usize,
     ) -> Committer {
         let (batch_max, retry) = (config.batch_max, Duration::from_millis(config.retry_ms));
-        let of_task = (store, catalog.clone(), watermark, due);
+        let memory = MemoryBudget::new(config.bytes_in_flight_max);
+        let of_task = (store, catalog.clone(), watermark, due, memory.clone());
         let jobs = GroupCommit::new(catalog.clone(), QUEUE_MAX, tracker, move |name, queue| {
-            let (store, catalog, watermark, due) = of_task.clone();
+            let (store, catalog, watermark, due, memory) = of_task.clone();
             let call_sequence = store.new_call_sequence(&format!("ingest:{name}"));
             let task = CommitTask {
                 store,
                 catalog,
                 watermark,
                 due,
+                memory,
                 name,
                 call_sequence,
                 batch_max,
@@ -166,12 +169,11 @@ impl Committer {
             };
             Box::pin(task.run(queue))
         });
-        let memory = MemoryBudget::new(config.bytes_in_flight_max);
         Committer {
             catalog,
             jobs: Arc::new(jobs),
             memory,
-            keys: Keys::new(body_bytes_max),
+            keys: Keys::new(body_bytes_max, processes_max),
             rates: Rates::default(),
         }
     }

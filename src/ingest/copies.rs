@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Committer, MemoryPermit, Refusal, Session,
+    Committer, MemoryPermit, Outcome, Refusal, Session,
     commit::Pending,
     draft::{Draft, Prepared},
     recipients::id_of_key,
@@ -26,13 +26,12 @@ pub(super) struct Copies<'a> {
     session: Session,
 }
 
-/// Copies that were submitted.
-pub(super) struct Submitted<'a> {
+/// The outcomes of the copies for one destination.
+pub(super) struct Stored<'a> {
     pub(super) name: &'a DestinationName,
     /// Which messages of the request they are of.
     pub(super) messages: Vec<usize>,
-    /// Their outcomes.
-    pub(super) pending: Pending,
+    pub(super) outcomes: Vec<Outcome>,
 }
 
 impl<'a> Copies<'a> {
@@ -75,14 +74,42 @@ impl<'a> Copies<'a> {
         self.copies = committer.keys().find_all(prepared.collect(), &entry.destination, stop).await;
     }
 
-    /// Submits them.
-    pub(super) async fn submit(self, committer: &Committer, room: MemoryPermit) -> Submitted<'a> {
+    fn bytes(&self) -> usize {
+        self.copies.iter().flatten().map(|copy| copy.message.body.bytes.len()).sum()
+    }
+
+    async fn submit(self, committer: &Committer, room: MemoryPermit) -> (Stored<'a>, Pending) {
         let Copies { name, messages, entry, copies, session } = self;
         let entry = entry.as_deref().map_err(Refusal::clone);
         let pending = committer.submit_copies(entry, copies, &session, room).await;
         let messages = messages.into_iter().map(|(at, _)| at).collect();
-        Submitted { name, messages, pending }
+        (Stored { name, messages, outcomes: Vec::new() }, pending)
     }
+}
+
+/// Submits all copies of a request, and waits for their outcomes: those for one destination, whose memory the
+/// request has (`room`), and at the same time those for as many others as there is memory for; then the next ones.
+pub(super) async fn submit_all<'a>(
+    all: Vec<Copies<'a>>,
+    committer: &Committer,
+    room: &MemoryPermit,
+) -> Vec<Stored<'a>> {
+    let mut stored = Vec::with_capacity(all.len());
+    let mut all = all.into_iter().peekable();
+    while let Some(first) = all.next() {
+        let mut submitted = vec![first.submit(committer, room.clone()).await];
+        // Waiting for memory while holding some could last for ever.
+        while let Some(copies) = all.peek()
+            && let Some(permit) = committer.memory().try_take(copies.bytes())
+            && let Some(next) = all.next()
+        {
+            submitted.push(next.submit(committer, permit).await);
+        }
+        for (some, pending) in submitted {
+            stored.push(Stored { outcomes: pending.outcomes().await, ..some });
+        }
+    }
+    stored
 }
 
 /// Gives all copies of a message the same id, if it follows from an idempotency key that was found

@@ -25,7 +25,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     Committer, Draft, MemoryPermit, Recipients, Refusal, Session,
     answer::{Accepted, REPLAYED, answer},
-    copies::{Copies, settle_ids},
+    copies::{Copies, Stored, settle_ids, submit_all},
     json::{self, Item, ItemError, Limits, parse_item_with},
     message_headers::{MessageHeaders, SendHeaders},
     rates::Rates,
@@ -270,15 +270,12 @@ impl Ingest {
             all.push(Copies::of(&self.committer, name, message, Session::default()).await);
         }
         let ids = self.find_keys(&mut all).await;
-        let mut submitted = Vec::with_capacity(all.len());
-        for copies in all {
-            submitted.push(copies.submit(&self.committer, room.clone()).await);
-        }
-        let mut outcomes = Vec::with_capacity(submitted.len());
-        for copy in submitted {
-            let outcome = copy.pending.outcomes().await.pop();
-            outcomes.push((copy.name.clone(), outcome.unwrap_or(Err(Refusal::Draining))));
-        }
+        let stored = submit_all(all, &self.committer, &room).await;
+        let outcome = |mut copy: Stored| {
+            let outcome = copy.outcomes.pop().unwrap_or(Err(Refusal::Draining));
+            (copy.name.clone(), outcome)
+        };
+        let outcomes = stored.into_iter().map(outcome).collect();
         let accepted = answer(ids.get(&0).unwrap_or(item.id()), outcomes)?;
         let replayed = accepted.is_replay().then_some([(REPLAYED, "true")]);
         Ok((StatusCode::ACCEPTED, replayed, axum::Json(accepted)).into_response())

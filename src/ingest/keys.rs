@@ -56,9 +56,10 @@ struct Missing<'a> {
 
 impl Keys {
     /// Expressions run in this process's own program, or in the one that the environment names.
-    pub(super) fn new(body_bytes_max: usize) -> Keys {
-        let bytes_max = body_bytes_max.max(OUTPUT_BYTES_MAX);
-        Keys { evaluators: Evaluators::new(bytes_max, Program::of_environment()) }
+    pub(super) fn new(body_bytes_max: usize, processes_max: usize) -> Keys {
+        let (bytes_max, program) =
+            (body_bytes_max.max(OUTPUT_BYTES_MAX), Program::of_environment());
+        Keys { evaluators: Evaluators::with_processes(bytes_max, program, processes_max) }
     }
 
     /// Finds the keys of these copies, in order. All behind the first that fails for now are

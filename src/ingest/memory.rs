@@ -20,6 +20,10 @@ const READ_FIRST: usize = 64 << 10;
 /// A long body that gets no memory within this time is refused.
 const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
+/// The most bytes of bodies in calls to Redis at once. A call has several copies of them: as records, as arguments, and as
+/// the bytes to send.
+const CALLS_BYTES_MAX: usize = 4 << 20;
+
 /// The memory budget of one process. Cheap to clone.
 ///
 /// A long body acquires memory as it arrives. All bodies still arriving together get at most half
@@ -31,6 +35,7 @@ pub struct MemoryBudget {
     free: Arc<Semaphore>,
     arriving: Arc<Semaphore>,
     turn: Arc<Mutex<()>>,
+    in_calls: Arc<Semaphore>,
     all: usize,
     room_within: Duration,
 }
@@ -53,7 +58,8 @@ impl MemoryBudget {
         let all = bytes_max / UNIT;
         let (free, arriving) = (Semaphore::new(all), Semaphore::new(all / 2));
         let (free, arriving, turn) = (Arc::new(free), Arc::new(arriving), Arc::default());
-        MemoryBudget { free, arriving, turn, all, room_within: ROOM_WITHIN }
+        let in_calls = Arc::new(Semaphore::new(CALLS_BYTES_MAX / UNIT));
+        MemoryBudget { free, arriving, turn, in_calls, all, room_within: ROOM_WITHIN }
     }
 
     /// Waits for memory for this many bytes. A request larger than the budget takes all of it.
@@ -62,6 +68,24 @@ impl MemoryBudget {
         // Fails only if the semaphore is closed, which never happens.
         let units = self.free.clone().acquire_many_owned(units).await.ok();
         MemoryPermit { _held: Some(Arc::new(Held { _units: units, _turn: None })) }
+    }
+
+    /// Waits until a call with bodies of this length may begin. A short one does not wait for long ones.
+    pub async fn take_call(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        if bytes <= READ_FIRST {
+            return None;
+        }
+        let units = (bytes / UNIT).min(CALLS_BYTES_MAX / UNIT) as u32;
+        self.in_calls.clone().acquire_many_owned(units).await.ok()
+    }
+
+    /// Memory for this many bytes, if twice as much is free now: others find room meanwhile.
+    pub fn try_take(&self, bytes: usize) -> Option<MemoryPermit> {
+        let units = self.units_of(bytes);
+        let fits = units * 2 <= self.free.available_permits();
+        let units = fits.then(|| self.free.clone().try_acquire_many_owned(units as u32).ok());
+        let units = Some(units??);
+        Some(MemoryPermit { _held: Some(Arc::new(Held { _units: units, _turn: None })) })
     }
 
     fn units_of(&self, bytes: usize) -> usize {

@@ -14,8 +14,7 @@ use super::{
 
 /// The most evaluators. The one that was not used for the longest time makes room for a new one.
 const EVALUATORS_MAX: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
-/// The most processes, as a multiple of the evaluations of one expression that run at once. So this many expressions
-/// that never end can run before others must wait.
+/// The most processes, as a multiple of the evaluations of one destination that run at once.
 const PROCESSES_OF: usize = 16;
 
 /// An evaluator for each expression in use. Cheap to clone.
@@ -30,11 +29,12 @@ struct Inner {
 impl Evaluators {
     /// No output may be longer than `output_bytes_max`.
     pub fn new(output_bytes_max: usize, program: Program) -> Evaluators {
-        Evaluators::with_processes(output_bytes_max, program, PROCESSES_OF * at_once())
+        Evaluators::with_processes(output_bytes_max, program, usize::MAX)
     }
 
     /// With at most this many processes.
     pub fn with_processes(output_bytes_max: usize, program: Program, most: usize) -> Evaluators {
+        let most = most.min(PROCESSES_OF * at_once());
         let pool = Arc::new(Pool::new(output_bytes_max, program, most));
         let by_expression = Mutex::new(LruCache::new(EVALUATORS_MAX));
         Evaluators(Arc::new(Inner { pool, by_expression }))

@@ -1,24 +1,27 @@
-//! The processes that evaluate expressions, and how many of them an expression may use at once.
+//! The processes that evaluate expressions, and how many of them a destination may use at once.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use lru::LruCache;
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, sleep, timeout_at},
-};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     child::COMPILED_MAX,
     protocol::{self, Evaluated, Input, Setup},
     runner::{PROGRAM_VARIABLE, Program, Runner},
 };
+use crate::shares::{FairShare, Shares};
 
 /// A process that was idle for this time ends.
 const IDLE: Duration = Duration::from_secs(60);
+/// An expression whose last evaluation took no longer than this is quick. Others get fewer processes: they may never end.
+const QUICK: Duration = Duration::from_secs(5);
 
 /// The time limits of one evaluation.
 #[derive(Debug, Clone, Copy)]
@@ -49,8 +52,8 @@ pub enum EvaluationError {
 pub(super) struct Pool {
     output_bytes_max: usize,
     program: Program,
-    slots: Semaphore,
-    /// How many slots there are.
+    /// By destination.
+    share: FairShare<String>,
     processes_max: usize,
     idle: Mutex<Idle<Runner>>,
 }
@@ -110,12 +113,12 @@ impl<T> Idle<T> {
 /// An expression, and the processes that evaluate it.
 pub struct Evaluator {
     expression: Arc<str>,
-    /// The expression's own share of the processes: one that never ends does not keep all of them busy.
-    slots: Semaphore,
+    /// True if the last evaluation that has ended was quick.
+    is_quick: AtomicBool,
     pool: Arc<Pool>,
 }
 
-/// How many evaluations of one expression run at once: as many as CPUs, because more would not be
+/// How many evaluations of one destination run at once: as many as CPUs, because more would not be
 /// faster.
 pub fn at_once() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).max(2)
@@ -145,8 +148,8 @@ impl Clock {
 impl Pool {
     /// At most this many processes. An output longer than `output_bytes_max` is none.
     pub(super) fn new(output_bytes_max: usize, program: Program, processes: usize) -> Pool {
-        let (slots, idle) = (Semaphore::new(processes), Mutex::default());
-        Pool { output_bytes_max, program, slots, processes_max: processes, idle }
+        let share = FairShare::new("expressions", Shares::new(processes, at_once()));
+        Pool { output_bytes_max, program, share, processes_max: processes, idle: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Idle<Runner>> {
@@ -161,8 +164,7 @@ impl Pool {
     /// An idle process for this expression. `None`: start one. The caller holds a slot.
     fn take_idle(&self, expression: &str) -> Option<Process<Runner>> {
         let mut idle = self.lock();
-        let taken = self.processes_max - self.slots.available_permits();
-        let may_be_more = idle.processes.len() + taken <= self.processes_max;
+        let may_be_more = idle.processes.len() + self.share.taken() <= self.processes_max;
         idle.take(expression, may_be_more)
     }
 
@@ -205,7 +207,7 @@ async fn sweep(pool: Weak<Pool>) {
 
 impl Evaluator {
     pub(super) fn new(expression: &str, pool: Arc<Pool>) -> Evaluator {
-        Evaluator { expression: expression.into(), slots: Semaphore::new(at_once()), pool }
+        Evaluator { expression: expression.into(), is_quick: AtomicBool::new(false), pool }
     }
 
     /// Evaluates the expression. If this is dropped early, the process is killed.
@@ -216,12 +218,10 @@ impl Evaluator {
     ) -> Result<Evaluated, EvaluationError> {
         let clock = Clock::start(limits);
         let (end, limit) = clock.step();
-        let Ok(_own) = timeout_at(end, self.slots.acquire()).await else {
-            let what = "other evaluations of the expression took all that time";
-            return Err(timed_out(limit, what));
-        };
-        let Ok(_shared) = timeout_at(end, self.pool.slots.acquire()).await else {
-            let what = "evaluations of other expressions took all that time";
+        let is_heavy = !self.is_quick.load(Ordering::Relaxed);
+        let place = self.pool.share.take_as(&input.destination, is_heavy);
+        let Ok(_place) = timeout_at(end, place).await else {
+            let what = "it waited all that time for one of the processes that run expressions";
             return Err(timed_out(limit, what));
         };
         if let Some(process) = self.pool.take_idle(&self.expression)
@@ -244,7 +244,10 @@ impl Evaluator {
         let (end, limit) = clock.step();
         process.compiled.put(self.expression.clone(), ());
         let asked = process.runner.ask(&self.expression, input, self.pool.output_bytes_max);
-        let Ok(answer) = timeout_at(end, asked).await else {
+        let begun = Instant::now();
+        let answer = timeout_at(end, asked).await;
+        self.is_quick.store(answer.is_ok() && begun.elapsed() <= QUICK, Ordering::Relaxed);
+        let Ok(answer) = answer else {
             // Dropping the runner kills it.
             return Err(timed_out(limit, "the expression was still running, and was stopped"));
         };

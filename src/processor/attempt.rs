@@ -8,6 +8,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Failure, Finisher, Outcome, Output, Transform, Transforms,
+    claims::Class,
     leases::{LeaseGuard, Leases},
 };
 use crate::{
@@ -21,6 +22,9 @@ use crate::{
     wire::tcp_answer::excerpt,
 };
 
+/// Whose attempt has ended, and the class of its slot.
+pub(super) type Ended = (DestinationName, Class);
+
 /// Runs attempts, each in its own task.
 pub(super) struct Attempts {
     pub(super) transforms: Transforms,
@@ -29,7 +33,7 @@ pub(super) struct Attempts {
     /// Cancelled when unfinished messages must be requeued.
     pub(super) abandon: CancellationToken,
     /// Where each attempt reports its destination when it has ended.
-    pub(super) ended: mpsc::UnboundedSender<DestinationName>,
+    pub(super) ended: mpsc::UnboundedSender<Ended>,
     pub(super) tasks: TaskTracker,
 }
 
@@ -62,7 +66,8 @@ impl Attempts {
                 message: Box::new(message),
             };
             let (finisher, abandon) = (self.finisher.clone(), self.abandon.clone());
-            let slot = Slot { name: attempt.token.destination.clone(), ended: self.ended.clone() };
+            let of = (attempt.token.destination.clone(), Class::of(entry));
+            let slot = Slot { of, ended: self.ended.clone() };
             self.tasks.spawn(async move {
                 let _slot = slot;
                 attempt.run(&finisher, abandon).await;
@@ -73,13 +78,13 @@ impl Attempts {
 
 /// Reports on drop that the slot is free, however the attempt ends, so that no slot is lost.
 struct Slot {
-    name: DestinationName,
-    ended: mpsc::UnboundedSender<DestinationName>,
+    of: Ended,
+    ended: mpsc::UnboundedSender<Ended>,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let _ = self.ended.send(self.name.clone());
+        let _ = self.ended.send(self.of.clone());
     }
 }
 
@@ -169,7 +174,11 @@ impl Attempt {
         // A panic counts as a failed attempt, and must not cost the slot.
         let attempt = async { self.transform.transform(&self.message).await };
         let attempt = AssertUnwindSafe(attempt).catch_unwind();
-        match tokio::time::timeout(Duration::from_millis(timeout_ms), attempt).await {
+        let limit = match self.transform.limits_its_time() {
+            true => Duration::MAX,
+            false => Duration::from_millis(timeout_ms),
+        };
+        match tokio::time::timeout(limit, attempt).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(Failure::retryable("the transform panicked")),
             Err(_) => {

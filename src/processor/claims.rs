@@ -21,10 +21,11 @@ use tokio::{
 
 use looks::{Check, Poll};
 
-use super::{claim_sizes::ClaimSizes, rivals::Rivals, slots::Slots, turns::Turns};
+use super::{claim_sizes::ClaimSizes, rivals::Rivals, turns::Turns};
 use crate::{
-    domain::DestinationName,
+    domain::{DestinationName, TransformKind},
     faults::pause::{Point, point},
+    shares::Shares,
     store::{
         CallSequence, Catalog, CatalogEntry, Changed, Claimed, Claimers, Store, StoreError, Wake,
         retry_until,
@@ -47,6 +48,42 @@ const QUANTUM_MAX: usize = 64;
 const GATHER: Duration = Duration::from_millis(5);
 /// How long to try to requeue the messages of a claim that had no answer.
 const REQUEUE_WITHIN: Duration = Duration::from_secs(10);
+/// The most messages whose transforms only wait for the network: they have slots of their own.
+const CALLING_MAX: usize = 4096;
+/// How many of the destinations next in turn are asked whether they wait for slots.
+const OTHERS_MAX: usize = 16;
+
+/// What a transform does while it has a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// It needs this machine.
+    Working,
+    /// It waits for another service.
+    Calling,
+}
+
+impl Class {
+    pub(super) fn of(entry: &CatalogEntry) -> Class {
+        match entry.destination.transform.kind {
+            TransformKind::Http => Class::Calling,
+            _ => Class::Working,
+        }
+    }
+}
+
+/// The slots of a class.
+struct Slots {
+    shares: Shares<DestinationName>,
+    /// Destinations that may have waiting messages, in turn.
+    turns: Turns,
+}
+
+impl Slots {
+    fn new(all: usize) -> Slots {
+        Slots { shares: Shares::new(all, all), turns: Turns::default() }
+    }
+}
+
 /// What [`Claims::next`] returns.
 pub(super) enum ClaimsEvent {
     /// The result of a claim.
@@ -69,9 +106,8 @@ pub(super) struct Claims {
     store: Store,
     catalog: Catalog,
     lease: Duration,
-    slots: Slots,
-    /// Destinations that may have waiting messages, in turn.
-    turns: Turns,
+    /// By [`Class`].
+    classes: [Slots; 2],
     sizes: ClaimSizes,
     /// Which destinations are left to other processors at first.
     rivals: Rivals,
@@ -104,8 +140,7 @@ impl Claims {
             store,
             catalog,
             lease,
-            slots: Slots::new(slots),
-            turns: Turns::default(),
+            classes: [slots, CALLING_MAX].map(Slots::new),
             sizes: ClaimSizes::default(),
             check: None,
             claims_in_flight: HashMap::new(),
@@ -121,7 +156,7 @@ impl Claims {
 
     /// Slots in use or reserved.
     pub(super) fn taken(&self) -> usize {
-        self.slots.taken()
+        self.classes.iter().map(|slots| slots.shares.taken()).sum()
     }
 
     /// Takes a wake-up. False if there will be no more.
@@ -148,34 +183,52 @@ impl Claims {
             *hinted = true;
         } else {
             let entry = self.catalog.get(name.as_str());
-            self.turns.push(name, entry.map_or(1, |entry| entry.destination.weight));
+            let weight = entry.as_ref().map_or(1, |entry| entry.destination.weight);
+            let class = entry.as_deref().map_or(Class::Working, Class::of);
+            self.classes[class as usize].turns.push(name, weight);
         }
     }
 
     /// Frees a slot of this destination: the message in it is done.
-    pub(super) fn freed(&mut self, name: &DestinationName) {
-        self.slots.give_back(name, 1);
+    pub(super) fn freed(&mut self, class: Class, name: &DestinationName) {
+        self.classes[class as usize].shares.give_back(name, 1);
+    }
+
+    fn took(&mut self, entry: &CatalogEntry, slots: usize) {
+        let of = &mut self.classes[Class::of(entry) as usize];
+        of.turns.took(&entry.destination, slots);
+        of.shares.take(&entry.destination.name, slots);
     }
 
     /// Frees slots that a claim had reserved but did not fill.
     fn unused(&mut self, entry: &CatalogEntry, slots: usize) {
-        self.turns.gave_back(&entry.destination, slots);
-        self.slots.give_back(&entry.destination.name, slots);
+        let of = &mut self.classes[Class::of(entry) as usize];
+        of.turns.gave_back(&entry.destination, slots);
+        of.shares.give_back(&entry.destination.name, slots);
     }
 
     /// Starts as many claims as slots and turns allow.
     pub(super) fn claim(&mut self, at_once_max: impl Fn(&CatalogEntry) -> usize) {
-        let mut passed = Vec::new();
-        let quantum = (self.slots.all() / QUANTUM_DIVISOR).clamp(1, QUANTUM_MAX);
-        while self.slots.free() > 0 && self.calls.len() < CALLS_MAX {
-            let free = self.slots.free();
+        self.claim_of(Class::Working, &at_once_max);
+        self.claim_of(Class::Calling, &at_once_max);
+    }
+
+    fn claim_of(&mut self, class: Class, at_once_max: &impl Fn(&CatalogEntry) -> usize) {
+        let (mut passed, of) = (Vec::new(), class as usize);
+        let quantum = (self.classes[of].shares.all() / QUANTUM_DIVISOR).clamp(1, QUANTUM_MAX);
+        while self.classes[of].shares.free() > 0 && self.calls.len() < CALLS_MAX {
+            let free = self.classes[of].shares.free();
             // The end of the claim in flight, or of any attempt, calls this again.
             let gathers = !self.calls.is_empty() && self.begun.elapsed() < GATHER;
             if free < quantum && gathers {
                 break;
             }
-            let Some((name, weights)) = self.turns.pop() else { break };
+            let Some((name, weights)) = self.classes[of].turns.pop() else { break };
             let Some(entry) = self.catalog.get(name.as_str()) else { continue };
+            if Class::of(&entry) != class {
+                self.hint(name);
+                continue;
+            }
             // Claim only what can start at once: a message must not wait for a slot under a lease.
             let most = at_once_max(&entry);
             if entry.claimers() != Claimers::Builtin || most == 0 {
@@ -183,11 +236,17 @@ impl Claims {
                 self.requeue_unanswered(entry, Instant::now() + REQUEUE_WITHIN);
                 continue;
             }
-            let taken = self.slots.taken_by(&name);
+            let Slots { shares, turns } = &self.classes[of];
+            let waits = |other: &DestinationName| {
+                let entry = self.catalog.get(other.as_str());
+                entry.is_some_and(|entry| at_once_max(&entry) > shares.taken_by(other))
+            };
+            let others_wait = turns.names().take(OTHERS_MAX).any(waits);
             // Leave slots for the destinations that are next in turn.
             let share = entry.destination.share(free, weights).max(quantum.min(free));
-            let room =
-                most.saturating_sub(taken).min(share).min(CLAIM_MAX).min(self.sizes.next(&name));
+            let share = share.min(shares.room(&name, others_wait, false));
+            let room = most.saturating_sub(shares.taken_by(&name)).min(share);
+            let room = room.min(CLAIM_MAX).min(self.sizes.next(&name));
             if room == 0 {
                 passed.push(name);
                 continue;
@@ -201,8 +260,7 @@ impl Claims {
     fn begin(&mut self, entry: Arc<CatalogEntry>, room: usize) {
         let name = entry.destination.name.clone();
         self.begun = Instant::now();
-        self.turns.took(&entry.destination, room);
-        self.slots.take(&name, room);
+        self.took(&entry, room);
         self.claims_in_flight.insert(name.clone(), false);
         let call_sequence = self.call_sequences.remove(&name);
         let call_sequence =
@@ -326,8 +384,7 @@ impl Claims {
         match room.checked_sub(got) {
             Some(unused) => self.unused(&entry, unused),
             None => {
-                self.turns.took(&entry.destination, got - room);
-                self.slots.take(&name, got - room);
+                self.took(&entry, got - room);
             }
         }
         if got > 0 {

@@ -7,7 +7,6 @@ mod claims;
 mod finish;
 mod leases;
 mod rivals;
-mod slots;
 pub mod transform;
 mod turns;
 
@@ -106,7 +105,7 @@ impl Processor {
                     }
                 }
                 _ = ends.recv_many(&mut freed, FREED_MAX) => {
-                    freed.drain(..).for_each(|name| claims.freed(&name));
+                    freed.drain(..).for_each(|(name, class)| claims.freed(class, &name));
                 }
                 Some(came) = claims.next() => {
                     if let ClaimsEvent::Messages(entry, claimed) = came {

@@ -54,6 +54,11 @@ impl Turns {
         Some((name, weights))
     }
 
+    /// The destinations in the queue, the next first.
+    pub(super) fn names(&self) -> impl Iterator<Item = &DestinationName> {
+        self.queue.values().map(|(name, _)| name)
+    }
+
     /// Charges the destination for slots.
     pub(super) fn took(&mut self, destination: &Destination, slots: usize) {
         let had = self.had.entry(destination.name.clone()).or_default();

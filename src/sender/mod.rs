@@ -267,11 +267,18 @@ impl Work {
         if self.housekeeping.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
-        let counts = self.running.iter().map(|(name, running)| (name.clone(), running.gauge.get()));
-        let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
+        let waiting = self.sender.clients.places().waiting();
+        let counts = self.running.iter().map(|(name, running)| {
+            // Transforms of the destination may wait too.
+            let begun = running.gauge.get();
+            let awaiting = waiting.get(name).copied().unwrap_or_default().min(begun);
+            (name.clone(), begun - awaiting, awaiting)
+        });
+        let counts: Vec<_> = counts.filter(|(_, count, waits)| count + waits > 0).collect();
+        self.sender.owned.set_awaiting_connection(waiting.into_keys().collect());
         let limited = self.running.iter().filter(|(_, running)| running.gauge.is_rate_limited());
         self.sender.owned.set_rate_limited(limited.map(|(name, _)| name.clone()).collect());
-        telemetry::delivering(counts.iter().map(|(_, count)| count).sum());
+        telemetry::delivering(counts.iter().map(|(_, count, _)| count).sum());
         let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
         let rounds = self.rounds.clone();
         let (owned, all) = (partitions.len(), store.keys().partitions());

@@ -344,6 +344,11 @@ impl DestinationKeys {
         noun(&self.base, "delivering")
     }
 
+    /// How many deliveries wait for a connection now. For display; expires soon.
+    pub fn awaiting_connection(&self) -> String {
+        noun(&self.base, "awaiting-connection")
+    }
+
     /// The position that was stamped under an idempotency key.
     pub fn idempotency(&self, idempotency_key: &str) -> String {
         format!("{}:idempotency:{idempotency_key}", self.base)

@@ -56,6 +56,8 @@ const ALL: &[(Kind, &str, &str)] = &[
         "Partitions that this sender gave back or lost.",
     ),
     (Gauge, "reseq_sender_deliveries_in_flight", "Messages that this sender is delivering now."),
+    (Gauge, "reseq_places_taken", "Connections, look-ups and processes of expressions in use."),
+    (Gauge, "reseq_places_waiting", "Deliveries, transforms and keys that wait for one of these."),
     (Gauge, "reseq_pending", "Pending messages."),
     (Gauge, "reseq_pending_bytes", "Bytes of the bodies of pending messages, as they arrived."),
     (Gauge, "reseq_waiting", "Messages that wait for processing."),

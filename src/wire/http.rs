@@ -29,7 +29,7 @@ use std::{borrow::Borrow, error::Error, time::Duration};
 use bytes::{Bytes, BytesMut};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use reqwest::{
-    Response, Url,
+    RequestBuilder, Response, Url,
     header::{self, HeaderMap, HeaderName, HeaderValue},
 };
 
@@ -44,7 +44,7 @@ use super::{
     signatures::Signer,
 };
 use crate::domain::{
-    ErrorKind, Stamped, TraceContext,
+    DestinationName, ErrorKind, Stamped, TraceContext,
     destination::{Headers, SIGNATURE_PREFIX, is_reserved},
     trace::TRACEPARENT,
 };
@@ -59,6 +59,10 @@ const ENCODED_ID: &AsciiSet = &ENCODED.add(b'.');
 /// Headers that frame the request; static ones would break it.
 const FRAMING: [HeaderName; 3] =
     [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];
+
+/// The limits are those of hyper.
+const HEAD_TOO_LONG: &str =
+    "the answer has more headers than Reseq reads: at most 100, and 408 KiB of them";
 
 /// A URL for POST requests, with the parts that are the same for all.
 ///
@@ -113,17 +117,20 @@ impl NoAnswer {
         }
     }
 
+    fn unresolved(error: &OutgoingError) -> NoAnswer {
+        let reason = format!("no connection: {error}");
+        NoAnswer { kind: ErrorKind::Connection, reason, is_refused_address: false }
+    }
+
     fn refused(address: &RefusedAddress) -> NoAnswer {
-        NoAnswer {
-            kind: ErrorKind::Connection,
-            reason: format!("no connection: {address}"),
-            is_refused_address: true,
-        }
+        let refused = OutgoingError::Refused(*address);
+        NoAnswer { is_refused_address: true, ..NoAnswer::unresolved(&refused) }
     }
 }
 
 impl Endpoint {
-    /// An endpoint. `timeout_ms` limits one whole attempt: to connect, send, and read the answer.
+    /// An endpoint. `timeout_ms` limits one whole attempt: to connect, send, and read the answer. Waiting until the
+    /// destination may use one more connection does not count.
     pub fn new(clients: Clients, url: &str, headers: &Headers, timeout_ms: u64) -> Endpoint {
         let parse = |(name, value): (&String, &String)| {
             let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
@@ -159,7 +166,7 @@ impl Endpoint {
         if let Some(signer) = &self.signer {
             signer.sign(&mut headers, &signature_id(&message.message.id), &body);
         }
-        self.request(headers, body).await
+        self.request(&message.destination, headers, body).await
     }
 
     /// POSTs several messages, in order, as one body of this type.
@@ -185,7 +192,7 @@ impl Endpoint {
             let id = format!("{destination}/{}/{}-{last}", at.epoch, at.sequence);
             signer.sign(&mut headers, &signature_id(&id), &body);
         }
-        self.request(headers, body).await
+        self.request(&first.destination, headers, body).await
     }
 
     fn batch_headers(
@@ -206,7 +213,12 @@ impl Endpoint {
         headers
     }
 
-    async fn request(&self, mut headers: HeaderMap, body: Bytes) -> Result<Response, NoAnswer> {
+    async fn request(
+        &self,
+        destination: &DestinationName,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, NoAnswer> {
         // The client leaves it out for an empty body, and some servers answer that with 411.
         if body.is_empty() {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
@@ -214,9 +226,11 @@ impl Endpoint {
         let Some(url) = &self.url else {
             return Err(NoAnswer::unsendable("the url of the definition is not one"));
         };
-        let request = self.clients.post(url).headers(headers).body(body).timeout(self.timeout);
-        self.clients.send(url, request).await.map_err(|error| match error {
+        let build =
+            |request: RequestBuilder| request.headers(headers).body(body).timeout(self.timeout);
+        self.clients.post(destination, url, build).await.map_err(|error| match error {
             RequestError::Refused(address) => NoAnswer::refused(&address),
+            RequestError::Unresolved(error) => NoAnswer::unresolved(&error),
             RequestError::Failed(error) => self.no_answer(error),
         })
     }
@@ -272,14 +286,18 @@ impl Endpoint {
     /// What happened, as text, from the innermost cause, because the outer ones repeat the URL.
     fn no_answer(&self, error: reqwest::Error) -> NoAnswer {
         let error = error.without_url();
+        let mut is_head_too_long = false;
         let mut cause: &dyn Error = &error;
         while let Some(source) = cause.source() {
             cause = source;
             if let Some(OutgoingError::Refused(address)) = cause.downcast_ref() {
                 return NoAnswer::refused(address);
             }
+            is_head_too_long |= cause.downcast_ref().is_some_and(hyper::Error::is_parse_too_large);
         }
-        let (kind, reason) = if error.is_connect() {
+        let (kind, reason) = if is_head_too_long {
+            (ErrorKind::Connection, HEAD_TOO_LONG.to_owned())
+        } else if error.is_connect() {
             (ErrorKind::Connection, format!("no connection: {cause}"))
         } else if error.is_timeout() {
             let timeout_ms = self.timeout.as_millis();

@@ -234,10 +234,11 @@ const READS: [&str; 23] = [
 ];
 
 /// Who else writes a key.
-const OTHERS: [(&str, &str); 3] = [
+const OTHERS: [(&str, &str); 4] = [
     ("reseq:meta", "the first start, `reseq migrate`"),
     ("reseq:pods", "a stopping pod (its own entries)"),
     ("…:d:<dest>:delivering", "the owner, each second"),
+    ("…:d:<dest>:awaiting-connection", "the owner, each second"),
 ];
 
 const KEYS_PAGE: &str = "docs/reference/redis-keys.md";

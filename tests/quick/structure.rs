@@ -17,14 +17,15 @@ use support::{
 };
 
 /// The modules, and what each may import of the others. Arrows point down only.
-const ARROWS: [(&str, &[&[&str]]); 21] = [
+const ARROWS: [(&str, &[&[&str]]); 22] = [
     ("domain", &[]),
     ("faults", &[]),
+    ("shares", &[&["faults"]]),
     ("telemetry", &[&["domain"]]),
     ("config", &[&["domain"]]),
     ("tls", &[&["config", "domain", "faults"]]),
-    ("wire", &[&["domain", "tls", "faults"]]),
-    ("jq", &[&["domain"]]),
+    ("wire", &[&["domain", "tls", "faults", "shares"]]),
+    ("jq", &[&["domain", "shares"]]),
     ("redis_client", &[&["config", "telemetry", "tls", "faults"]]),
     ("store", &[&["domain", "config", "telemetry", "faults", "redis_client"]]),
     ("access", &[&["domain", "config", "store", "wire", "faults"]]),
@@ -41,7 +42,8 @@ const ARROWS: [(&str, &[&[&str]]); 21] = [
     ("bench", &[&["domain", "config", "wire", "processor", "app", "cli", "harness"]]),
 ];
 
-const BASE: &[&str] = &["access", "store", "domain", "wire", "config", "telemetry", "tls"];
+const BASE: &[&str] =
+    &["access", "store", "domain", "wire", "config", "telemetry", "tls", "shares"];
 
 /// Ingest, processor and sender never import each other: they meet in Redis.
 const STAGE: &[&[&str]] = &[BASE, &["faults"]];

@@ -3,6 +3,7 @@
 use crate::common;
 
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -17,6 +18,11 @@ use reseq::{
         destination::{Secrets, Sign},
     },
     sender::deliver::{Deliver, Finality, Verdict, connect},
+    tls::Connector,
+    wire::{
+        clients::{Clients, Limits},
+        outgoing::Outgoing,
+    },
 };
 use ring::hmac;
 use serde_json::{Value, json};
@@ -274,6 +280,42 @@ async fn deliveries_one_after_the_other_share_a_connection() {
     let seen = receiver.take();
     assert_eq!(seen.len(), 5);
     assert!(seen.iter().all(|request| request.port == seen[0].port));
+}
+
+#[tokio::test]
+async fn connection_that_is_too_old_is_not_used_again() {
+    let mut receiver = receiver(|| StatusCode::OK).await;
+    for (age_max, connections) in [(Duration::from_secs(300), 1), (Duration::ZERO, 3)] {
+        let allow = vec!["127.0.0.0/8".parse().unwrap()];
+        let limits = Limits { age_max, ..Limits::default() };
+        let connector = Connector::of_system().unwrap();
+        let clients = Clients::limited(Outgoing::new(allow), connector, limits).unwrap();
+        let delivery = connect(&destination(&receiver.url()), &clients, JSON_DEPTH_MAX);
+        for _ in 0..3 {
+            assert_eq!(deliver(&*delivery, message("x"), 1).await, Verdict::Accepted(1));
+        }
+        let ports: BTreeSet<u16> = receiver.take().iter().map(|request| request.port).collect();
+        assert_eq!(ports.len(), connections, "{age_max:?}");
+    }
+}
+
+#[tokio::test]
+async fn answer_with_too_many_headers_names_the_limit() {
+    for (count, is_read) in [(98, true), (101, false)] {
+        let headers: String = (0..count).map(|number| format!("x-{number}: 1\r\n")).collect();
+        let answer = format!("HTTP/1.1 200 OK\r\n{headers}content-length: 0\r\n\r\n");
+        let (address, _server) = common::answering(answer.leak()).await;
+        let url = format!("http://{address}/in?token=s3cret");
+        let delivery = connect(&destination(&url), &clients(), JSON_DEPTH_MAX);
+        let verdict = deliver(&*delivery, message("x"), 1).await;
+        match is_read {
+            true => assert_eq!(verdict, Verdict::Accepted(1)),
+            false => {
+                let (reason, _) = refused(verdict);
+                assert!(reason.contains("more headers than Reseq reads: at most 100"), "{reason}");
+            }
+        }
+    }
 }
 
 /// A transport to a receiver that takes batches of up to three.

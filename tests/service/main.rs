@@ -30,6 +30,7 @@ mod policies;
 mod rebalance;
 mod reference;
 mod secrets;
+mod shares;
 mod strangers;
 mod tls;
 mod topics;

@@ -44,7 +44,7 @@ fn filled_ahead() -> u64 {
     crate::setting("TORTURE_BACKLOG").map_or(WAITING, |text| text.parse().expect("a number"))
 }
 
-fn path(name: &str) -> String {
+pub fn path(name: &str) -> String {
     format!("/v1/destinations/{name}")
 }
 
@@ -60,7 +60,7 @@ async fn define(world: &World, name: &str, transform: &str) -> Result<(), String
     admin::done(world, Method::PUT, &path(name), definition).await.map(drop)
 }
 
-async fn remove(world: &World, name: &str) -> Result<(), String> {
+pub async fn remove(world: &World, name: &str) -> Result<(), String> {
     // A removal whose answer was lost finds nothing when it is repeated.
     let is_gone = |status: u16, _: &Value| status == 200 || status == 404;
     let path = format!("{}?force=true", path(name));

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tokio::time::sleep;
 
 use crate::{
-    bulk, damage, limits,
+    bulk, damage, hogs, limits,
     link::{Link, Weather},
     plan::{Between, Clocks, Kind, Mood, PODS, Planned, Trouble, clock_step},
     support::{pods::client, receiver::Fault, redis::TestRedis, wait::LOOK_EVERY},
@@ -53,6 +53,7 @@ pub async fn inject(world: &Arc<World>, planned: Planned) -> Result<Struck, Stri
         Kind::RightsTaken | Kind::ChannelsTaken => limits::rights(world, planned).await?,
         Kind::ConnectionsFull => limits::connections(world, planned).await?,
         Kind::DescriptorsGone => limits::descriptors(world, planned).await?,
+        Kind::Hog(hog) => hogs::inject(world, planned, hog).await?,
         Kind::Purged => bulk::purge(world).await.map(|()| Instant::now())?,
         Kind::Removed => bulk::remove_and_use(world).await.map(|()| Instant::now())?,
         Kind::Clock(clocks) => move_clocks(world, planned, clocks).await?,

@@ -50,6 +50,17 @@ pub enum Clocks {
     Drift,
 }
 
+/// What a destination uses up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hog {
+    /// Connections: its receiver never answers.
+    Receiver,
+    /// Connections of a transform that hangs.
+    Transform,
+    /// Look-ups: its DNS server is silent.
+    Dns,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// SIGKILL; the pod is started again later.
@@ -98,6 +109,8 @@ pub enum Kind {
     Removed,
     /// SIGKILL of the receiver that is a separate process; it is started again later.
     ReceiverKilled,
+    /// Destinations take all that they can get of the pods.
+    Hog(Hog),
 }
 
 impl fmt::Display for Kind {
@@ -148,6 +161,9 @@ impl fmt::Display for Kind {
             Kind::Purged => f.write_str("purge of a long backlog"),
             Kind::Removed => f.write_str("removal with a long backlog"),
             Kind::ReceiverKilled => f.write_str("receiver killed"),
+            Kind::Hog(Hog::Receiver) => f.write_str("receiver holds connections"),
+            Kind::Hog(Hog::Transform) => f.write_str("transform hangs"),
+            Kind::Hog(Hog::Dns) => f.write_str("DNS silent"),
         }
     }
 }
@@ -177,6 +193,7 @@ impl Kind {
         all.extend([Kind::Damaged, Kind::RightsTaken, Kind::ChannelsTaken]);
         all.extend([Kind::ConnectionsFull, Kind::DescriptorsGone]);
         all.extend([Kind::Purged, Kind::Removed, Kind::ReceiverKilled]);
+        all.extend([Hog::Receiver, Hog::Transform, Hog::Dns].map(Kind::Hog));
         if topology != Topology::Sentinel {
             // A primary that answers PING with MISCONF is dead for sentinels. They promote another
             // one, and what the old one accepts until it hears of that is lost.
@@ -224,6 +241,7 @@ impl Kind {
             Kind::ConsumerKilled => "consumer".into(),
             // Beside other faults of Redis.
             Kind::Clock(_) => "clocks".into(),
+            Kind::Hog(hog) => format!("places of pods, by {hog:?}"),
             _ => "Redis".into(),
         }
     }
@@ -234,7 +252,7 @@ impl Kind {
             Kind::Link(Between::Redis, _) | Kind::DescriptorsGone => PODS * Role::ALL.len(),
             Kind::Link(Between::Ingest, _) | Kind::ConnectionsFull => PODS,
             Kind::WorkerForgets | Kind::ConsumerKilled | Kind::ReceiverKilled => 1,
-            Kind::Purged | Kind::Removed => 1,
+            Kind::Purged | Kind::Removed | Kind::Hog(_) => 1,
             // The last receiver is a separate process, which has no moods.
             Kind::Receiver(_) => destinations - 1,
             // Faults of Redis strike the server of a destination.
@@ -273,6 +291,7 @@ impl Kind {
             Kind::MemoryFull | Kind::DiskFull => 500..2000,
             Kind::RightsTaken | Kind::ChannelsTaken => 500..2000,
             Kind::ConnectionsFull | Kind::DescriptorsGone => 500..2000,
+            Kind::Hog(_) => 1000..3000,
             Kind::PrimaryFrozen => 100..1500,
             Kind::WorkerForgets | Kind::ScriptFlush | Kind::Failover | Kind::SlotsMoved => 0..1,
             Kind::Damaged | Kind::Purged | Kind::Removed | Kind::ConsumerKilled => 0..1,

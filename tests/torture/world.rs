@@ -22,7 +22,9 @@ use crate::{
     process::ReceiverProcess,
     servers::Servers,
     support::{
+        dns::Dns,
         examiner::{Order, Subject},
+        holding::Holding,
         journal::Journal,
         ledger::Ledger,
         pods::{Addresses, Pod, Settings, client},
@@ -37,7 +39,7 @@ pub const LEASE_MS: u64 = 2000;
 /// Partitions of the deployment.
 pub const PARTITIONS: u16 = 8;
 /// The most file descriptors of a pod.
-pub const DESCRIPTORS: u32 = 1024;
+pub const DESCRIPTORS: u32 = 256;
 /// A pod that is not ready, or has not ended, by then is stuck.
 const POD_MAX: Duration = Duration::from_secs(60);
 /// The slowest transform.
@@ -86,6 +88,10 @@ pub struct World {
     /// The inboxes of the receivers in this process.
     pub inboxes: Vec<Arc<Inbox>>,
     pub receiver_process: ReceiverProcess,
+    /// A receiver that holds connections.
+    pub holding: Holding,
+    /// Names that begin with `silent` are never resolved.
+    pub dns: Dns,
     /// Messages that were sent to the destination that is removed.
     pub used: AtomicUsize,
     /// How many times a worker is yet to forget its leases.
@@ -117,6 +123,7 @@ impl World {
         let journal = Arc::new(Journal::in_file(file).expect("the journal can be made"));
         let transformer = Transformer::start(seed, SLOWEST_MS).await;
         let replicas = Servers::replicas(topology);
+        let (holding, dns) = (Holding::start().await, Dns::start([127, 0, 0, 1]).await);
         let mut settings = Settings {
             partitions: PARTITIONS,
             tcp: vec![("frames", "lines")],
@@ -128,6 +135,7 @@ impl World {
             descriptors: Some(DESCRIPTORS),
             ..Settings::new("")
         };
+        settings.outgoing = format!("{}\n{}", settings.outgoing, dns.setting());
         if let Some(encryption) = &encryption {
             encryption.applied_to(&mut settings);
         }
@@ -179,6 +187,8 @@ impl World {
             receiver_links,
             inboxes,
             receiver_process,
+            holding,
+            dns,
             used: AtomicUsize::new(0),
             forgetting: AtomicUsize::new(0),
             killing: AtomicUsize::new(0),

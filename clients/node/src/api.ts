@@ -1060,7 +1060,7 @@ export interface components {
          * @description Why the head is still there.
          * @enum {string}
          */
-        BlockedBy: "nothing" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "processing" | "paused" | "no_owner" | "takeover_wait" | "rate_limit" | "awaiting_consumer" | "consuming" | "delivering" | "redis";
+        BlockedBy: "nothing" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "processing" | "paused" | "no_owner" | "takeover_wait" | "rate_limit" | "awaiting_connection" | "awaiting_consumer" | "consuming" | "delivering" | "redis";
         /** @description The output of one message: `body`, or `body_base64`, or `drop`. */
         CompleteItem: {
             token: string;

@@ -88,6 +88,11 @@ pub(super) fn explanation(cause: Cause, entry: &CatalogEntry, lane: &LaneHead) -
             "Message {sequence} is processed, and waits for its turn: delivery.rate_per_second_max allows {} a second.",
             entry.destination.delivery.rate_per_second_max
         ),
+        Cause::AwaitingConnection => format!(
+            "Message {sequence} is processed, and waits for a connection, or is being delivered: {} deliveries of {} \
+             wait, because it has as many connections as one destination may have of those of its process.",
+            lane.awaiting_connection, entry.destination.name
+        ),
         Cause::Delivering => format!("Message {sequence} is being delivered{}.", last(error)),
     }
 }
@@ -146,6 +151,7 @@ pub(super) fn actions(
         )],
         Cause::AwaitingWorker
         | Cause::Processing
+        | Cause::AwaitingConnection
         | Cause::AwaitingConsumer
         | Cause::Consuming
         | Cause::Delivering => vec![show, cancel],

@@ -29,8 +29,19 @@ impl CommitTask {
         let (store, catalog, name) = (self.store.clone(), self.catalog.clone(), self.name.clone());
         let watermark = self.watermark.clone();
         let CommitTask { batch_max, retry, epoch, .. } = *self;
-        let due = self.due.clone();
-        CommitTask { store, catalog, watermark, due, name, call_sequence, batch_max, retry, epoch }
+        let (due, memory) = (self.due.clone(), self.memory.clone());
+        CommitTask {
+            store,
+            catalog,
+            watermark,
+            due,
+            memory,
+            name,
+            call_sequence,
+            batch_max,
+            retry,
+            epoch,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
         pause::{Point, point},
         planted,
     },
-    ingest::{Outcome, Receipt, Refusal, Watermark},
+    ingest::{MemoryBudget, Outcome, Receipt, Refusal, Watermark},
     store::{
         Batches, CallSequence, Catalog, CatalogEntry, DueTimer, Ingested, Store, StoreError,
         chunks_by_size, retry_until, server_clock,
@@ -29,6 +29,7 @@ pub(super) struct CommitTask {
     pub(super) watermark: Watermark,
     /// Schedules delayed messages that are due soon.
     pub(super) due: DueTimer,
+    pub(super) memory: MemoryBudget,
     pub(super) name: DestinationName,
     pub(super) call_sequence: CallSequence,
     pub(super) batch_max: usize,
@@ -186,6 +187,8 @@ impl CommitTask {
         if arrivals.is_empty() {
             return Ok((Vec::new(), Durability::Memory));
         }
+        let bytes = arrivals.iter().map(|arrival| arrival.message.body.bytes.len()).sum();
+        let _room = self.memory.take_call(bytes).await;
         loop {
             let entry = self.catalog.get(self.name.as_str()).ok_or_else(unknown)?;
             let (store, call_sequence, epoch) = (&self.store, &self.call_sequence, self.epoch);

@@ -14,7 +14,7 @@ use crate::{
     ingest::{
         Draft, MemoryPermit, Outcome, Refusal, Session,
         answer::{DELIVERIES, answer},
-        copies::Copies,
+        copies::{Copies, submit_all},
         json::parse_item,
     },
     store::{chunks_by_size, server_clock_ms},
@@ -146,13 +146,9 @@ impl Ingest {
             all.push(Copies::of(&self.committer, name, messages, session).await);
         }
         let ids = self.find_keys(&mut all).await;
-        let mut submitted = Vec::with_capacity(all.len());
-        for copies in all {
-            submitted.push(copies.submit(&self.committer, room.clone()).await);
-        }
         let mut outcomes: Vec<Vec<_>> = items.iter().map(|_| Vec::new()).collect();
-        for some in submitted {
-            for (at, outcome) in some.messages.into_iter().zip(some.pending.outcomes().await) {
+        for some in submit_all(all, &self.committer, room).await {
+            for (at, outcome) in some.messages.into_iter().zip(some.outcomes) {
                 outcomes[at].push((some.name.clone(), outcome));
             }
         }

@@ -73,6 +73,11 @@ fn unanswered(none: NoAnswer) -> Failure {
 
 #[async_trait]
 impl Transform for Http {
+    /// Waiting until the destination may use one more connection does not count.
+    fn limits_its_time(&self) -> bool {
+        true
+    }
+
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
         let attempt = message.attempts.number();
         let span = telemetry::span_of(&message.message, SpanOf::Transform, attempt);

@@ -100,6 +100,11 @@ pub trait Transform: Send + Sync {
     fn at_once_max(&self) -> Option<usize> {
         None
     }
+
+    /// True if it keeps to `transform.timeout_ms` itself, because some of its waiting must not count.
+    fn limits_its_time(&self) -> bool {
+        false
+    }
 }
 
 /// An unused transform is dropped after this time: it may hold connections or processes.
@@ -120,13 +125,15 @@ pub struct Transforms {
 
 impl Transforms {
     /// The transforms of this pod. An output longer than `output_bytes_max` fails
-    /// permanently.
+    /// permanently. Expressions run in at most `processes_max` processes.
     pub fn new(
         clients: Clients,
         output_bytes_max: usize,
         native: HashMap<String, Arc<dyn Transform>>,
+        processes_max: usize,
     ) -> Self {
-        let evaluators = Evaluators::new(output_bytes_max, Program::of_environment());
+        let program = Program::of_environment();
+        let evaluators = Evaluators::with_processes(output_bytes_max, program, processes_max);
         Transforms { clients, output_bytes_max, native, evaluators, built: Mutex::default() }
     }
 

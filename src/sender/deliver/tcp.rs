@@ -13,7 +13,7 @@
 
 use std::{
     future::poll_fn,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Poll,
     time::Duration,
 };
@@ -27,10 +27,13 @@ use tokio_util::codec::Framed;
 
 use super::{Deliver, Finality, Verdict};
 use crate::{
-    domain::{Ack, AttemptError, Destination, Envelope, ErrorKind, Framing, Stage, Stamped},
+    domain::{
+        Ack, AttemptError, Destination, DestinationName, Envelope, ErrorKind, Framing, Stage,
+        Stamped,
+    },
     wire::{
         FrameCodec, FrameError,
-        clients::{CONNECT_TIMEOUT, Clients},
+        clients::{CONNECT_TIMEOUT, Clients, Idle},
         envelope,
         outgoing::OutgoingError,
         receiver_stream::ReceiverStream,
@@ -45,6 +48,7 @@ type Connection = Framed<ReceiverStream, FrameCodec>;
 
 /// A receiver that speaks frames over TCP.
 pub struct Tcp {
+    destination: DestinationName,
     /// `tcp://host:port` or `tls://host:port`. The host is looked up for each new connection.
     url: String,
     clients: Clients,
@@ -53,24 +57,41 @@ pub struct Tcp {
     json_depth_max: usize,
     ack: Ack,
     timeout: Duration,
-    /// The last one used is on top, so a lane by itself stays on one connection.
-    idle: Mutex<Vec<Connection>>,
+    idle: Arc<IdleConnections>,
     /// With `ack = "none"`, a receiver may read frames of two connections in another order than they were
     /// written. So all lanes take turns on one connection.
     turn: tokio::sync::Mutex<()>,
     idle_max: usize,
 }
 
+/// With their generations. The last one used is on top, so a lane by itself stays on one connection.
+#[derive(Default)]
+struct IdleConnections(Mutex<Vec<(u64, Connection)>>);
+
+impl IdleConnections {
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Connection)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Idle for IdleConnections {
+    fn close(&self) {
+        self.lock().clear();
+    }
+}
+
 /// The progress of an attempt, and the deadline of the next answer: one time-out after the attempt began,
 /// and then after each answer.
 struct Progress {
     accepted: usize,
+    /// The generation of its connection.
+    generation: u64,
     deadline: Instant,
 }
 
 impl Progress {
     fn begin(timeout: Duration) -> Progress {
-        Progress { accepted: 0, deadline: Instant::now() + timeout }
+        Progress { accepted: 0, generation: 0, deadline: Instant::now() + timeout }
     }
 
     fn accepted_one(&mut self, timeout: Duration) {
@@ -165,7 +186,11 @@ impl Tcp {
     /// The receiver of this destination. Nothing is connected yet.
     pub fn new(destination: &Destination, clients: Clients, json_depth_max: usize) -> Tcp {
         let delivery = &destination.delivery;
+        let idle = Arc::<IdleConnections>::default();
+        let as_idle: Arc<dyn Idle> = idle.clone();
+        clients.note_idle(Arc::downgrade(&as_idle));
         Tcp {
+            destination: destination.name.clone(),
             url: destination.url.clone().unwrap_or_default(),
             clients,
             framing: delivery.framing,
@@ -173,7 +198,7 @@ impl Tcp {
             json_depth_max,
             ack: delivery.ack,
             timeout: Duration::from_millis(delivery.timeout_ms),
-            idle: Mutex::default(),
+            idle,
             turn: tokio::sync::Mutex::default(),
             idle_max: delivery.lanes_max as usize,
         }
@@ -184,14 +209,14 @@ impl Tcp {
     async fn attempt(&self, bodies: &[Bytes], progress: &mut Progress) -> Result<(), Stop> {
         let _turn = match self.ack {
             Ack::Line => None,
-            Ack::None => {
-                let turn = self.turn.lock().await;
-                // It has not been tried yet, however long others took.
-                progress.deadline = Instant::now() + self.timeout;
-                Some(turn)
-            }
+            Ack::None => Some(self.turn.lock().await),
         };
-        if let Some(connection) = self.take_idle().await {
+        let place = self.clients.place(&self.destination, &self.url).await;
+        let _place = place.map_err(|error| unconnected(&error))?;
+        // It has not been tried yet, however long others took.
+        progress.deadline = Instant::now() + self.timeout;
+        progress.generation = self.clients.generation();
+        if let Some(connection) = self.take_idle(progress.generation).await {
             match self.exchange(connection, bodies, progress).await {
                 // The receiver closed it just now; it has nothing, so a fresh one is safe.
                 Err(stop) if stop.is_untouched => {}
@@ -217,7 +242,7 @@ impl Tcp {
             let flushed = timeout_at(progress.deadline, connection.flush()).await;
             flushed.map_err(|_| self.timed_out())?.map_err(|error| unwritten(&error))?;
             progress.accepted = bodies.len();
-            self.keep(connection);
+            self.keep(connection, progress.generation);
             return Ok(());
         }
         let mut outbox = Outbox { frames_bytes: connection.write_buffer().len(), is_empty: false };
@@ -228,13 +253,13 @@ impl Tcp {
                 refusal => {
                     // What is in flight behind it has no answer, and must not get one later.
                     if progress.accepted + 1 == bodies.len() {
-                        self.keep(connection);
+                        self.keep(connection, progress.generation);
                     }
                     return Err(Stop::of(refusal));
                 }
             }
         }
-        self.keep(connection);
+        self.keep(connection, progress.generation);
         Ok(())
     }
 
@@ -244,16 +269,10 @@ impl Tcp {
     }
 
     async fn open(&self) -> Result<Connection, Stop> {
-        let opening = timeout(CONNECT_TIMEOUT, self.clients.connect(&self.url));
+        let opening = timeout(CONNECT_TIMEOUT, self.clients.connect(&self.destination, &self.url));
         let stream = match opening.await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
-                let is_refused = matches!(error, OutgoingError::Refused(_));
-                let stop = Stop::broken(format!("no connection: {error}"));
-                let finality =
-                    if is_refused { Finality::RetryableThenHalts } else { stop.finality };
-                return Err(Stop { finality, ..stop });
-            }
+            Ok(Err(error)) => return Err(unconnected(&error)),
             Err(_) => {
                 return Err(Stop::broken(format!("no connection within {CONNECT_TIMEOUT:?}")));
             }
@@ -270,12 +289,12 @@ impl Tcp {
         Ok(connection)
     }
 
-    /// An idle connection that the receiver has not closed as far as can be seen.
-    async fn take_idle(&self) -> Option<Connection> {
+    /// An idle connection of this generation that the receiver has not closed as far as can be seen.
+    async fn take_idle(&self, now: u64) -> Option<Connection> {
         loop {
-            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let mut connection = idle?;
-            if connection.get_mut().is_usable(self.ack).await {
+            let idle = self.idle.lock().pop();
+            let (generation, mut connection) = idle?;
+            if generation == now && connection.get_mut().is_usable(self.ack).await {
                 return Some(connection);
             }
         }
@@ -283,10 +302,11 @@ impl Tcp {
 
     /// Keeps a connection for the next frame, unless there is unread input: it could be taken for the answer
     /// to the next frame.
-    fn keep(&self, connection: Connection) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if connection.read_buffer().is_empty() && idle.len() < self.idle_max {
-            idle.push(connection);
+    fn keep(&self, connection: Connection, generation: u64) {
+        let may_be_idle = self.clients.keeps_idle(generation);
+        let mut idle = self.idle.lock();
+        if may_be_idle && connection.read_buffer().is_empty() && idle.len() < self.idle_max {
+            idle.push((generation, connection));
         }
     }
 }
@@ -321,6 +341,13 @@ impl Deliver for Tcp {
 
 fn error(kind: ErrorKind, reason: String) -> AttemptError {
     AttemptError::new(Stage::Delivery, kind, reason)
+}
+
+fn unconnected(error: &OutgoingError) -> Stop {
+    let is_refused = matches!(error, OutgoingError::Refused(_));
+    let stop = Stop::broken(format!("no connection: {error}"));
+    let finality = if is_refused { Finality::RetryableThenHalts } else { stop.finality };
+    Stop { finality, ..stop }
 }
 
 fn unwritten(error: &FrameError) -> Stop {
@@ -362,9 +389,9 @@ mod tests {
             let mut progress = Progress::begin(tcp.timeout);
             let first = tcp.attempt(&[Bytes::from_static(b"one")], &mut progress).await;
             // Writing fails from now on, while nothing can be read: as after a late RST.
-            let idle = tcp.take_idle().await.unwrap();
+            let idle = tcp.take_idle(0).await.unwrap();
             SockRef::from(idle.get_ref().tcp()).shutdown(Shutdown::Write).unwrap();
-            tcp.keep(idle);
+            tcp.keep(idle, 0);
             progress = Progress::begin(tcp.timeout);
             let second = tcp.attempt(&[Bytes::from_static(b"two")], &mut progress).await;
             (first.is_ok(), second.is_ok(), progress.accepted)

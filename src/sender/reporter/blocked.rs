@@ -111,6 +111,7 @@ impl Blocked {
             now_ms: server_clock_ms(),
             has_processor: around.has_processor,
             is_rate_limited: around.owned.is_rate_limited(name),
+            awaits_connection: around.owned.awaits_connection(name),
         };
         let ages =
             heads.iter().filter_map(|lane| lane.head.message.message.age_ms(surroundings.now_ms));

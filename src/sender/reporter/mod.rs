@@ -35,6 +35,7 @@ pub struct Owned(Arc<Mutex<State>>);
 struct State {
     holdings: Option<Arc<Holdings>>,
     rate_limited: HashSet<DestinationName>,
+    awaiting_connection: HashSet<DestinationName>,
 }
 
 impl Owned {
@@ -49,6 +50,15 @@ impl Owned {
     /// The destinations whose next delivery waits for their rate limit.
     pub(super) fn set_rate_limited(&self, names: HashSet<DestinationName>) {
         self.lock().rate_limited = names;
+    }
+
+    /// The destinations with deliveries that wait for a connection.
+    pub(super) fn set_awaiting_connection(&self, names: HashSet<DestinationName>) {
+        self.lock().awaiting_connection = names;
+    }
+
+    fn awaits_connection(&self, name: &DestinationName) -> bool {
+        self.lock().awaiting_connection.contains(name)
     }
 
     fn is_rate_limited(&self, name: &DestinationName) -> bool {

@@ -48,7 +48,9 @@ pub(super) fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]
             ) => Some(&["zset"]),
             ("operation", Some(_)) => Some(&["hash"]),
             ("in-progress" | "ready", _) => Some(&["zset"]),
-            ("idempotency", Some(_)) | ("delivering", None) => Some(&["string"]),
+            ("idempotency", Some(_)) | ("delivering" | "awaiting-connection", None) => {
+                Some(&["string"])
+            }
             _ => None,
         };
     }

@@ -42,6 +42,8 @@ pub enum Cause {
     TakeoverWait,
     /// It is processed, and the destination takes no more deliveries in this second.
     RateLimit,
+    /// It is processed, and deliveries of the destination wait: it has as many connections as it may have.
+    AwaitingConnection,
     /// It is processed, and waits for a consumer to take it.
     AwaitingConsumer,
     /// A consumer holds it.
@@ -61,6 +63,8 @@ pub struct Surroundings {
     pub has_processor: bool,
     /// Whether the next delivery of the destination waits for its rate limit.
     pub is_rate_limited: bool,
+    /// Whether deliveries of the destination wait for a connection.
+    pub awaits_connection: bool,
 }
 
 impl Cause {
@@ -81,6 +85,7 @@ impl Cause {
             Cause::NoOwner => "no_owner",
             Cause::TakeoverWait => "takeover_wait",
             Cause::RateLimit => "rate_limit",
+            Cause::AwaitingConnection => "awaiting_connection",
             Cause::AwaitingConsumer => "awaiting_consumer",
             Cause::Consuming => "consuming",
             Cause::Delivering => "delivering",
@@ -108,6 +113,7 @@ impl Cause {
             _ if ownership.takeover_wait_ms > 0 => Cause::TakeoverWait,
             _ if waits_for_backoff(lane, around.now_ms) => Cause::Backoff,
             _ if head.is_for_consumers => Cause::AwaitingConsumer,
+            _ if around.awaits_connection => Cause::AwaitingConnection,
             _ if around.is_rate_limited => Cause::RateLimit,
             _ => Cause::Delivering,
         }

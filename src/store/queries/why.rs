@@ -23,6 +23,8 @@ pub struct LaneHead {
     pub head_since_ms: Option<u64>,
     /// How many messages of the destination are being delivered, as their owner noted within the last seconds.
     pub delivering: u64,
+    /// How many deliveries of the destination wait for a connection, as their owner noted.
+    pub awaiting_connection: u64,
     /// Who owns the partition.
     pub ownership: Ownership,
 }
@@ -52,9 +54,9 @@ impl Store {
         let mut pipe = Pipeline::new();
         pipe.zcard(keys.in_progress(lane));
         self.ask_not_before(&mut pipe, entry, &head);
-        pipe.hget(keys.hash(), "bytes").get(keys.delivering());
-        type Found = (u64, Option<f64>, Option<u64>, Option<u64>);
-        let (pending, not_before, bytes, delivering): Found = self.query(&pipe).await?;
+        pipe.hget(keys.hash(), "bytes").get(keys.delivering()).get(keys.awaiting_connection());
+        type Found = (u64, Option<f64>, Option<u64>, Option<u64>, Option<u64>);
+        let (pending, not_before, bytes, delivering, awaiting): Found = self.query(&pipe).await?;
         let is_whole = entry.destination.ordering == Ordering::Destination;
         Ok(Some(LaneHead {
             behind: match entry.destination.ordering {
@@ -66,6 +68,7 @@ impl Store {
                 .map(|bytes| bytes.saturating_sub(head.message.accounted_bytes)),
             not_before_ms: time_of_hint(not_before),
             delivering: delivering.unwrap_or_default(),
+            awaiting_connection: awaiting.unwrap_or_default(),
             head_since_ms: self.head_since(entry, &head).await?,
             ownership: self.ownership(entry.partition).await?,
             head,
@@ -107,6 +110,7 @@ impl Store {
             not_before_ms: time_of_hint(not_before),
             head_since_ms: None,
             delivering: 0,
+            awaiting_connection: 0,
             ownership: ownership.clone(),
         };
         Ok(listed.into_iter().zip(scores).map(lane).collect())

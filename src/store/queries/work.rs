@@ -203,14 +203,18 @@ impl Store {
         Ok(ReleasableLanes { due, waiting, is_cut, next_due: None })
     }
 
-    /// Stores how many messages of each destination are being delivered now, for display.
+    /// Stores how many messages of each destination are being delivered now, and how many deliveries wait for a
+    /// connection; for display.
     pub async fn note_delivering(
         &self,
-        counts: &[(DestinationName, usize)],
+        counts: &[(DestinationName, usize, usize)],
     ) -> Result<(), StoreError> {
-        let notes = counts.iter().map(|(name, count)| {
-            let mut pipe = redis::pipe();
-            pipe.set_ex(self.keys().destination(name).delivering(), count, DELIVERING_SECONDS);
+        let notes = counts.iter().map(|(name, delivering, awaiting)| {
+            let (keys, mut pipe) = (self.keys().destination(name), redis::pipe());
+            pipe.set_ex(keys.delivering(), delivering, DELIVERING_SECONDS);
+            if *awaiting > 0 {
+                pipe.set_ex(keys.awaiting_connection(), awaiting, DELIVERING_SECONDS);
+            }
             pipe
         });
         let noted = self.query_each(&notes.collect::<Vec<_>>()).await;

@@ -12,9 +12,11 @@
 //! TCP        ──► connect ──► permitted ──► connection
 //! ```
 
+mod lookups;
 mod policy;
 mod ranges;
 mod resolver;
+mod system;
 #[cfg(test)]
 mod tests;
 
@@ -28,15 +30,18 @@ use std::{
 use tokio::{net::TcpStream, time::timeout};
 use url::{Host, Url};
 
+pub use lookups::Lookup;
 pub use policy::{RefusedAddress, RefusedReason};
-pub use resolver::{Lookup, SystemLookup};
+pub use system::SystemLookup;
 
+pub(crate) use lookups::LOOKUPS_MAX;
 pub(super) use resolver::{Resolver, to_port};
 
 use crate::{
-    domain::{AllowedNetwork, Destination},
+    domain::{AllowedNetwork, Destination, DestinationName},
     faults::planted,
 };
+use lookups::{Lookups, Who};
 use policy::Policy;
 
 /// How long a definition waits until its names are resolved.
@@ -46,7 +51,7 @@ const DEFINITION_LOOKUP_MAX: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct Outgoing {
     policy: Policy,
-    lookup: Arc<dyn Lookup>,
+    lookups: Lookups,
 }
 
 /// Why there is no connection, or none may be opened.
@@ -66,12 +71,18 @@ pub enum OutgoingError {
 impl Outgoing {
     /// Connects to public addresses, and to these networks.
     pub fn new(allowed: Vec<AllowedNetwork>) -> Outgoing {
-        Outgoing { policy: Policy::new(allowed), lookup: Arc::new(SystemLookup) }
+        let lookups = Lookups::new(Arc::new(SystemLookup::default()), LOOKUPS_MAX);
+        Outgoing { policy: Policy::new(allowed), lookups }
     }
 
     /// Resolves names in this way instead.
     pub fn with_lookup(self, lookup: Arc<dyn Lookup>) -> Outgoing {
-        Outgoing { lookup, ..self }
+        self.with_lookups(lookup, LOOKUPS_MAX)
+    }
+
+    /// Resolves names in this way instead, at most this many at once.
+    pub fn with_lookups(self, lookup: Arc<dyn Lookup>, at_once: usize) -> Outgoing {
+        Outgoing { lookups: Lookups::new(lookup, at_once), ..self }
     }
 
     /// Notes where this process listens. Nothing connects there.
@@ -99,7 +110,8 @@ impl Outgoing {
     /// connection decides.
     pub async fn check_url(&self, url: &str) -> Result<(), OutgoingError> {
         let Some((name, port)) = self.check_without_lookup(url)? else { return Ok(()) };
-        let problem = match timeout(DEFINITION_LOOKUP_MAX, self.permitted(&name, port)).await {
+        let problem = match timeout(DEFINITION_LOOKUP_MAX, self.permitted(&None, &name, port)).await
+        {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(refused @ OutgoingError::Refused(_))) => return Err(refused),
             Ok(Err(error)) => error.to_string(),
@@ -132,15 +144,36 @@ impl Outgoing {
         }
     }
 
-    /// Opens a TCP connection to the host of a `tcp://` URL.
-    pub async fn connect(&self, url: &str) -> Result<TcpStream, OutgoingError> {
+    /// Looks up the host of this URL of a destination, unless its last look-up found something: a look-up that is not
+    /// answered must not hold a place for a connection.
+    pub(super) async fn find_first(
+        &self,
+        destination: &DestinationName,
+        url: &str,
+    ) -> Result<(), OutgoingError> {
+        if let (Host::Domain(name), _) = target(url)?
+            && !is_localhost(&name)
+            && !self.lookups.is_known(&name)
+        {
+            self.lookups.find(&Some(destination.clone()), &name).await?;
+        }
+        Ok(())
+    }
+
+    /// Opens a TCP connection to the host of this `tcp://` URL of a destination.
+    pub async fn connect(
+        &self,
+        destination: &DestinationName,
+        url: &str,
+    ) -> Result<TcpStream, OutgoingError> {
         let (host, port) = target(url)?;
+        let who = Some(destination.clone());
         let addresses = match host {
             Host::Domain(name) if planted::is("tcp_connection_unchecked") => {
-                let found = self.lookup.lookup(&name).await?;
+                let found = self.lookups.find(&who, &name).await?;
                 found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
             }
-            Host::Domain(name) => self.permitted(&name, port).await?,
+            Host::Domain(name) => self.permitted(&who, &name, port).await?,
             Host::Ipv4(ip) => self.one(ip.into(), port)?,
             Host::Ipv6(ip) => self.one(ip.into(), port)?,
         };
@@ -154,11 +187,16 @@ impl Outgoing {
     }
 
     /// The addresses of a name that may be connected to; an error if all are refused.
-    async fn permitted(&self, name: &str, port: u16) -> Result<Vec<SocketAddr>, OutgoingError> {
+    async fn permitted(
+        &self,
+        who: &Who,
+        name: &str,
+        port: u16,
+    ) -> Result<Vec<SocketAddr>, OutgoingError> {
         let found = match is_localhost(name) {
             // Whatever a resolver says (RFC 6761).
             true => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
-            false => self.lookup.lookup(name).await?,
+            false => self.lookups.find(who, name).await?,
         };
         let (mut permitted, mut refused) = (Vec::new(), None);
         for ip in found {

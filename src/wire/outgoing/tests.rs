@@ -143,6 +143,10 @@ const DISGUISES: [(&str, &str); 118] = [
     ("[2001:db8::1]", "documentation"),
 ];
 
+fn erp() -> DestinationName {
+    "erp".parse().unwrap()
+}
+
 fn clients_of(outgoing: Outgoing) -> Clients {
     Clients::new(outgoing, Connector::of_system().unwrap()).unwrap()
 }
@@ -157,9 +161,10 @@ fn refusal(result: Result<(), OutgoingError>, of: &str) -> RefusedAddress {
 /// What a request to this URL ends with; nothing has been sent if it is refused.
 async fn request(clients: &Clients, url: &str) -> Result<(), RefusedAddress> {
     let url = Url::parse(url).unwrap();
-    let error = match clients.send(&url, clients.post(&url)).await {
+    let error = match clients.post(&erp(), &url, |request| request).await {
         Ok(_) => return Ok(()),
         Err(RequestError::Refused(refused)) => return Err(refused),
+        Err(RequestError::Unresolved(error)) => panic!("{url}: {error:?}"),
         Err(RequestError::Failed(error)) => error,
     };
     let mut cause: &dyn std::error::Error = &error;
@@ -182,7 +187,7 @@ async fn every_disguise_is_refused_when_defined_and_when_connected_over_http_and
             let refused = refusal(outgoing.check_url(&url).await, &url);
             assert!(refused.to_string().contains(kind), "{url}: {refused}");
             let refused = match scheme {
-                "tcp" => refusal(outgoing.connect(&url).await.map(drop), &url),
+                "tcp" => refusal(outgoing.connect(&erp(), &url).await.map(drop), &url),
                 _ => request(&clients, &url).await.expect_err(&url),
             };
             assert!(refused.to_string().contains(kind), "{url}: {refused}");
@@ -305,7 +310,7 @@ async fn a_name_that_leads_elsewhere_after_its_definition_is_refused_at_the_conn
         let outgoing = Outgoing::new(Vec::new()).with_lookup(rebinding);
         outgoing.check_url(&url).await.unwrap();
         let refused = match scheme {
-            "tcp" => refusal(outgoing.connect(&url).await.map(drop), &url),
+            "tcp" => refusal(outgoing.connect(&erp(), &url).await.map(drop), &url),
             _ => request(&clients_of(outgoing), &url).await.unwrap_err(),
         };
         assert_eq!(refused.address, SocketAddr::from(([127, 0, 0, 1], port)));
@@ -331,10 +336,10 @@ async fn of_a_names_addresses_only_those_that_are_allowed_are_connected_to() {
         let clients = clients_of(outgoing.clone());
         let connecting = async {
             match scheme {
-                "tcp" => outgoing.connect(&url).await.is_ok(),
+                "tcp" => outgoing.connect(&erp(), &url).await.is_ok(),
                 _ => {
                     let url = Url::parse(&url).unwrap();
-                    clients.send(&url, clients.post(&url)).await.is_ok()
+                    clients.post(&erp(), &url, |request| request).await.is_ok()
                 }
             }
         };
@@ -350,7 +355,7 @@ async fn of_a_names_addresses_only_those_that_are_allowed_are_connected_to() {
 async fn a_name_that_is_unknown_now_may_be_defined() {
     let outgoing = Outgoing::new(Vec::new()).with_lookup(Rebinding::with(&[]));
     outgoing.check_url("http://unknown.example/").await.unwrap();
-    let connected = outgoing.connect("tcp://unknown.example:1").await;
+    let connected = outgoing.connect(&erp(), "tcp://unknown.example:1").await;
     assert!(matches!(connected, Err(OutgoingError::Io(_))));
 }
 
@@ -363,5 +368,85 @@ async fn a_resolver_that_does_not_know_the_port_connects_to_nothing() {
     let resolver = Resolver(outgoing);
     let name = || "one.example".parse().unwrap();
     assert!(resolver.resolve(name()).await.is_err());
-    assert_eq!(to_port(443, async { resolver.resolve(name()).await }).await.unwrap().count(), 1);
+    let resolved = to_port(&erp(), 443, async { resolver.resolve(name()).await }).await;
+    assert_eq!(resolved.unwrap().count(), 1);
+}
+
+/// Answers when told to. Counts who asks at once, and how often all in all.
+struct Silent {
+    now: AtomicUsize,
+    asked: AtomicUsize,
+    answers: tokio::sync::Semaphore,
+}
+
+#[async_trait]
+impl Lookup for Silent {
+    async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if name != "answered.example" {
+            self.now.fetch_add(1, Ordering::Relaxed);
+            self.answers.acquire().await.unwrap().forget();
+            self.now.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(vec![Ipv4Addr::new(1, 1, 1, 1).into()])
+    }
+}
+
+fn silent() -> (Arc<Silent>, Outgoing) {
+    let (now, asked) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let silent = Arc::new(Silent { now, asked, answers: tokio::sync::Semaphore::new(0) });
+    (silent.clone(), Outgoing::new(Vec::new()).with_lookup(silent))
+}
+
+/// Asks for so many names at once.
+async fn asks(outgoing: &Outgoing, name: &str, count: usize, now: usize, silent: &Silent) {
+    for number in 0..count {
+        let (outgoing, who) = (outgoing.clone(), Some(name.parse().unwrap()));
+        let name = format!("silent-{number}.{name}.example");
+        tokio::spawn(async move { outgoing.permitted(&who, &name, 1).await });
+    }
+    while silent.now.load(Ordering::Relaxed) < now {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn silent_dns_takes_the_share_of_its_destination_alone() {
+    let (silent, outgoing) = silent();
+    asks(&outgoing, "evil", 100, 16, &silent).await;
+    let other = Some("other".parse().unwrap());
+    outgoing.permitted(&other, "answered.example", 1).await.unwrap();
+    // Beyond a quarter of all, each gets one place for names that were not found before.
+    let mut taken = 16;
+    for (name, more) in [("evil-2", 1), ("evil-3", 1), ("evil-4", 1)] {
+        taken += more;
+        asks(&outgoing, name, 100, taken, &silent).await;
+    }
+    outgoing.permitted(&other, "answered.example", 1).await.unwrap();
+    assert_eq!(silent.now.load(Ordering::Relaxed), 19, "nobody had an answer meanwhile");
+    silent.answers.add_permits(1000);
+    while outgoing.lookups.share.taken() + outgoing.lookups.share.waiting().len() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(silent.asked.load(Ordering::Relaxed), 402);
+}
+
+#[tokio::test]
+async fn name_that_many_ask_for_is_looked_up_once() {
+    let (silent, outgoing) = silent();
+    let who = Some(erp());
+    let ask = || Box::pin(outgoing.permitted(&who, "one.example", 1));
+    let mut asking: Vec<_> = (0..50).map(|_| ask()).collect();
+    for one in &mut asking {
+        assert!(futures::FutureExt::now_or_never(one.as_mut()).is_none());
+    }
+    // Whoever began it may leave: the others get the answer all the same.
+    drop(asking.remove(0));
+    silent.answers.add_permits(50);
+    for one in asking {
+        assert_eq!(one.await.unwrap().len(), 1);
+    }
+    assert_eq!(silent.asked.load(Ordering::Relaxed), 1);
+    assert!(outgoing.lookups.is_known("one.example"));
+    assert_eq!(outgoing.lookups.share.taken(), 0);
 }

@@ -13,6 +13,7 @@ use scenarios::Ended;
 use support::source::{code_of, files};
 
 mod clocks;
+mod crowd;
 mod scenario;
 mod scenarios;
 mod strangers;
@@ -39,7 +40,7 @@ macro_rules! scenario {
     };
 }
 
-const SCENES: [Of; 33] = [
+const SCENES: [Of; 34] = [
     scenario!(failures, "journey"),
     scenario!(unclear_answers, "journey"),
     scenario!(sent_twice, "journey"),
@@ -73,11 +74,12 @@ const SCENES: [Of; 33] = [
     scenario!(beyond_limits of strangers, "requests"),
     scenario!(sessions of strangers, "requests"),
     scenario!(without_credentials of strangers, "requests"),
+    scenario!(hogs of crowd, "journey"),
 ];
 
 /// Each bug, its description, the scenario that must find it, and the anomalies that prove it. A
 /// request that is sent before the answer to the previous one may also overtake it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 48] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 51] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -276,6 +278,9 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 48] = [
         "beyond_limits",
         &[Anomaly::Admitted],
     ),
+    ("place_not_given_back", "a connection keeps its place for ever", "hogs", &[Anomaly::Stuck]),
+    ("share_without_halves", "a destination may have all connections", "hogs", &[Anomaly::Stuck]),
+    ("lookups_not_shared", "each delivery looks the name up", "hogs", &[Anomaly::Repeated]),
 ];
 
 /// Where the code asks for a planted bug.

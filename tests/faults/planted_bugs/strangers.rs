@@ -25,10 +25,10 @@ use super::{
 use crate::support::{
     certificates::Authority,
     checker::stats,
+    dns::Dns,
     http,
     pods::{Pod, Settings, client},
     ports::free_address,
-    preload::{REBINDING, Rebinding},
     redis::TestRedis,
     wait::{LOOK_EVERY, PATIENCE, eventually},
 };
@@ -266,19 +266,18 @@ async fn counted_receiver() -> (SocketAddr, Arc<AtomicUsize>, AbortOnDropHandle<
 
 /// A name has a public address when receivers are defined there, and that of this machine when they are connected to.
 pub async fn rebound_receiver(bug: Option<String>) -> Ended {
-    let (redis, rebinding) = (TestRedis::start().await, Rebinding::to("203.0.114.1"));
-    let mut closed = Settings { outgoing: String::new(), ..settings(&redis, bug.as_deref()) };
-    closed.environment.extend(rebinding.environment());
+    let (redis, dns) = (TestRedis::start().await, Dns::start([203, 0, 114, 1]).await);
+    let closed = Settings { outgoing: dns.setting(), ..settings(&redis, bug.as_deref()) };
     let pod = Pod::start("pod", "ingest,processor,sender", &closed).await;
     let (receiver, connections, _server) = counted_receiver().await;
     let few = json!({"attempts_max": 2, "backoff_ms": 1});
     for scheme in ["http", "tcp"] {
-        let url = format!("{scheme}://{REBINDING}:{}", receiver.port());
+        let url = format!("{scheme}://rebinding.example:{}", receiver.port());
         let path = pod.url(&format!("/v1/destinations/{scheme}"));
         let definition = json!({"url": url, "delivery": few});
         assert_eq!(status(client().put(&path).json(&definition)).await, 201);
     }
-    rebinding.turn_to("127.0.0.1");
+    dns.turn_to([127, 0, 0, 1]);
     let came = || connections.load(Ordering::Relaxed) > 0;
     for name in ["http", "tcp"] {
         let path = pod.url(&format!("/v1/destinations/{name}/messages"));

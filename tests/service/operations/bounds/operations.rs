@@ -104,7 +104,7 @@ impl Watched {
         };
         self.note("look for lanes that are releasable").await;
         self.release(at, &owner, lanes).await;
-        store.note_delivering(&[(at.destination.name.clone(), 5)]).await.unwrap();
+        store.note_delivering(&[(at.destination.name.clone(), 5, 1)]).await.unwrap();
         self.note("note what is being delivered").await;
 
         let leases = self.lease(name).await;

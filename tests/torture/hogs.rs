@@ -1,0 +1,111 @@
+//! Destinations that take all that they can get of the pods: connections of a receiver that holds them, transforms that
+//! hang, look-ups that no DNS server answers.
+
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    admin, bulk,
+    inject::{fires, heals},
+    kind::Hog,
+    plan::{PODS, Planned},
+    support::pods::{Addresses, client},
+    world::World,
+};
+
+/// Messages for each of its destinations: more than a pod has descriptors.
+const MESSAGES: usize = 300;
+/// Host names that no server answers about.
+const NAMES: usize = 20;
+/// A pod that does not answer by then has nothing left for the request.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// Its destinations, and their definitions.
+fn destinations(world: &World, hog: Hog) -> Vec<(String, Value)> {
+    let (url, hour_ms) = (world.holding.url(), 3_600_000);
+    let delivery = json!({"lanes_max": 1000, "timeout_ms": hour_ms});
+    let to = |url: &str| json!({"url": url, "ordering": "none", "delivery": delivery});
+    match hog {
+        Hog::Receiver => vec![("hog-receiver".into(), to(&url))],
+        Hog::Transform => {
+            let mut definition = to(world.backlog_url());
+            definition["transform"] =
+                json!({"kind": "http", "url": url, "timeout_ms": hour_ms, "concurrency": 1000});
+            vec![("hog-transform".into(), definition)]
+        }
+        Hog::Dns => {
+            let of = |number| to(&format!("http://silent-{number}.example.:9/"));
+            (0..NAMES).map(|number| (format!("hog-dns-{number}"), of(number))).collect()
+        }
+    }
+}
+
+/// Makes the destinations, sends them messages, and removes them in the end. Meanwhile some deliveries or transforms must
+/// wait for places, all pods must answer, and others must be delivered.
+pub async fn inject(world: &World, planned: Planned, hog: Hog) -> Result<Instant, String> {
+    let all = destinations(world, hog);
+    let struck = || match hog {
+        Hog::Dns => world.dns.ignored(),
+        Hog::Receiver | Hog::Transform => world.holding.accepted(),
+    };
+    let before = struck();
+    for (name, definition) in &all {
+        admin::done(world, Method::PUT, &bulk::path(name), definition.clone()).await?;
+    }
+    let names: Vec<&String> = all.iter().map(|(name, _)| name).collect();
+    let line = json!({"destinations": names, "body": 1}).to_string();
+    let body = vec![line; MESSAGES.div_ceil(all.len())].join("\n");
+    let fired = fires("deliveries or transforms wait for a place", async || {
+        if struck() > before && waiting(world, hog).await {
+            return Some(());
+        }
+        // A pod may have been killed, or a failover may have lost them.
+        send(world, &body).await;
+        None
+    })
+    .await;
+    let delivered = world.journal.messages();
+    sleep(planned.lasts).await;
+    let goes_on = heals("all pods answer, and others are delivered", async || {
+        for pod in &world.addresses {
+            let request = client().get(pod.url("/healthz")).timeout(ANSWER_MAX);
+            request.send().await.ok().filter(|answer| answer.status() == 200)?;
+        }
+        (world.journal.messages() > delivered).then_some(())
+    })
+    .await;
+    for (name, _) in &all {
+        bulk::remove(world, name).await?;
+    }
+    fired.and(goes_on).map(|()| Instant::now())
+}
+
+async fn send(world: &World, body: &str) {
+    for pod in &world.addresses[..PODS] {
+        let request = client().post(pod.url("/v1/messages")).timeout(ANSWER_MAX);
+        let request = request.header("content-type", "application/x-ndjson").body(body.to_owned());
+        if request.send().await.is_ok_and(|answer| answer.status().is_success()) {
+            return;
+        }
+    }
+}
+
+async fn waiting(world: &World, hog: Hog) -> bool {
+    let of = if hog == Hog::Dns { "lookups" } else { "connections" };
+    for pod in &world.addresses {
+        if places_waiting(pod, of).await.unwrap_or_default() > 0.0 {
+            return true;
+        }
+    }
+    false
+}
+
+async fn places_waiting(pod: &Addresses, of: &str) -> Option<f64> {
+    let request = client().get(pod.url("/metrics")).timeout(ANSWER_MAX);
+    let text = request.send().await.ok()?.text().await.ok()?;
+    let name = format!("reseq_places_waiting{{of=\"{of}\"}}");
+    text.lines().find(|line| line.starts_with(&name))?.rsplit(' ').next()?.parse().ok()
+}
