@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn outgoing_connections_look_ups_and_processes_fit_beside_incoming_ones() {
+    fn outgoing_connections_fit_beside_incoming_ones() {
         let of = |limit, text| Descriptors::of(limit, &toml::from_str(text).unwrap()).unwrap();
         for limit in [256, 1024, 20_000, 1 << 20] {
             for text in ["", "[http]\nconnections_max = 90\n"] {

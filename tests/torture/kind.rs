@@ -193,7 +193,6 @@ impl Kind {
         all.extend([Kind::Damaged, Kind::RightsTaken, Kind::ChannelsTaken]);
         all.extend([Kind::ConnectionsFull, Kind::DescriptorsGone]);
         all.extend([Kind::Purged, Kind::Removed, Kind::ReceiverKilled]);
-        all.extend([Hog::Receiver, Hog::Transform, Hog::Dns].map(Kind::Hog));
         if topology != Topology::Sentinel {
             // A primary that answers PING with MISCONF is dead for sentinels. They promote another
             // one, and what the old one accepts until it hears of that is lost.
@@ -210,6 +209,11 @@ impl Kind {
             }
         }
         all
+    }
+
+    /// The kinds that take places of pods: only where TORTURE_KINDS names them.
+    pub fn places() -> [Kind; 3] {
+        [Hog::Receiver, Hog::Transform, Hog::Dns].map(Kind::Hog)
     }
 
     /// The kinds that move clocks: only where TORTURE_KINDS names them.

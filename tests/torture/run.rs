@@ -73,6 +73,7 @@ async fn run_here(run: Storm) -> Report {
     let mut kinds = Kind::all(topology);
     if let Some(part) = crate::setting("TORTURE_KINDS") {
         kinds.extend(Kind::clocks(topology));
+        kinds.extend(Kind::places());
         kinds.retain(|kind| part.split(',').any(|part| kind.to_string().contains(part)));
         assert!(!kinds.is_empty(), "no kind of fault has {part:?} in its name");
     }

@@ -39,7 +39,7 @@ pub const LEASE_MS: u64 = 2000;
 /// Partitions of the deployment.
 pub const PARTITIONS: u16 = 8;
 /// The most file descriptors of a pod.
-pub const DESCRIPTORS: u32 = 256;
+pub const DESCRIPTORS: u32 = 1024;
 /// A pod that is not ready, or has not ended, by then is stuck.
 const POD_MAX: Duration = Duration::from_secs(60);
 /// The slowest transform.
@@ -69,6 +69,12 @@ pub const SUBJECTS: [Subject; 8] = [
     subject("parcels", Order::Key, false),
     Subject { is_removed: true, ..subject(REMOVED, Order::Destination, false) },
 ];
+
+/// The most file descriptors of a pod in this storm.
+pub fn descriptors_max() -> u32 {
+    let wanted = crate::setting("TORTURE_DESCRIPTORS");
+    wanted.map_or(DESCRIPTORS, |text| text.parse().expect("a number"))
+}
 
 pub struct World {
     pub level: Level,
@@ -132,7 +138,7 @@ impl World {
             shutdown_ms: 5000,
             redis: format!("timeout_ms = 1500\nconnections = 2\nreplicas = {replicas}"),
             ingest: "retry_ms = 1000".into(),
-            descriptors: Some(DESCRIPTORS),
+            descriptors: Some(descriptors_max()),
             ..Settings::new("")
         };
         settings.outgoing = format!("{}\n{}", settings.outgoing, dns.setting());
