@@ -124,7 +124,7 @@ impl Keys {
 
 impl Search<'_> {
     async fn find_missing(&self, copy: &mut Arrival) -> Result<(), Refusal> {
-        let Destination { key_from, idempotency_key_from, .. } = self.destination;
+        let [key_from, idempotency_key_from] = self.destination.key_sources();
         if let (None, Some(source)) = (&copy.message.key, key_from) {
             let missing = Missing { field: "key_from", source, bytes_max: KEY_BYTES_MAX };
             copy.message.key = Some(self.find(&missing, &copy.message).await?);

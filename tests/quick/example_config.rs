@@ -18,7 +18,7 @@ const ALTERNATIVES: [&str; 10] = [
     "# sign = { secrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"] }",
     "# verify = { kind = \"github\", secrets = [\"It's a Secret to Everybody\"] }",
     "# key_from = { jq = \".data.customer\" }",
-    "# idempotency_key_from = { header = \"x-github-delivery\" }",
+    "# idempotency_key_from = { header = \"x-event-id\" }",
 ];
 
 /// The example with its commented-out fields in force, except these lines.

@@ -1,4 +1,4 @@
-//! The destinations: stuck lanes, pauses, long backlogs, many dead letters.
+//! The destinations: definitions that name credentials, stuck lanes, pauses, long backlogs, many dead letters.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -46,6 +46,7 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) -> Result<(), Prob
         );
         all.truncate(CHECKED_MAX);
     }
+    credentials(&all, findings);
     let mut numbered: Vec<Numbered> = Vec::with_capacity(all.len());
     for some in all.chunks(AT_ONCE) {
         let stats = api.store.backlogs_each(some).await;
@@ -66,6 +67,19 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) -> Result<(), Prob
     paused(&numbered, findings);
     sizes(&numbered, findings);
     Ok(())
+}
+
+/// Definitions that name credentials of producers. They were stored when that was allowed.
+fn credentials(all: &[Arc<CatalogEntry>], findings: &mut Findings) {
+    let ignored = all.iter().filter_map(|entry| Some((entry, entry.destination.ignored_field()?)));
+    for (entry, field) in ignored.take(NAMED_MAX) {
+        findings.add(
+            (Warning, "credentials"),
+            entry.destination.name.as_str(),
+            format!("{field} names a credential of producers, which Reseq ignores."),
+            "Define it without: tokens, cookies and signatures are neither stored nor sent on.",
+        );
+    }
 }
 
 /// Lanes that wait for an operator.

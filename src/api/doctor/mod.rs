@@ -58,7 +58,7 @@ pub(super) struct Report {
 }
 
 /// The checks, in the order in which they are listed.
-const CHECKS: [&str; 17] = [
+const CHECKS: [&str; 18] = [
     "redis_reachable",
     "redis_persistence",
     "redis_fsync",
@@ -72,6 +72,7 @@ const CHECKS: [&str; 17] = [
     "schema",
     "partitions",
     "damage",
+    "credentials",
     "stuck_lanes",
     "paused",
     "backlogs",

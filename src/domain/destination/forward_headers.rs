@@ -38,6 +38,19 @@ const RESERVED: [&str; 12] = [
 /// All headers with these beginnings are reserved too.
 const RESERVED_PREFIXES: [&str; 2] = ["proxy-", "reseq-"];
 
+/// What travels by default.
+const DEFAULT: [&str; 5] = ["x-*", "ce-*", "traceparent", "tracestate", "webhook-*"];
+
+/// Parts of the names of headers that hold credentials.
+const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "signature"];
+/// Known ones. A pattern that matches one is refused, unless it is of the default, which is for others, too.
+const KNOWN: [&str; 4] = ["authorization", "cookie", "stripe-signature", "x-hub-signature-256"];
+
+/// True for a header, in lower case, that shows who sends: whoever gets its value could send in that name.
+pub fn is_credential(name: &str) -> bool {
+    CREDENTIALS.iter().any(|part| name.contains(part))
+}
+
 /// True for a header, in lower case, that never travels.
 pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
@@ -45,8 +58,7 @@ pub fn is_reserved(name: &str) -> bool {
 
 impl Default for ForwardHeaders {
     fn default() -> Self {
-        let patterns = ["x-*", "ce-*", "traceparent", "tracestate", "webhook-*"];
-        ForwardHeaders(patterns.map(str::to_owned).into())
+        ForwardHeaders(DEFAULT.map(str::to_owned).into())
     }
 }
 
@@ -58,8 +70,13 @@ impl ForwardHeaders {
 
     /// True if a header with this name, in lower case, travels. What says how the body is encoded always does.
     pub fn has(&self, name: &str) -> bool {
-        name == CONTENT_ENCODING
-            || self.0.iter().any(|pattern| matches(pattern, name)) && name != REQUEST_ID
+        let is_listed = self.0.iter().any(|pattern| matches(pattern, name));
+        name == CONTENT_ENCODING || is_listed && name != REQUEST_ID && !is_credential(name)
+    }
+
+    /// True if a pattern is for a credential, or for this header, and so has no effect.
+    pub(super) fn has_ignored(&self, is_ignored: impl Fn(&str) -> bool) -> bool {
+        self.0.iter().any(|pattern| names_credential(pattern) || is_ignored(pattern))
     }
 
     /// Checks the patterns. Returns what is wrong with the first bad one.
@@ -78,6 +95,12 @@ fn matches(pattern: &str, name: &str) -> bool {
         Some(beginning) => name.starts_with(beginning),
         None => pattern == name,
     }
+}
+
+/// True for a pattern that names a credential, or begins with a part of its name.
+fn names_credential(pattern: &str) -> bool {
+    let is_known = || KNOWN.iter().any(|name| matches(pattern, name));
+    !DEFAULT.contains(&pattern) && (is_credential(pattern) || is_known())
 }
 
 fn check(pattern: &str) -> Result<(), String> {
@@ -100,6 +123,11 @@ fn check(pattern: &str) -> Result<(), String> {
     if pattern == REQUEST_ID {
         return Err("never travels: it is the id of one request".into());
     }
+    if names_credential(pattern) {
+        return Err("never travels: whoever gets a token, a cookie or a signature of a producer could send in its name; \
+                    for the receiver, set headers or sign"
+            .into());
+    }
     let is_prefix = name.len() < pattern.len();
     let of_family =
         |family: &&&str| name.starts_with(**family) || (is_prefix && family.starts_with(name));
@@ -118,10 +146,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extensions_traces_and_signatures_travel_by_default() {
+    fn extensions_and_traces_travel_by_default() {
         let default = ForwardHeaders::default();
         assert_eq!(default.validate(), Ok(()));
-        for name in ["x-tenant", "ce-type", "traceparent", "tracestate", "webhook-signature"] {
+        for name in ["x-tenant", "ce-type", "traceparent", "tracestate", "webhook-id"] {
             assert!(default.has(name), "{name}");
         }
         for name in [
@@ -131,6 +159,8 @@ mod tests {
             "cookie",
             "reseq-key",
             "stripe-signature",
+            "webhook-signature",
+            "x-hub-signature-256",
             "x-request-id",
             "traceparents",
             "webhook",
@@ -142,15 +172,14 @@ mod tests {
 
     #[test]
     fn a_pattern_is_a_name_or_the_beginning_of_names() {
-        let list = ForwardHeaders::new(["stripe-signature", "x-github-*", "authorization"]);
+        let list = ForwardHeaders::new(["stripe-version", "x-github-*"]);
         assert_eq!(list.validate(), Ok(()));
         for (name, travels) in [
-            ("stripe-signature", true),
-            ("stripe-signature-2", false),
+            ("stripe-version", true),
+            ("stripe-version-2", false),
             ("x-github-delivery", true),
             ("x-github-", true),
             ("x-gitlab-token", false),
-            ("authorization", true),
         ] {
             assert_eq!(list.has(name), travels, "{name}");
         }
@@ -172,13 +201,21 @@ mod tests {
             ("x-**", "only at the end"),
             ("x-request-id", "one request"),
             ("connection", "connection never travels"),
-            ("c*", "connection never travels"),
+            ("co*", "never travels: whoever"),
+            ("con*", "connection never travels"),
+            ("authorization", "never travels: whoever"),
+            ("auth*", "never travels: whoever"),
+            ("cookie", "never travels: whoever"),
+            ("stripe-*", "never travels: whoever"),
+            ("x-slack-signature", "never travels: whoever"),
+            ("x-hub-*", "never travels: whoever"),
             ("content-*", "content-length never travels"),
             ("accept*", "accept-encoding never travels"),
             ("h*", "host never travels"),
+            ("proxy-authorization", "never travels: whoever"),
             ("t*", "te never travels"),
             ("idempotency-*", "idempotency-key never travels"),
-            ("proxy-authorization", "proxy-… never travels"),
+            ("proxy-connection", "proxy-… never travels"),
             ("p*", "proxy-… never travels"),
             ("reseq-key", "reseq-… never travels"),
             ("reseq-*", "reseq-… never travels"),

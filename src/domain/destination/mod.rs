@@ -348,7 +348,7 @@ impl Destination {
 
     /// True if messages may hold keys that ingest must find.
     pub fn has_key_sources(&self) -> bool {
-        self.key_from.is_some() || self.idempotency_key_from.is_some()
+        self.key_sources().iter().any(Option::is_some)
     }
 
     /// The most messages to send together when the first of them was refused before. Over TCP,
@@ -401,7 +401,7 @@ impl Destination {
     /// the headers of another signature do not: they would pass for Reseq's.
     pub fn forwards(&self, name: &str) -> bool {
         let is_replaced = self.sign.is_some() && name.starts_with(SIGNATURE_PREFIX);
-        self.forward_headers.has(name) && !is_replaced
+        self.forward_headers.has(name) && !is_replaced && !self.verifies(name)
     }
 
     /// True if Reseq, or a receiver that gets no headers, must be able to read the body as it is.

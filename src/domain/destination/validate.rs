@@ -6,6 +6,9 @@ use super::{
 };
 use crate::domain::{Backoff, message::is_token};
 
+/// Headers that no definition sets.
+const FRAMING: &str =
+    "connection content-length expect host keep-alive te trailer transfer-encoding upgrade";
 const DAY_MS: u64 = 24 * 3_600_000;
 
 impl Destination {
@@ -133,7 +136,9 @@ impl Destination {
             checked
                 .map_err(|(part, problem)| bad(if part == "jq" { jq } else { header }, problem))?;
         }
-        Ok(())
+        // The others that are ignored are refused above.
+        let problem = "names the header of verify, whose value must not be stored or sent";
+        self.ignored_field().map_or(Ok(()), |field| Err(bad(field, problem)))
     }
 
     fn validate_batch(&self) -> Result<(), InvalidField> {
@@ -248,6 +253,10 @@ fn check_headers(field: &'static str, headers: &Headers) -> Result<(), InvalidFi
         if name.to_ascii_lowercase().starts_with("reseq-") {
             return Err(bad(field, format!("{name:?}: Reseq-* headers are reserved")));
         }
+        if FRAMING.split(' ').any(|framing| name.eq_ignore_ascii_case(framing)) {
+            let problem = "frames the request, or belongs to the connection; leave it out";
+            return Err(bad(field, format!("{name:?} {problem}")));
+        }
         if value == MASK {
             let problem = format!(
                 "{name:?} contains the mask that replaces secrets in output; write its real value"
@@ -323,6 +332,9 @@ mod tests {
         };
         assert_eq!(header("reseq-id", "1"), "headers");
         assert_eq!(header("a b", "1"), "headers");
+        for name in ["Host", "expect", "TE", "Upgrade", "content-length", "Transfer-Encoding"] {
+            assert_eq!(header(name, "1"), "headers", "{name}");
+        }
         assert_eq!(header("x-a", "1\r\nx-b: 2"), "headers");
         assert_eq!(header("authorization", MASK), "headers");
     }
@@ -365,7 +377,35 @@ mod tests {
             (d.key_from, d.idempotency_key_from) = (jq(".a"), header(""));
         };
         assert_eq!(refused(both), "idempotency_key_from.header");
+        assert_eq!(refused(|d| d.key_from = header("Authorization")), "key_from.header");
+        let verifies = |change: fn(&mut Destination)| {
+            refused(|d| {
+                let fields =
+                    "kind = \"hmac\"\nsecrets = [\"0123456789abcdef\"]\nheader = \"X-Proof\"";
+                d.verify = Some(toml::from_str(fields).unwrap());
+                change(d);
+            })
+        };
+        let own = |d: &mut Destination| d.forward_headers = ForwardHeaders::new(["x-proof"]);
+        assert_eq!(verifies(own), "forward_headers");
+        let proof = |d: &mut Destination| d.key_from = Some(KeySource::Header("x-proof".into()));
+        assert_eq!(verifies(proof), "key_from.header");
         assert_eq!(refused(|d| d.idempotency_key_from = jq("$body")), "idempotency_key_from.jq");
+    }
+
+    #[test]
+    fn credentials_in_a_stored_definition_have_no_effect() {
+        let stored = Destination {
+            forward_headers: ForwardHeaders::new(["auth*", "cookie", "x-*"]),
+            key_from: Some(KeySource::Header("Cookie".into())),
+            ..erp()
+        };
+        assert_eq!(stored.ignored_field(), Some("forward_headers"));
+        assert!(stored.forwards("x-tenant") && !stored.has_key_sources());
+        for name in ["authorization", "cookie", "proxy-authorization", "x-hub-signature-256"] {
+            assert!(!stored.forwards(name), "{name}");
+        }
+        assert_eq!(erp().ignored_field(), None);
     }
 
     #[test]

@@ -41,12 +41,12 @@ async fn found(
 
 #[tokio::test]
 async fn a_header_of_the_request_is_a_key_whether_it_travels_or_not() {
-    let pairs = [("stripe-signature", "t=1"), ("x-github-delivery", "72d3162e")];
+    let pairs = [("x-tenant", "t=1"), ("x-github-delivery", "72d3162e"), ("cookie", "a=1")];
     let request: HeaderMap = pairs
         .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
         .into_iter()
         .collect();
-    let erp = destination(header("Stripe-Signature"), header("X-GitHub-Delivery"));
+    let erp = destination(header("X-Tenant"), header("X-GitHub-Delivery"));
     let one = found(vec![Ok(arrival(&[]))], Some(&request), &erp).await.remove(0).unwrap();
     assert_eq!(one.message.key.as_deref(), Some("t=1"));
     assert_eq!(one.idempotency_key.as_deref(), Some("72d3162e"));
@@ -56,6 +56,10 @@ async fn a_header_of_the_request_is_a_key_whether_it_travels_or_not() {
     let one = found(vec![Ok(given)], Some(&request), &erp).await.remove(0).unwrap();
     assert_eq!(one.message.key.as_deref(), Some("mine"));
     assert_eq!(one.idempotency_key.as_deref(), Some("72d3162e"));
+    // A definition that was stored when that was allowed.
+    let old = destination(header("Cookie"), header("Authorization"));
+    let one = found(vec![Ok(arrival(&[]))], Some(&request), &old).await.remove(0).unwrap();
+    assert_eq!((one.message.key, one.idempotency_key), (None, None));
 }
 
 #[tokio::test]
