@@ -217,6 +217,27 @@ async fn an_end_before_or_within_the_answer_refuses() {
 }
 
 #[tokio::test]
+async fn a_greeting_before_any_frame_is_no_answer() {
+    let peer = peer(|_| {}).await;
+    let greeted = async |greeting: &[u8]| {
+        let greet = async {
+            let mut stream = peer.accept().await;
+            stream.write_all(greeting).await.unwrap();
+            assert_closed(stream).await;
+        };
+        reason(tokio::join!(deliver(&*peer.delivery, message("one")), greet).0)
+    };
+    for greeting in ["OK MPD 0.23\n", "OK\n", "OK with"] {
+        let (detail, kind, finality) = greeted(greeting.as_bytes()).await;
+        assert!(detail.contains("sent something before any frame"), "{detail}");
+        assert_eq!((kind, finality), (ErrorKind::Status, Finality::Retryable));
+    }
+    // One that waits for the frame is believed.
+    let (verdict, _stream) = peer.first_exchange("two", b"two\n", b"OK\n").await;
+    assert_eq!(verdict, Verdict::Accepted(1));
+}
+
+#[tokio::test]
 async fn a_second_answer_closes_the_connection_for_it_could_be_taken_for_the_next() {
     let peer = peer(|_| {}).await;
     let (verdict, stream) = peer.first_exchange("one", b"one\n", b"OK\nOK\n").await;

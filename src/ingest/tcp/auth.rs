@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Connection, Frames};
 use crate::{
-    domain::Scope,
+    domain::{Scope, message::is_token},
     faults::planted,
     telemetry,
     tls::Subject,
@@ -24,6 +24,17 @@ const AUTH: &[u8] = b"AUTH ";
 const AUTH_BYTES_MAX: usize = 256;
 /// A connection that needs a token has this time to show it.
 const AUTH_WITHIN: Duration = Duration::from_secs(5);
+
+/// True for a first frame that is the request line of HTTP, or the header of the PROXY protocol. A web page can make
+/// a browser send the former, and each of its lines would be a message. A browser also shows certificates by itself.
+pub(super) fn is_of_another_protocol(frame: &[u8]) -> bool {
+    let mut words = frame.trim_ascii().split(|byte| *byte == b' ');
+    let first = words.next().unwrap_or_default();
+    let is_method = !first.is_empty() && first.iter().all(|byte| is_token(*byte));
+    let has_version = words.next_back().is_some_and(|last| last.starts_with(b"HTTP/"));
+    let is_http = is_method && has_version && words.next().is_some();
+    (is_http || first == b"PROXY") && !planted::is("http_taken_for_frames")
+}
 
 /// The token that a connection has shown, if any.
 #[derive(Default)]

@@ -271,6 +271,13 @@ impl Connection {
                 }
             };
             if let Some(Ok(frame)) = &first {
+                if is_first && auth::is_of_another_protocol(frame) {
+                    let sentence = "the connection begins like one of HTTP or the PROXY protocol, and this \
+                                    listener takes frames; the connection is closed";
+                    let (code, sentence) = (Code::InvalidFrame, sentence.into());
+                    let _ = queue.send(Read::Last(ToProducer::Err { code, sentence }));
+                    return;
+                }
                 let authenticated =
                     is_first.then(|| self.authenticate(frame, &mut shown)).flatten();
                 if std::mem::take(&mut is_first) {

@@ -13,7 +13,10 @@
 
 use std::{
     future::poll_fn,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::Poll,
     time::Duration,
 };
@@ -44,6 +47,9 @@ use crate::{
 /// An idle connection whose other end vanished is noticed after some probes this far apart.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
+/// How long to wait on a new connection for text that a receiver sends before any frame, at most.
+const GREETING_MAX: Duration = Duration::from_millis(200);
+
 type Connection = Framed<ReceiverStream, FrameCodec>;
 
 /// A receiver that speaks frames over TCP.
@@ -62,6 +68,8 @@ pub struct Tcp {
     /// written. So all lanes take turns on one connection.
     turn: tokio::sync::Mutex<()>,
     idle_max: usize,
+    /// True once a connection was silent at first: then others need not wait for a greeting.
+    waits_for_frames: AtomicBool,
 }
 
 /// With their generations. The last one used is on top, so a lane by itself stays on one connection.
@@ -201,6 +209,7 @@ impl Tcp {
             idle,
             turn: tokio::sync::Mutex::default(),
             idle_max: delivery.lanes_max as usize,
+            waits_for_frames: AtomicBool::new(false),
         }
     }
 
@@ -286,7 +295,28 @@ impl Tcp {
         let mut connection = Framed::new(stream, FrameCodec::new(self.framing, ANSWER_BYTES_MAX));
         // All frames of an attempt leave together: how many these are is bounded elsewhere.
         connection.set_backpressure_boundary(usize::MAX);
+        if self.ack == Ack::Line {
+            self.refuse_greeting(&mut connection).await?;
+        }
         Ok(connection)
+    }
+
+    /// Refuses a receiver that sends something before any frame, such as `OK MPD 0.23`: it would pass for the answer
+    /// to the first frame.
+    async fn refuse_greeting(&self, connection: &mut Connection) -> Result<(), Stop> {
+        let is_known = self.waits_for_frames.load(Relaxed);
+        let wait = if is_known { Duration::ZERO } else { GREETING_MAX.min(self.timeout / 4) };
+        let heard = timeout(wait, connection.next()).await;
+        let is_silent = heard.is_err() && connection.read_buffer().is_empty();
+        self.waits_for_frames.store(is_silent, Relaxed);
+        match heard {
+            Err(_) if is_silent => Ok(()),
+            Ok(end @ (None | Some(Err(_)))) => understood(end).map(drop),
+            Ok(Some(Ok(_))) | Err(_) => {
+                let reason = "the receiver sent something before any frame, which is no answer";
+                Err(Stop::again(error(ErrorKind::Status, reason.to_owned())))
+            }
+        }
     }
 
     /// An idle connection of this generation that the receiver has not closed as far as can be seen.

@@ -62,6 +62,39 @@ async fn a_line_that_cannot_be_taken_gets_an_error_line_and_the_connection_ends(
 }
 
 #[tokio::test]
+async fn http_in_a_first_frame_ends_the_connection() {
+    let service = Service::start().await;
+    let before = service.holds().await;
+    let lines = "\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example\r\n\r\n{\"body\":\"forged\"}\n";
+    for first in [
+        "POST / HTTP/1.1",
+        "GET /a%20b?c HTTP/1.0",
+        "PRI * HTTP/2.0",
+        "chicken / HTTP/1.1",
+        "PROXY TCP4 192.0.2.1 192.0.2.2 1 2",
+        "PROXY UNKNOWN",
+    ] {
+        for listener in [0, 1, 3] {
+            let address = service.pod.addresses.tcp(listener);
+            let said = say(address, format!("{first}{lines}").as_bytes(), true).await;
+            let expected = if listener == 1 {
+                "ERR body_too_large "
+            } else {
+                "ERR invalid_frame the connection"
+            };
+            assert!(
+                said.contains(expected) && !said.contains("OK"),
+                "{listener} {first}: {said:?}"
+            );
+        }
+    }
+    assert_eq!(service.holds().await, before);
+    // Words that only resemble one are a message.
+    let said = say(service.pod.addresses.tcp(0), b"GET HTTP/1.1\nPOST / HTTP/1.1\n", true).await;
+    assert_eq!(said, "OK 1\nOK 2\n");
+}
+
+#[tokio::test]
 async fn a_length_that_cannot_be_taken_gets_an_error_frame_and_the_connection_ends() {
     let service = Service::start().await;
     let address = service.pod.addresses.tcp(1);

@@ -263,6 +263,9 @@ async fn a_producer_needs_a_certificate_or_a_token_as_its_listener_says() {
     // The token is not looked at, and is no message.
     assert_eq!(said(0, Some(&identity), "AUTH whatever\nthree\n").await, "OK; OK 3");
     assert_eq!(said(0, None, "four\n").await, "");
+    // A browser shows a certificate by itself.
+    let page = said(0, Some(&identity), "POST / HTTP/1.1\nhost: a\n").await;
+    assert!(page.starts_with("ERR invalid_frame") && !page.contains("OK"), "{page}");
     assert_eq!(said(0, Some(&other.issue("producer")), "five\n").await, "");
     // A certificate alone is not enough here, and neither is a token.
     let refused = said(1, Some(&identity), "six\n").await;
