@@ -18,7 +18,7 @@ use crate::{
 
 /// How often the addresses of Redis are found again: after a failover, they are others.
 const EVERY: Duration = Duration::from_secs(10);
-/// How long to wait for the addresses of one name.
+/// How long to wait for the addresses of one name, and for what the servers say.
 const LOOKUP_MAX: Duration = Duration::from_secs(2);
 /// The port of a Redis URL without one.
 const REDIS_PORT: u16 = 6379;
@@ -65,7 +65,7 @@ impl RedisAddresses {
     }
 
     async fn note(&mut self) {
-        let mut hosts = self.store.redis_hosts();
+        let mut hosts = self.store.redis_hosts(LOOKUP_MAX).await;
         hosts.extend(self.configured.iter().cloned());
         for host in hosts {
             let found = timeout(LOOKUP_MAX, tokio::net::lookup_host(host.clone())).await;

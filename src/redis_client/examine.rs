@@ -14,6 +14,9 @@ use super::{
     error::{ClientError, is_broken},
 };
 
+/// The listeners of a server that are read.
+const LISTENERS_MAX: usize = 8;
+
 /// The state of a primary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerState {
@@ -39,6 +42,8 @@ pub struct ServerState {
     pub clients: u64,
     /// The most connections; 0: unknown.
     pub clients_max: u64,
+    /// The ports that it listens on.
+    pub ports: Vec<u16>,
     /// Its replicas.
     pub replicas: Vec<Replica>,
     /// How far its clock is ahead of this machine's, in ms.
@@ -61,8 +66,9 @@ pub struct Replica {
 }
 
 impl RedisClient {
-    /// Asks all primaries in parallel. Returns the name and the state of each, or why it says nothing.
-    pub async fn examine(&self) -> Vec<(String, Result<ServerState, ClientError>)> {
+    /// Asks all primaries in parallel. Returns the name and the state of each, or why it says nothing. Without
+    /// `settings`, it asks nothing that a user may lack the right for.
+    pub async fn examine(&self, settings: bool) -> Vec<(String, Result<ServerState, ClientError>)> {
         let asked = self.primaries().into_iter().map(|node| async move {
             let name = match node.host() {
                 (host, _) if host.is_empty() => "the primary".to_owned(),
@@ -70,7 +76,7 @@ impl RedisClient {
             };
             let state = async {
                 let mut link = node.take().await?;
-                Examination.ask(&mut link.connection).await.map_err(|error| {
+                Examination { settings }.ask(&mut link.connection).await.map_err(|error| {
                     if is_broken(&error) {
                         node.discard(&link, &error);
                     }
@@ -83,7 +89,9 @@ impl RedisClient {
     }
 }
 
-struct Examination;
+struct Examination {
+    settings: bool,
+}
 
 impl Question for Examination {
     type Answer = ServerState;
@@ -96,12 +104,12 @@ impl Question for Examination {
         let round_trip = after.saturating_sub(before);
         let here_ms = (before + round_trip / 2).as_millis() as i64;
         // The user may lack the right to read settings.
-        let settings: HashMap<String, String> = redis::cmd("CONFIG")
-            .arg("GET")
-            .arg("appendfsync")
-            .query_async(connection)
-            .await
-            .unwrap_or_default();
+        let mut ask = redis::cmd("CONFIG");
+        ask.arg("GET").arg("appendfsync");
+        let settings: HashMap<String, String> = match self.settings {
+            true => ask.query_async(connection).await.unwrap_or_default(),
+            false => HashMap::new(),
+        };
         Ok(ServerState {
             fsync: settings.get("appendfsync").cloned(),
             ahead_ms: server_ms(time) as i64 - here_ms,
@@ -126,6 +134,10 @@ fn state_of(info: &InfoDict) -> ServerState {
     ];
     let failed = writes.into_iter().filter(|(name, _)| text(name) == "err");
     let written = number("master_repl_offset");
+    // As in `name=tls,bind=*,port=6380`.
+    let listeners = (0..LISTENERS_MAX).map(|at| text(&format!("listener{at}")));
+    let listeners = listeners.filter_map(|line| Some(line.rsplit_once("port=")?.1.to_owned()));
+    let ports = listeners.chain([text("tcp_port")]).filter_map(|port| port.parse().ok());
     let replicas = (0..number("connected_slaves")).map(|at| text(&format!("slave{at}")));
     ServerState {
         version: text("redis_version"),
@@ -139,6 +151,7 @@ fn state_of(info: &InfoDict) -> ServerState {
         evicted: number("evicted_keys"),
         clients: number("connected_clients"),
         clients_max: number("maxclients"),
+        ports: ports.filter(|port| *port > 0).collect(),
         replicas: replicas.map(|line| replica(&line, written)).collect(),
         ahead_ms: 0,
         round_trip_ms: 0,
@@ -166,7 +179,9 @@ mod tests {
     #[test]
     fn what_a_server_says_is_understood() {
         let info = InfoDict::new(
-            "# Memory\r\nused_memory:900\r\nmaxmemory:1000\r\nmaxmemory_policy:noeviction\r\n\
+            "# Server\r\ntcp_port:6379\r\nlistener0:name=tcp,bind=127.0.0.1,bind=-::1,port=6379\r\n\
+             listener1:name=tls,bind=*,port=6380\r\nlistener2:name=unix,bind=/a/b\r\n\
+             # Memory\r\nused_memory:900\r\nmaxmemory:1000\r\nmaxmemory_policy:noeviction\r\n\
              aof_enabled:1\r\naof_last_write_status:err\r\nrdb_last_bgsave_status:ok\r\n\
              connected_slaves:1\r\nmaster_repl_offset:1300\r\n\
              slave0:ip=10.0.0.7,port=6379,state=online,offset=1260,lag=1\r\n",
@@ -181,5 +196,7 @@ mod tests {
             bytes_behind: 40,
         };
         assert_eq!(state.replicas, [replica]);
+        assert_eq!(state.ports, [6379, 6380, 6379]);
+        assert!(state_of(&InfoDict::new("tcp_port:0\r\n")).ports.is_empty());
     }
 }

@@ -274,9 +274,22 @@ impl Store {
         &self.inner.blocked_times
     }
 
-    /// The Redis servers that are known now.
-    pub fn redis_hosts(&self) -> Vec<config::Host> {
-        self.inner.client.hosts()
+    /// The Redis servers that are known now: those that calls use, their other ports, and their replicas.
+    pub async fn redis_hosts(&self, wait: Duration) -> Vec<config::Host> {
+        let mut hosts = self.inner.client.hosts();
+        let examined = tokio::time::timeout(wait, self.inner.client.examine(false)).await;
+        for (name, state) in examined.unwrap_or_default() {
+            let Ok(state) = state else { continue };
+            // Without a port, the name is that of a socket of this machine.
+            let host = name.rsplit_once(':').map_or("localhost", |(host, _)| host);
+            hosts.extend(state.ports.into_iter().map(|port| (host.to_owned(), port)));
+            let parsed = |address: &str| {
+                let (host, port) = address.rsplit_once(':')?;
+                Some((host.to_owned(), port.parse().ok()?))
+            };
+            hosts.extend(state.replicas.iter().filter_map(|replica| parsed(&replica.address)));
+        }
+        hosts
     }
 
     /// The names of the keys.

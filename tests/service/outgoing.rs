@@ -83,6 +83,42 @@ async fn no_allow_list_opens_reseq_itself_and_its_redis() {
 }
 
 #[tokio::test]
+async fn other_addresses_of_the_own_redis_are_refused() {
+    let redis = TestRedis::start_on_tcp(&[]).await;
+    let port = redis.port().to_string();
+    let replica = TestRedis::start_on_tcp(&["--replicaof", "127.0.0.1", &port]).await;
+    eventually("the replica is there", async || {
+        match redis.info("connected_slaves").await.as_str() {
+            "1" => Ok(()),
+            count => Err(count.to_owned()),
+        }
+    })
+    .await;
+    let outgoing = "allow = [\"0.0.0.0/0\", \"::/0\"]".to_owned();
+    let pod =
+        Pod::start("reseq", "ingest", &Settings { outgoing, ..Settings::new(redis.url()) }).await;
+    let erp = || pod.url("/v1/destinations/erp");
+    for host in
+        ["127.0.0.1", "[::1]", "localhost", "0.0.0.0", "[::ffff:7f00:1]", "127.9.9.9", "[::]"]
+    {
+        for port in [redis.port(), replica.port()] {
+            let url = format!("tcp://{host}:{port}");
+            is_refused(put(erp(), json!({"url": url})).await, "url", "a Redis server of Reseq");
+        }
+    }
+    // Also if the configuration names only its socket.
+    let socket = redis.dir().join("s");
+    let socket = socket.to_str().unwrap();
+    let both = TestRedis::start_on_tcp(&["--unixsocket", socket]).await;
+    let outgoing = "allow = [\"127.0.0.0/8\"]".to_owned();
+    let settings = Settings { outgoing, ..Settings::new(&format!("unix://{socket}")) };
+    let pod = Pod::start("socket", "ingest", &settings).await;
+    let url = format!("tcp://127.0.0.1:{}", both.port());
+    let refused = put(pod.url("/v1/destinations/erp"), json!({"url": url})).await;
+    is_refused(refused, "url", "a Redis server of Reseq");
+}
+
+#[tokio::test]
 async fn a_file_with_such_a_destination_is_refused_by_the_field() {
     let redis = TestRedis::start().await;
     let of = |fields: &str| {

@@ -8,7 +8,7 @@ use crate::{
 impl Store {
     /// The name and the state of each primary, or why it does not answer.
     pub async fn examine_servers(&self) -> Vec<(String, Result<ServerState, StoreError>)> {
-        let asked = self.client().examine().await;
+        let asked = self.client().examine(true).await;
         asked.into_iter().map(|(name, state)| (name, state.map_err(StoreError::from))).collect()
     }
 

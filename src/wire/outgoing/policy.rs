@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::ranges::{canonical, inside, special};
-use crate::domain::AllowedNetwork;
+use crate::{domain::AllowedNetwork, faults::planted};
 
 /// An address that Reseq does not connect to. The text says what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,28 +105,27 @@ impl Policy {
 
     fn check_own(&self, ip: IpAddr, port: u16) -> Result<(), RefusedReason> {
         let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
-        let is_one_of = |all: &[SocketAddr]| {
-            all.iter().any(|one| one.port() == port && is_same_host(canonical(one.ip()), ip))
+        // A connection to "no address" reaches this machine.
+        let ip = match ip {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ip => ip,
         };
-        if is_one_of(&own.listeners) {
+        let is_at = |all: &[SocketAddr], is_everywhere: fn(IpAddr) -> bool| {
+            let of_port = all.iter().filter(|one| one.port() == port);
+            let mut of_port = of_port.map(|one| canonical(one.ip()));
+            of_port.any(|own| own == ip || (is_everywhere(own) && is_of_this_machine(ip)))
+        };
+        if is_at(&own.listeners, |own| own.is_unspecified()) {
             return Err(RefusedReason::OwnListener);
         }
-        if is_one_of(&own.redis) {
+        // Which addresses of its machine a Redis listens on is not known: by default, 127.0.0.1 and ::1.
+        if is_at(&own.redis, |own| is_of_this_machine(own) && !planted::is("one_address_of_redis"))
+        {
             return Err(RefusedReason::OwnRedis);
         }
         Ok(())
     }
-}
-
-/// True if a connection to `ip` reaches what is at `own`. Who listens on all addresses is at each of this
-/// machine; and a connection to "no address" reaches this machine.
-fn is_same_host(own: IpAddr, ip: IpAddr) -> bool {
-    let ip = match ip {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    own == ip || (own.is_unspecified() && is_of_this_machine(ip))
 }
 
 /// True for an address of this machine: only such an address can be bound.

@@ -255,7 +255,7 @@ async fn no_allow_list_opens_reseq_itself_and_its_redis() {
         "0.0.0.0:8081".parse().unwrap(),
         "[::]:8082".parse().unwrap(),
     ]);
-    outgoing.note_redis(vec!["10.0.0.5:6379".parse().unwrap()]);
+    outgoing.note_redis(vec!["10.0.0.5:6379".parse().unwrap(), "127.0.0.1:7000".parse().unwrap()]);
     for (url, is_open) in [
         ("http://127.0.0.1:8080/", false),
         ("http://0x7f.1:8080/", false),
@@ -267,6 +267,14 @@ async fn no_allow_list_opens_reseq_itself_and_its_redis() {
         ("http://127.0.0.1:8082/", false),
         ("tcp://10.0.0.5:6379", false),
         ("http://[2002:a00:5::]:6379/", false),
+        ("tcp://[::1]:7000", false),
+        ("tcp://localhost:7000", false),
+        ("tcp://0.0.0.0:7000", false),
+        ("tcp://[::]:7000", false),
+        ("tcp://127.3.2.1:7000", false),
+        ("tcp://[::ffff:127.0.0.1]:7000", false),
+        ("tcp://10.0.0.6:6379", true),
+        ("tcp://10.0.0.6:7000", true),
         ("http://127.0.0.1:8083/", true),
         ("http://1.1.1.1:8081/", true),
         ("tcp://10.0.0.5:6380", true),
