@@ -20,6 +20,7 @@ use tokio::{
 
 use data_dir::DataDir;
 pub use error::EmbeddedError;
+use rustix::fs::Mode;
 
 use crate::config;
 
@@ -229,7 +230,11 @@ fn spawn(binary: &Path, data_dir: &DataDir) -> Result<Child, EmbeddedError> {
     // drains.
     command.process_group(0).kill_on_drop(false);
     data_dir.remove_stale_socket()?;
-    command.spawn().map_err(|error| EmbeddedError::UnusableBinary {
+    // The child inherits it. A file that another thread creates meanwhile gets too few rights, not too many.
+    let before = rustix::process::umask(Mode::from_raw_mode(0o077));
+    let spawned = command.spawn();
+    rustix::process::umask(before);
+    spawned.map_err(|error| EmbeddedError::UnusableBinary {
         binary: binary.into(),
         problem: error.to_string(),
     })

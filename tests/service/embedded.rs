@@ -77,6 +77,37 @@ async fn what_was_written_is_there_after_a_stop_and_a_start() {
 }
 
 #[tokio::test]
+async fn a_directory_that_others_may_read_becomes_private() {
+    let home = tempfile::tempdir().unwrap();
+    let data_dir = home.path().join("data");
+    let open = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    std::fs::create_dir_all(data_dir.join("appendonlydir")).unwrap();
+    let old = data_dir.join("appendonlydir/an-older-file");
+    std::fs::write(&old, "secret").unwrap();
+    for (path, mode) in
+        [(&*data_dir, 0o755), (&data_dir.join("appendonlydir"), 0o755), (&old, 0o644)]
+    {
+        open(path, mode);
+    }
+    let redis = started(&data_dir).await;
+    let () = connect(&redis.url()).await.set("kept", 42).await.unwrap();
+    let mut found = vec![data_dir.clone()];
+    let mut at = 0;
+    while let Some(path) = found.get(at).cloned() {
+        let (mode, is_socket) = (path.metadata().unwrap().mode(), path.ends_with("redis.sock"));
+        assert!(mode & 0o077 == 0 || is_socket, "{}: {mode:o}", path.display());
+        if path.is_dir() {
+            found.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        at += 1;
+    }
+    assert!(found.iter().any(|path| path.extension().is_some_and(|end| end == "aof")), "{found:?}");
+    redis.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_server_left_by_an_abrupt_end_is_adopted_and_then_stopped() {
     let data_dir = tempfile::tempdir().unwrap();
     let first = started(data_dir.path()).await;

@@ -47,6 +47,7 @@ impl DataDir {
             .create(data_dir)
             .map_err(|source| unusable(data_dir, source))?;
         let dir = data_dir.canonicalize().map_err(|source| unusable(data_dir, source))?;
+        make_private(&dir);
         let lock = open_private(&dir.join("lock"))?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -159,6 +160,23 @@ impl Drop for DataDir {
         // Closing the file does not unlock it: a child that another thread spawns just now inherits
         // a copy until it executes its program.
         let _ = self.lock.unlock();
+    }
+}
+
+/// Removes the rights of others to a directory that was there before, and to the files of Redis in it. Where Reseq may
+/// not change the directory, as in some volumes of Kubernetes, only new files are private.
+fn make_private(dir: &Path) {
+    let of_redis = dir.join("appendonlydir");
+    let files = std::fs::read_dir(&of_redis).into_iter().flatten().flatten();
+    for path in [dir.to_owned(), of_redis].into_iter().chain(files.map(|file| file.path())) {
+        let mode = std::fs::symlink_metadata(&path).map_or(0, |found| found.mode() & 0o7777);
+        // The sticky bit: the directory is for all, such as /tmp.
+        if mode & 0o077 == 0 || mode & 0o1000 != 0 || path.is_symlink() {
+            continue;
+        }
+        let repaired = std::fs::set_permissions(&path, Permissions::from_mode(mode & !0o077));
+        let (was, now) = (format!("{mode:o}"), repaired.map(|()| "private"));
+        tracing::warn!(?path, was, ?now, "other users had rights here; Reseq takes them away");
     }
 }
 
