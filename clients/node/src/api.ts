@@ -2849,7 +2849,7 @@ export interface components {
             prefix?: string | null;
             /** @description `hmac`: the header with the time of the signature. */
             timestamp_header?: string | null;
-            /** @description `hmac`: the header with the id of the message. It becomes the idempotency key. */
+            /** @description `hmac`: the header with the id of the message. It becomes the idempotency key, if it is signed. */
             id_header?: string | null;
             /** @description `hmac`: the text that is signed, with `{body}`, `{timestamp}` and `{id}`. */
             signed?: string | null;

@@ -44,7 +44,7 @@ pub struct Verify {
     /// `hmac`: the header with the time of the signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp_header: Option<String>,
-    /// `hmac`: the header with the id of the message. It becomes the idempotency key.
+    /// `hmac`: the header with the id of the message. It becomes the idempotency key, if it is signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id_header: Option<String>,
     /// `hmac`: the text that is signed, with `{body}`, `{timestamp}` and `{id}`.
@@ -263,7 +263,17 @@ impl Verify {
         match (self.id_header.is_some(), count(SignedPart::Id)) {
             (false, 1..) => Err(signed("has an {id}, and there is no id_header")),
             (_, 2..) => Err(signed("has {id} twice")),
-            _ => Ok(()),
+            _ => {
+                let is_joined = parts
+                    .windows(2)
+                    .any(|pair| pair.contains(&SignedPart::Id) && pair.contains(&SignedPart::Body));
+                match is_joined {
+                    true => Err(signed(
+                        "needs a text between {id} and {body}, which tells where one ends",
+                    )),
+                    false => Ok(()),
+                }
+            }
         }
     }
 }
@@ -367,6 +377,10 @@ mod tests {
             ("header = \"x-s\"\nsigned = \"{body}}\"", "brace"),
             ("header = \"x-s\"\nsigned = \"{timestamp}{body}\"", "no timestamp_header"),
             ("header = \"x-s\"\nsigned = \"{id}{body}\"", "no id_header"),
+            (
+                "header = \"x-s\"\nid_header = \"x-i\"\nsigned = \"{id}{body}\"",
+                "between {id} and {body}",
+            ),
             (&format!("{time}signed = \"{{body}}\""), "anybody could change"),
             ("header = \"x-s\"\nalgorithm = \"md5\"", "md5"),
             ("header = \"x-s\"\nencoding = \"morse\"", "morse"),

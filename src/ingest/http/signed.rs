@@ -9,7 +9,7 @@ use super::Ingest;
 use crate::{
     domain::{
         DestinationName,
-        destination::{Verify, VerifyKind},
+        destination::{KeySource, Verify, VerifyKind},
     },
     faults::planted,
     ingest::{Draft, message_headers::check_covered, recipients::id_of_key},
@@ -112,16 +112,20 @@ impl Signed {
     }
 
     /// Takes the idempotency key from what is signed, so that a request that is sent again is recognised: the id, or
-    /// for Stripe, which has none, the time and the body. The header `Idempotency-Key` is not signed.
+    /// the time, if any, and the body. Headers that are not signed, such as `Idempotency-Key`, tell nothing. `None` if
+    /// the key is in the body, or nothing says that there is one.
     pub(super) fn set_idempotency_key(&self, draft: &mut Draft) {
         let arrival = &mut draft.arrival;
-        arrival.idempotency_key = self.claim.id().map(str::to_owned);
-        let destination = &self.entry.destination;
-        let is_stripe = self.verify().is_some_and(|verify| verify.kind == VerifyKind::Stripe);
-        if is_stripe && destination.idempotency_key_from.is_none() {
-            let time = self.claim.timestamp().unwrap_or_default();
-            arrival.idempotency_key = Some(id_of_key(time, &arrival.message.body.bytes));
-        }
+        let time = self.claim.timestamp();
+        let [_, source] = self.entry.destination.key_sources();
+        let has_id = self
+            .verify()
+            .is_some_and(|verify| verify.kind == VerifyKind::Github || verify.id_header.is_some());
+        let is_in_body = source.is_some_and(KeySource::is_of_body);
+        let is_of_body = !is_in_body && (time.is_some() || has_id || source.is_some());
+        let of_body = || id_of_key(time.unwrap_or_default(), &arrival.message.body.bytes);
+        let id = self.claim.id().map(str::to_owned);
+        arrival.idempotency_key = id.or_else(|| is_of_body.then(of_body));
     }
 }
 

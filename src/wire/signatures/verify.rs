@@ -97,6 +97,17 @@ impl Claim {
     pub fn check(&self, verify: &Verify, body: &[u8]) -> Result<(), SignatureError> {
         let keys: Vec<Key> =
             verify.secrets.iter().filter_map(|secret| Key::of(verify, secret)).collect();
+        // Otherwise a digit could belong to the time, or to the body.
+        let is_joined =
+            |ends: [Option<&u8>; 2]| ends.iter().all(|byte| byte.is_some_and(u8::is_ascii_digit));
+        if self.timestamp.is_some()
+            && (is_joined([self.before.last(), body.first()])
+                || is_joined([body.last(), self.after.first()]))
+        {
+            let problem =
+                "verify.signed does not tell where the time ends: this body has a digit beside it";
+            return Err(SignatureError::Invalid(problem.into()));
+        }
         let content = [self.before.as_slice(), body, self.after.as_slice()];
         if !keys.iter().any(|key| key.accepts(&self.tags, content)) {
             return Err(SignatureError::Invalid(format!(

@@ -356,21 +356,6 @@ fn of_github() -> Vec<Case> {
         "invalid_signature",
         &format!("{sig}: is there twice"),
     );
-    c.without("no delivery", delivery);
-    c.with("an empty delivery", delivery, "", &format!("{delivery}: must be 1 to 256 bytes long"));
-    c.and(
-        "two deliveries",
-        delivery,
-        "d2",
-        "invalid_signature",
-        &format!("{delivery}: is there twice"),
-    );
-    c.with(
-        "a delivery that is not ASCII",
-        delivery,
-        "ü",
-        &format!("{delivery}: is not ASCII text"),
-    );
     c.body("another body for GitHub", "{}", sig);
     c.body("a byte order mark", &format!("\u{feff}{BODY}"), sig);
     cases.all

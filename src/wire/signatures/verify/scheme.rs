@@ -26,8 +26,6 @@ const SIGNATURES_MAX: usize = 10;
 const TIME_DIGITS_MAX: usize = 13;
 /// Times of at least this number are in milliseconds: as seconds, they would be after the year 5000.
 const MILLISECONDS_FROM: u64 = 100_000_000_000;
-/// The header with the id of a delivery of GitHub.
-const GITHUB_DELIVERY: &str = "x-github-delivery";
 
 type Read<T> = Result<T, SignatureError>;
 
@@ -96,8 +94,7 @@ pub(super) fn github(headers: &HeaderMap) -> Read<Claim> {
         return invalid(format!("{name}: must begin with sha256="));
     };
     let tags = vec![Tag::Hmac(decoded(name, digits, SignatureEncoding::Hex)?)];
-    let id = Some(id_of(headers, GITHUB_DELIVERY)?.to_owned());
-    Ok(Claim { before: Vec::new(), after: Vec::new(), tags, id, timestamp: None, own: None })
+    Ok(Claim { before: Vec::new(), after: Vec::new(), tags, id: None, timestamp: None, own: None })
 }
 
 pub(super) fn hmac(verify: &Verify, headers: &HeaderMap, now_ms: u64) -> Read<Claim> {
@@ -108,7 +105,11 @@ pub(super) fn hmac(verify: &Verify, headers: &HeaderMap, now_ms: u64) -> Read<Cl
         return invalid(format!("{name}: must begin with {prefix}"));
     };
     let tags = vec![Tag::Hmac(decoded(name, text, verify.encoding.unwrap_or_default())?)];
-    let id = verify.id_header.as_deref().map(|name| id_of(headers, name)).transpose()?;
+    // A definition is validated before it is stored.
+    let parts = verify.signed_parts().map_err(SignatureError::Invalid)?;
+    // An id that is not signed tells nothing.
+    let id = verify.id_header.as_deref().filter(|_| parts.contains(&SignedPart::Id));
+    let id = id.map(|name| separated(name, id_of(headers, name)?, &parts)).transpose()?;
     let mut timestamp = None;
     if let Some(name) = verify.timestamp_header.as_deref() {
         let text = required(headers, name)?;
@@ -116,8 +117,7 @@ pub(super) fn hmac(verify: &Verify, headers: &HeaderMap, now_ms: u64) -> Read<Cl
         timestamp = Some(text);
     }
     let (mut before, mut after, mut is_after) = (Vec::new(), Vec::new(), false);
-    // A definition is validated before it is stored.
-    for part in verify.signed_parts().map_err(SignatureError::Invalid)? {
+    for part in parts {
         let text = match part {
             SignedPart::Text(text) => text,
             SignedPart::Timestamp => timestamp.unwrap_or_default(),
@@ -176,6 +176,23 @@ fn required<'h>(headers: &'h HeaderMap, name: &str) -> Read<&'h str> {
 fn id_of<'h>(headers: &'h HeaderMap, name: &str) -> Read<&'h str> {
     let id = required(headers, name)?;
     check_text(name, id, IDEMPOTENCY_KEY_BYTES_MAX).map_err(SignatureError::Invalid)?;
+    Ok(id)
+}
+
+/// The id, if the text that is signed can be split into id, time and body only in one way.
+fn separated<'h>(name: &str, id: &'h str, parts: &[SignedPart<'_>]) -> Read<&'h str> {
+    let is_unclear = parts.windows(2).any(|pair| match pair {
+        [SignedPart::Text(text), SignedPart::Id] => format!("{text}{id}").rfind(text) != Some(0),
+        [SignedPart::Id, SignedPart::Text(text)] => {
+            format!("{id}{text}").find(text) != Some(id.len())
+        }
+        _ => false,
+    });
+    if is_unclear {
+        return invalid(format!(
+            "{name}: must not contain the text beside {{id}} in verify.signed"
+        ));
+    }
     Ok(id)
 }
 
