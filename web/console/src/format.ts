@@ -43,5 +43,9 @@ export const percent = (value: number | null | undefined) =>
 /** The time in a field of type datetime-local, as RFC 3339; undefined if it is empty. */
 export const instant = (local: string) => (local ? new Date(local).toISOString() : undefined);
 
+/** Text with characters that hide or turn the text around them (the same as in the log of Reseq) as escapes. */
+export const visible = (text: string) =>
+  text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, (one) => `\\u{${one.charCodeAt(0).toString(16)}}`);
+
 /** The name of a lane. */
 export const laneName = (key: string | null | undefined) => (key == null ? "all messages" : key === "" ? "no key" : key);

@@ -454,7 +454,7 @@ test("who may only read sees everything of the listed destinations, and no butto
 
 test("script tags in bodies, headers, keys, ids and errors stay text", async () => {
   await service.define("evil", { url: `${receiver.url}/evil`, ordering: "key", transform: { kind: "worker" }, ids_max: 10, log_bodies: true });
-  const more = { key: EVIL, id: `${EVIL} id`, headers: { "x-evil": EVIL } };
+  const more = { key: EVIL, id: `${EVIL} id\u202etxt.exe`, headers: { "x-evil": EVIL } };
   await service.send("evil", { text: EVIL }, more);
   await service.send("evil", { text: EVIL }, { key: EVIL, id: "second" });
   receiver.answer = ({ path }) => (path === "/evil" ? { status: 400, text: EVIL } : { status: 200 });
@@ -467,10 +467,12 @@ test("script tags in bodies, headers, keys, ids and errors stay text", async () 
   for (const path of ["overview", `lanes/evil?key=${at}`, `messages/evil?key=${at}`, `dead-letters/evil?key=${at}`, `history/evil?key=${at}`, `destinations/${at}`, `lanes/${at}`]) {
     await page.show(path);
     await settled(page);
+    assert.doesNotMatch(await page.evaluate(() => document.body.innerText), /[\u200b-\u200f\u2028-\u202e\u2066-\u2069]/);
     if (!path.startsWith("lanes/evil")) continue;
     await page.locator(".errors pre", { hasText: "<script>window.hacked" }).first().waitFor();
     await cellOf(1).click();
     await page.locator(".message").getByText(`${EVIL} id`).waitFor();
+    await page.locator(".message").getByText("\\u{202e}txt.exe").first().waitFor();
     await page.locator(".message").getByText("x-evil").waitFor();
     await page.locator(".message").getByRole("button", { name: /Show the body/ }).click();
     await page.locator(".message pre.code", { hasText: "<script>" }).waitFor();
