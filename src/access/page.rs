@@ -1,19 +1,24 @@
 //! Keeps web pages away from a process that serves its own machine without tokens: a page that a
 //! person has open there reaches loopback addresses too, directly or through a name that resolves
-//! to one (DNS rebinding).
+//! to one (DNS rebinding). And proxies: one that passes requests of others on would open the process to them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::http::{HeaderMap, Uri, header};
 
+use super::session::FETCH_SITE;
 use crate::wire::{code::Code, problem::Problem};
 
-/// Refuses a request whose `Host` or `Origin` is not this machine.
+/// What a proxy adds to a request, besides `X-Forwarded-…`.
+const OF_PROXIES: [&str; 3] = ["forwarded", "via", "x-real-ip"];
+
+/// Refuses a request whose `Host` or `Origin` is not this machine, that a page of another site makes, or that came
+/// through a proxy.
 pub(super) fn check(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     let refused = |name: &str, value: &str| {
         let value = crate::wire::tcp_answer::excerpt(value.as_bytes());
         let detail = format!(
-            "without tokens, this process answers only to requests for this machine, and {name} \
+            "without tokens, this process answers only to programs of this machine, and {name} \
              is {value:?}; make a token (reseq tokens create), or set auth.mode = \"none\""
         );
         Err(Problem::new(Code::ForbiddenOrigin, detail))
@@ -26,6 +31,13 @@ pub(super) fn check(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
         && !is_this_machine(host)
     {
         return refused("Host", host);
+    }
+    let is_of_proxy = |name: &str| OF_PROXIES.contains(&name) || name.starts_with("x-forwarded-");
+    for (name, value) in headers {
+        let name = name.as_str();
+        if is_of_proxy(name) || (name == FETCH_SITE && value == "cross-site") {
+            return refused(name, value.to_str().unwrap_or("?"));
+        }
     }
     match text(header::ORIGIN) {
         None => Ok(()),
@@ -107,6 +119,24 @@ mod tests {
         assert!(!checked("127.0.0.1:8080", Some("https://evil.example")));
         assert!(!checked("127.0.0.1:8080", Some("null")));
         assert!(!checked("evil.example", None));
+        for (name, value) in [
+            ("forwarded", "for=192.0.2.1"),
+            ("via", "1.1 proxy"),
+            ("x-real-ip", "192.0.2.1"),
+            ("x-forwarded-for", "127.0.0.1"),
+            ("x-forwarded-host", "localhost"),
+            ("sec-fetch-site", "cross-site"),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            let refused = check(&headers, &Uri::from_static("/v1/stats")).unwrap_err().detail;
+            for part in [name, "reseq tokens create", "auth.mode = \"none\""] {
+                assert!(refused.contains(part), "{refused}");
+            }
+        }
+        let mut of_a_page = HeaderMap::new();
+        of_a_page.insert("sec-fetch-site", "same-site".parse().unwrap());
+        assert!(check(&of_a_page, &Uri::from_static("/v1/stats")).is_ok());
         let absolute = Uri::from_static("http://evil.example/v1/stats");
         assert!(check(&HeaderMap::new(), &absolute).is_err());
     }

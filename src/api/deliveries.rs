@@ -159,9 +159,10 @@ pub(super) async fn tail(
     let destination = match destination {
         None => None,
         Some(text) => {
-            let name = find(&api, &text).await?.destination.name.clone();
-            caller.check(&name)?;
-            Some(name)
+            if let Ok(name) = text.parse() {
+                caller.check(&name)?;
+            }
+            Some(find(&api, &text).await?.destination.name.clone())
         }
     };
     let listener = api.tails.listen(destination.clone(), &caller)?;

@@ -267,9 +267,13 @@ async fn with_request_id(mut request: Request, next: Next) -> Response {
                 .extend(value.map(|value| (HeaderName::from_static(name), value)));
         }
     }
+    let headers = response.headers_mut();
     if let Some(id) = id {
-        response.headers_mut().insert(REQUEST_ID, id);
+        headers.insert(REQUEST_ID, id);
     }
+    // A browser must neither guess another type of an answer, nor keep what needs a token.
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 

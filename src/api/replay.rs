@@ -112,9 +112,9 @@ pub(super) async fn replay(
     if let Some(key) = &request.idempotency_key {
         check_text("idempotency_key", key, KEY_BYTES_MAX).map_err(Problem::invalid_field)?;
     }
-    let to = request.to_destination.as_ref().unwrap_or(&source.name).as_str().to_owned();
-    let to = Target::find(&api, &to).await?;
-    caller.check(&to.name)?;
+    let to = request.to_destination.as_ref().unwrap_or(&source.name).clone();
+    caller.check(&to)?;
+    let to = Target::find(&api, to.as_str()).await?;
     // What is in the log of the same destination came with a signature or a token.
     if to.name != source.name && to.entry().destination.verify.is_some() {
         caller.check_proof(&to.name)?;

@@ -91,7 +91,7 @@ pub(super) async fn show(
     Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
 ) -> Result<Json<View>, Problem> {
-    let unknown = || Problem::unknown_topic(&name);
+    let unknown = || caller.unknown(Problem::unknown_topic(&name));
     let parsed: TopicName = name.parse().map_err(|_| unknown())?;
     let entry = api.catalog.find_topic(&parsed).await?;
     let entry = entry.ok_or_else(unknown)?;
@@ -111,11 +111,11 @@ pub(super) async fn define(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let name = parse_name(&name)?;
+    check_held(&api, &caller, &name).await?;
     refuse_if_in_file(&api, &name).await?;
     let topic: Topic = read_named(name.as_str(), body, api.batch_bytes_max)?;
     topic.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
     caller.check_all(&topic.destinations)?;
-    check_held(&api, &caller, &name).await?;
     for destination in &topic.destinations {
         let entry = api.catalog.find(destination).await?;
         entry.ok_or_else(|| Problem::unknown_destination(destination.as_str()))?;
@@ -138,13 +138,13 @@ pub(super) async fn remove(
     Path(name): Path<String>,
 ) -> Result<Json<Removed>, Problem> {
     let name = parse_name(&name)?;
-    refuse_if_in_file(&api, &name).await?;
     check_held(&api, &caller, &name).await?;
+    refuse_if_in_file(&api, &name).await?;
     let removed = api.store.remove_topic(&name).await?;
     api.catalog.refresh_topic(&name).await?;
     match removed {
         true => Ok(Json(Removed { removed: name })),
-        false => Err(Problem::unknown_topic(name.as_str())),
+        false => Err(caller.unknown(Problem::unknown_topic(name.as_str()))),
     }
 }
 

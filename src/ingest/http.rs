@@ -233,13 +233,18 @@ impl Ingest {
         item: Item,
         topics: &mut Topics,
     ) -> Result<Addressed, Problem> {
-        let addressed = self.resolved(item, topics).await?;
+        let addressed = self.resolved(caller, item, topics).await?;
         caller.check_all(&addressed.destinations)?;
         self.check_proof(caller, &addressed.destinations).await?;
         Ok(addressed)
     }
 
-    async fn resolved(&self, item: Item, topics: &mut Topics) -> Result<Addressed, Problem> {
+    async fn resolved(
+        &self,
+        caller: &Caller,
+        item: Item,
+        topics: &mut Topics,
+    ) -> Result<Addressed, Problem> {
         let Item { to, draft } = item;
         let topic = match to {
             Recipients::Destinations(destinations) => {
@@ -251,7 +256,10 @@ impl Ingest {
             let found = self.committer.destinations_of(&topic).await;
             topics.insert(topic.clone(), found.map(Arc::from));
         }
-        let destinations = topics[&topic].clone().map_err(|refusal| refusal.problem())?;
+        let destinations = topics[&topic].clone().map_err(|refusal| match refusal {
+            Refusal::UnknownTopic(_) => caller.unknown(refusal.problem()),
+            _ => refusal.problem(),
+        })?;
         Ok(Addressed { destinations, draft })
     }
 

@@ -94,8 +94,8 @@ codes! {
         "The token does not have the scope that the call needs, or does not list the destination.",
         "Use another token, or create one that allows this call.";
     ForbiddenOrigin "forbidden_origin" FORBIDDEN, "Not from this machine or page":
-        "No token exists, so the process answers only requests from its own machine, and `Host` or `Origin` names \
-         another. Or the request has the cookie of the console, but does not come from a page of this process.",
+        "No token exists, so the process answers only programs of its own machine, and `Host` or `Origin` names \
+         another, or a header says that the request comes through a proxy or from a page of another site. Or the request has the cookie of the console, but does not come from a page of this process.",
         "Create a token, or set `auth.mode = \"none\"` if something else controls who can reach Reseq. A proxy in \
          front of the console must not change `Host`.";
     NoSignature "no_signature" UNAUTHORIZED, "No signature":

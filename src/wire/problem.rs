@@ -177,6 +177,8 @@ impl Problem {
         let headers = response.headers_mut();
         let media_type = HeaderValue::from_static(MEDIA_TYPE);
         headers.insert(header::CONTENT_TYPE, media_type);
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if self.status == StatusCode::UNAUTHORIZED {
             // RFC 9110, 11.6.1.
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -306,6 +306,38 @@ async fn a_limited_token_sees_and_does_only_what_concerns_its_destinations() {
         let (status, answer) = ask(method.clone(), path, body.clone()).await;
         assert_eq!(status, expected, "{method} {path} {body}: {answer}");
     }
+    // Which names there are is not told: neither by the status nor by the text.
+    for (method, path, body) in [
+        (Method::GET, "/v1/destinations/{crm}", Value::Null),
+        (Method::GET, "/v1/destinations/{crm}/stats", Value::Null),
+        (Method::GET, "/v1/topics/{both}", Value::Null),
+        (Method::DELETE, "/v1/topics/{both}", Value::Null),
+        (Method::POST, "/v1/topics/{both}/messages", json!(1)),
+        (Method::POST, "/v1/messages", json!({"topic": "{both}", "body": 1})),
+        (Method::POST, "/v1/messages", to(&["{crm}"])),
+        (Method::POST, "/v1/leases", claim(&["{crm}"])),
+        (Method::GET, "/v1/deliveries?destination={crm}", Value::Null),
+        (
+            Method::POST,
+            "/v1/destinations/erp/replay",
+            json!({"from_sequence": 1, "to_destination": "{crm}"}),
+        ),
+    ] {
+        let with = |text: &str, is_known: bool| {
+            let (crm, both) = if is_known { ("crm", "both") } else { ("none", "none") };
+            text.replace("{crm}", crm).replace("{both}", both)
+        };
+        let mut answers = Vec::new();
+        for is_known in [true, false] {
+            let body = serde_json::from_str(&with(&body.to_string(), is_known)).unwrap();
+            let (status, mut answer) = ask(method.clone(), &with(path, is_known), body).await;
+            assert_eq!(status, 403, "{method} {path}: {answer}");
+            let text = answer["detail"].take().as_str().unwrap().to_owned();
+            assert!(!text.contains("crm") && !text.contains("none"), "{text}");
+            answers.push(text);
+        }
+        assert_eq!(answers[0], answers[1], "{method} {path}");
+    }
     // Nothing was stored for the other, and a line of a batch is refused alone.
     let lines = format!("{}\n{}\n", to(&["crm"]), to(&["erp"]));
     let batch = client().post(guarded.pod.url("/v1/messages")).bearer_auth(&erp).body(lines);
@@ -387,6 +419,71 @@ async fn tokens_are_followed_by_all_pods_hold_while_redis_is_away_and_show_their
 }
 
 #[tokio::test]
+async fn credentials_in_a_stored_definition_are_ignored() {
+    let guarded = Guarded::start().await;
+    guarded.define("erp").await;
+    // As an earlier version stored it, in the partition and in the index.
+    let mut redis = guarded.redis.connection().await;
+    let keys = redis::cmd("KEYS").arg("reseq:{p*}:d:erp").to_owned();
+    let keys: Vec<String> = keys.query_async(&mut redis).await.unwrap();
+    for (key, field) in [(&*keys[0], "definition"), ("reseq:{index}:destinations", "erp")] {
+        let read = redis::cmd("HGET").arg(key).arg(field).to_owned();
+        let text: String = read.query_async(&mut redis).await.unwrap();
+        let (mark, json) = text.split_at(text.find('{').unwrap());
+        let mut definition: Value = serde_json::from_str(json).unwrap();
+        definition["forward_headers"] = json!(["authorization", "cook*", "x-*"]);
+        definition["key_from"] = json!({"header": "authorization"});
+        definition["idempotency_key_from"] = json!({"header": "Cookie"});
+        let stored = format!("{mark}{definition}");
+        let write = redis::cmd("HSET").arg(key).arg(field).arg(stored).to_owned();
+        let () = write.query_async(&mut redis).await.unwrap();
+    }
+    let pod = Pod::start("later", "ingest,processor,sender", &guarded.settings).await;
+    let victim = guarded.make_with("ingest", &["erp"]).await;
+    let send = client().post(pod.url("/v1/destinations/erp/messages")).bearer_auth(&victim);
+    let send = send.header("cookie", "session=secret").header("x-tenant", "7").body("one");
+    let (status, answer) = said(send).await;
+    assert_eq!(status, 202, "{answer}");
+    let path = "/v1/destinations/erp/messages/1";
+    let (_, shown) = guarded.ask_at(&pod, ADMIN, Method::GET, path, None).await;
+    assert_eq!(
+        (&shown["headers"], &shown["key"]),
+        (&json!({"x-tenant": "7"}), &Value::Null),
+        "{shown}"
+    );
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();
+    assert!(keys.iter().all(|key| !key.contains("secret") && !key.contains(&victim)), "{keys:?}");
+    let (_, report) = guarded.ask_at(&pod, ADMIN, Method::GET, "/v1/doctor", None).await;
+    let mut findings = report["findings"].as_array().unwrap().iter();
+    let found = findings.find(|one| one["check"] == "credentials").expect("it is reported");
+    let named = "forward_headers names a credential";
+    assert_eq!(found["subject"], "erp");
+    assert!(found["summary"].as_str().unwrap().starts_with(named), "{found}");
+}
+
+#[tokio::test]
+async fn answers_are_neither_guessed_nor_kept() {
+    let guarded = Guarded::start().await;
+    for (path, kept) in [
+        ("/healthz", "no-store"),
+        ("/v1/stats", "no-store"),
+        ("/v1/tokens", "no-store"),
+        ("/metrics", "no-store"),
+        ("/nothing", "no-store"),
+        ("/console/console.js", "no-cache"),
+    ] {
+        for token in ["", ADMIN] {
+            let answer =
+                client().get(guarded.pod.url(path)).bearer_auth(token).send().await.unwrap();
+            let value =
+                |name: header::HeaderName| answer.headers()[name].to_str().unwrap().to_owned();
+            assert_eq!(value(header::X_CONTENT_TYPE_OPTIONS), "nosniff", "{path}");
+            assert_eq!(value(header::CACHE_CONTROL), kept, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_tcp_connection_shows_its_token_in_its_first_frame() {
     let guarded = Guarded::start().await;
     guarded.define("erp").await;
@@ -444,7 +541,13 @@ async fn without_tokens_only_this_machine_is_served_and_no_web_page() {
     };
     assert_eq!(said(get(&[])).await.0, 200);
     assert_eq!(said(get(&[("origin", "http://localhost:3000")])).await.0, 200);
-    let refused: [&[(&str, &str)]; 3] = [
+    let refused: [&[(&str, &str)]; 9] = [
+        &[("forwarded", "for=192.0.2.1")],
+        &[("x-forwarded-for", "192.0.2.1")],
+        &[("x-forwarded-proto", "https")],
+        &[("via", "1.1 proxy")],
+        &[("x-real-ip", "192.0.2.1")],
+        &[("sec-fetch-site", "cross-site")],
         &[("host", "evil.example")],
         &[("origin", "https://evil.example")],
         &[("host", "localhost"), ("origin", "null")],
@@ -452,6 +555,8 @@ async fn without_tokens_only_this_machine_is_served_and_no_web_page() {
     for headers in refused {
         let (status, problem) = said(get(headers)).await;
         assert_eq!((status, &problem["code"]), (403, &json!("forbidden_origin")), "{headers:?}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("reseq tokens create") && detail.contains("auth.mode"), "{detail}");
     }
     // Any other address is refused at the start, with the way out; by name it is allowed.
     let listen = |variables: &[(&str, &str)]| {

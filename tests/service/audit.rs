@@ -231,6 +231,33 @@ async fn an_entry_says_who_did_what_to_how_many_and_holds_no_secret() {
 }
 
 #[tokio::test]
+async fn one_token_cannot_flood_out_the_audit_log() {
+    let audited = Audited::start().await;
+    audited.define("erp").await;
+    let request = json!({"name": "flood", "scopes": ["operate"]});
+    let (status, made) = audited.ask(ADMIN, "POST", "/v1/tokens", request).await;
+    assert_eq!(status, 201, "{made}");
+    let token = made["token"].as_str().unwrap();
+    let (mut done, mut refused) = (0, 0);
+    for at in 0..2 * ENTRIES_MAX {
+        // Some succeed, others do not: both are entries.
+        let what = if at % 2 == 0 { json!({"what": "delivery"}) } else { json!({"what": 7}) };
+        let path = "/v1/destinations/erp/pause";
+        match audited.ask(token, "POST", path, what).await {
+            (429, problem) => {
+                assert_eq!(problem["code"], "too_many_requests", "{problem}");
+                refused += 1;
+            }
+            _ => done += 1,
+        }
+    }
+    assert!(done >= ENTRIES_MAX / 10 && refused >= 1, "{done} {refused}");
+    let by_flood = audited.entries("actor=flood&limit=1000").await.len();
+    assert_eq!(by_flood, done, "each action that was admitted has its entry, and no other");
+    assert_eq!(audited.entries("action=define_destination").await.len(), 1);
+}
+
+#[tokio::test]
 async fn the_audit_log_is_bounded_and_can_neither_be_skipped_nor_stop_an_action() {
     let audited = Audited::start().await;
     audited.define("erp").await;

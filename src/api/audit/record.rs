@@ -11,25 +11,32 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use axum::{
     extract::{RawPathParams, Request},
     http::{Method, StatusCode},
     middleware::Next,
-    response::Response,
+    response::{IntoResponse, Response},
 };
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use utoipa::openapi::OpenApi;
 
 use super::entry::Entry;
 use crate::{
     api::{RequestId, openapi::operations},
-    domain::{DestinationName, excerpt::excerpt},
+    domain::{DestinationName, Scope, excerpt::excerpt},
+    faults::planted,
     store::Store,
     telemetry,
-    wire::{caller::Caller, client_connection::ClientConnection, problem::Problem},
+    wire::{caller::Caller, client_connection::ClientConnection, code::Code, problem::Problem},
 };
+
+/// One token may fill this part of the log at once, and then add an entry each time.
+const SHARES: usize = 10;
+const ENTRY_EVERY: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
     /// The action that the current request carries out.
@@ -47,6 +54,8 @@ struct Shared {
     tasks: TaskTracker,
     /// The `operationId` of each route.
     verbs: HashMap<(&'static str, String), String>,
+    /// Until when each token's share of the log is not wholly free again.
+    filled: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
 impl Recorder {
@@ -64,7 +73,32 @@ impl Recorder {
                 verbs.extend(verb.map(|verb| ((method, path.clone()), verb)));
             }
         }
-        Recorder(Arc::new(Shared { store, entries_max, tasks, verbs }))
+        let filled = Mutex::default();
+        Recorder(Arc::new(Shared { store, entries_max, tasks, verbs, filled }))
+    }
+
+    /// Refuses an action of a token that has filled its share of the log: it could remove the traces of others, or its
+    /// own. Whoever administers the whole deployment, or needs no token, has no share.
+    fn admit(&self, caller: &Caller) -> Result<(), Problem> {
+        let is_unbounded = caller.is_unlimited() && caller.grant().allows(Scope::Admin);
+        if is_unbounded || planted::is("audit_flooded") {
+            return Ok(());
+        }
+        let entries = u32::try_from(self.0.entries_max / SHARES).unwrap_or(u32::MAX).max(1);
+        let (share, now) = (ENTRY_EVERY.saturating_mul(entries), Instant::now());
+        let mut filled = self.0.filled.lock().unwrap_or_else(PoisonError::into_inner);
+        filled.retain(|_, until| *until > now);
+        let until = filled.get(&caller.who).map_or(now, |until| *until) + ENTRY_EVERY;
+        if until > now + share {
+            let detail = format!(
+                "this token has filled its share of the audit log: {entries} actions at once, and 1 each {} s; \
+                 nothing was done, send the same later",
+                ENTRY_EVERY.as_secs()
+            );
+            return Err(Problem::new(Code::TooManyRequests, detail));
+        }
+        filled.insert(caller.who.clone(), until);
+        Ok(())
     }
 
     /// Carries out a request of an operator, and records it. The answer waits for the entry.
@@ -76,6 +110,9 @@ impl Recorder {
         request: Request,
         next: Next,
     ) -> Response {
+        if let Err(problem) = self.admit(caller) {
+            return problem.into_response();
+        }
         let entry = self.entry_of(caller, path, parameters, &request);
         let action = Arc::new(Action {
             recorder: self.clone(),

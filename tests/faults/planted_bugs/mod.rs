@@ -79,7 +79,7 @@ const SCENES: [Of; 34] = [
 
 /// Each bug, its description, the scenario that must find it, and the anomalies that prove it. A
 /// request that is sent before the answer to the previous one may also overtake it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 51] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 55] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -241,6 +241,25 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 51] = [
         "callers_without_tokens",
         &[Anomaly::Admitted],
     ),
+    (
+        "http_taken_for_frames",
+        "each line of an HTTP request is a message at a TCP listener",
+        "callers_without_tokens",
+        &[Anomaly::Admitted],
+    ),
+    (
+        "one_address_of_redis",
+        "the own Redis may be a receiver at another address of this machine",
+        "callers_without_tokens",
+        &[Anomaly::LetOut],
+    ),
+    (
+        "unknown_names_told",
+        "a token for some destinations learns which topics there are",
+        "tokens",
+        &[Anomaly::Admitted],
+    ),
+    ("audit_flooded", "one token fills the audit log at once", "tokens", &[Anomaly::Admitted]),
     (
         "client_certificate_not_required",
         "a listener that wants certificates serves clients without one",

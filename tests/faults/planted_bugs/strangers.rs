@@ -9,6 +9,7 @@ use std::{
     time::Instant,
 };
 
+use futures::future::join_all;
 use reqwest::{Certificate, Client, Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::{
@@ -70,6 +71,7 @@ pub async fn tokens(bug: Option<String>) -> Ended {
     let redis = TestRedis::start().await;
     let mut settings = settings(&redis, bug).destination("erp", "url = \"http://127.0.0.1:9/\"");
     settings.environment.push(("RESEQ_AUTH_ADMIN_TOKEN".into(), ADMIN.into()));
+    settings.environment.push(("RESEQ_AUDIT_ENTRIES_MAX".into(), "10".into()));
     let one = Pod::start("one", "ingest,processor,sender", &settings).await;
     let other = Pod::start("other", "ingest", &settings).await;
     let ask = |pod: &Pod, token: &str, method: Method, path: &str| {
@@ -92,6 +94,20 @@ pub async fn tokens(bug: Option<String>) -> Ended {
         if send(&one, &make(of_crm).await.0).await != 403 {
             return Err(Anomaly::Admitted);
         }
+        let of_crm = json!({"name": "y", "scopes": ["read"], "destinations": ["crm"]});
+        let (reader, _) = make(of_crm).await;
+        if status(ask(&one, &reader, Method::GET, "/v1/topics/none")).await != 403 {
+            return Err(Anomaly::Admitted);
+        }
+        // More than the audit log takes from one token at once.
+        let (operator, _) = make(json!({"name": "z", "scopes": ["operate"]})).await;
+        let pause = || {
+            let path = "/v1/destinations/erp/pause";
+            status(ask(&one, &operator, Method::POST, path).json(&json!({"what": "delivery"})))
+        };
+        if !join_all((0..10).map(|_| pause())).await.contains(&429) {
+            return Err(Anomaly::Admitted);
+        }
         let (revoked, path) = make(json!({"name": "x", "scopes": ["ingest"]})).await;
         eventually("the other pod knows the token", async || match send(&other, &revoked).await {
             202 => Ok(()),
@@ -112,10 +128,10 @@ pub async fn tokens(bug: Option<String>) -> Ended {
     (verdict, 1)
 }
 
-/// A pod without tokens: a web page of another host asks, and a client without a certificate where one is
-/// wanted.
+/// A pod without tokens: a web page of another host asks, also at a TCP listener, and a client without a certificate
+/// where one is wanted. Somebody defines the Redis of the pod as a receiver.
 pub async fn callers_without_tokens(bug: Option<String>) -> Ended {
-    let (redis, authority) = (TestRedis::start().await, Authority::new("ours"));
+    let (redis, authority) = (TestRedis::start_on_tcp(&[]).await, Authority::new("ours"));
     let mut settings =
         settings(&redis, bug.as_deref()).destination("erp", "url = \"http://127.0.0.1:9/\"");
     let (address, server, ca) = (free_address(), authority.issue("server"), authority.ca_file());
@@ -124,8 +140,21 @@ pub async fn callers_without_tokens(bug: Option<String>) -> Ended {
          client_ca_file = {ca:?}\n",
         server.certificate, server.key
     );
+    settings.tcp = vec![("erp", "lines")];
+    settings.outgoing = "allow = [\"127.0.0.0/8\", \"::1\"]".to_owned();
     let pod = Pod::start("pod", "ingest,processor,sender", &settings).await;
     let verdict = async {
+        let mut page = TcpStream::connect(pod.addresses.tcp(0)).await.unwrap();
+        page.write_all(b"POST / HTTP/1.1\r\nhost: a\r\n").await.unwrap();
+        let mut answer = [0; 3];
+        page.read_exact(&mut answer).await.unwrap();
+        if &answer != b"ERR" {
+            return Err(Anomaly::Admitted);
+        }
+        let own = json!({"url": format!("tcp://localhost:{}", redis.port())});
+        if status(client().put(pod.url("/v1/destinations/own")).json(&own)).await != 422 {
+            return Err(Anomaly::LetOut);
+        }
         let page = client().post(pod.url("/v1/destinations/erp/messages")).body("x");
         if status(page.header("host", "evil.example")).await != 403 {
             return Err(Anomaly::Admitted);
