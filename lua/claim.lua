@@ -12,15 +12,16 @@
 --   [8] epoch         reseq:{p07}:epoch
 --   [9] bodies        reseq:{p07}:d:<dest>:bodies
 --   [10] withdrawn    reseq:{p07}:d:<dest>:withdrawn
+--   [11] delayed      reseq:{p07}:delayed
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] secret (the same for the whole call)
 --   [5] lease, ms  [6] most messages  [7] most bytes of records (at least one record is returned)
 --   [8] fewest messages (returns none if fewer wait; overrides [7])
---   [9] 'destination', 'key' or 'none'
+--   [9] 'destination', 'key' or 'none'  [10] '1' if the process has no suspects (include/suspects.lua)
 -- Returns: {deadline in ms since 1970, sequence, record, sequence, record …}; or, if any of the messages has
 --   earlier attempts, {deadline, 'attempts', sequence, record, attempts or '' …}; a record ('': missing) whose
---   body is stored apart is followed by the body ('': missing); {deadline, 'again'}: one call's limit of
---   reads found nothing
+--   body is stored apart is followed by the body ('': missing); {deadline, 'again', …}: more may wait, although
+--   there are fewer than [6]. Suspects come in an answer of their own, also if they are fewer than [8]
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, damage, apart, claim_alone
 
@@ -36,7 +37,7 @@ local deadline = text(now + ARGV[5])
 local known
 if not answered then
   check_schema(KEYS[8])
-  known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'withdrawn')
+  known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'withdrawn', 'suspects')
   if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
   if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
   if not by_priority and not known[3] and least <= 1 and most >= 1 then
@@ -50,7 +51,7 @@ if not answered then
 end
 
 -- The rest is for calls that cannot take the fast path.
--- include: expect, portions, withdrawn, bodies
+-- include: expect, portions, withdrawn, bodies, attempts, suspects
 
 -- Destinations are served in turn: this one comes behind all others. A destination that was not served yet has 0.
 local function to_end_of_active(active, destination)
@@ -65,9 +66,10 @@ end
 
 -- The answer to a repeated call: reads the records again, because they are not stored with the call, and
 -- contains only messages that are still leased under this secret. Also returns how many of the sequences are
--- covered, and which are in the answer. The size of the first records decides how many are read at a time.
-local function answer_of(deadline, sequences, room)
-  local answer, claimed, looked, wanted = {deadline}, {}, 0, {}
+-- covered, which are in the answer, and which have to wait for suspects. The size of the first records decides how
+-- many are read at a time.
+local function answer_of(deadline, sequences, room, turn_of)
+  local answer, claimed, looked, wanted, later = {deadline}, {}, 0, {}, {}
   local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
   if attempts_kept then answer[2] = 'attempts' end
   local size, at, count = 32, #answer, 0
@@ -78,30 +80,35 @@ local function answer_of(deadline, sequences, room)
     local records = redis.call('HMGET', KEYS[4], unpack(sequences, looked + 1, last))
     for i = 1, last - looked do
       local record = records[i] or ''
-      if room <= 0 and count >= least then
-        put_bodies(KEYS[9], wanted)
-        return answer, looked + i - 1, claimed
-      end
       local sequence, apart = sequences[looked + i], bytes_apart(record)
-      room, count = room - #record - apart, count + 1
-      claimed[count] = sequence
-      answer[at + 1], answer[at + 2] = sequence, record
-      at = at + 2
-      if attempts then
-        at = at + 1
-        answer[at] = attempts[i] or ''
-        room = room - #answer[at]
-      end
-      if apart > 0 then
-        at = at + 1
-        answer[at] = ''
-        wanted[#wanted + 1] = {answer, at, sequence}
+      local is_full = room <= 0 and count >= least
+      local turn = is_full and 'stop' or turn_of and attempts and turn_of(lease_of(sequence), attempts[i]) or 'now'
+      if turn == 'stop' then
+        put_bodies(KEYS[9], wanted)
+        return answer, looked + i - 1, claimed, later
+      elseif turn == 'later' then
+        later[#later + 1] = sequence
+      else
+        room, count = room - #record - apart, count + 1
+        claimed[count] = sequence
+        answer[at + 1], answer[at + 2] = sequence, record
+        at = at + 2
+        if attempts then
+          at = at + 1
+          answer[at] = attempts[i] or ''
+          room = room - #answer[at]
+        end
+        if apart > 0 then
+          at = at + 1
+          answer[at] = ''
+          wanted[#wanted + 1] = {answer, at, sequence}
+        end
       end
     end
     looked, size = last, next_portion(room, begun - room, last - looked)
   end
   put_bodies(KEYS[9], wanted)
-  return answer, #sequences, claimed
+  return answer, #sequences, claimed, later
 end
 
 if answered then
@@ -130,9 +137,13 @@ local last = clean and math.min(most, clean - 1) or most
 local sequences = last < 0 and {} or redis.call(by_priority and 'ZRANGE' or 'LRANGE', KEYS[3], '0', text(last))
 local has_more = #sequences > most or clean and redis.call('LLEN', KEYS[3]) > #sequences
 sequences[most + 1] = nil
-local answer, covered, claimed = answer_of(deadline, sequences, tonumber(ARGV[7]))
+local turn_of, held_suspects = suspect_turns(known[4], KEYS[6], ARGV[10] == '1')
+local answer, covered, claimed, later = answer_of(deadline, sequences, tonumber(ARGV[7]), turn_of)
+local suspects = held_suspects()
 -- All or nothing: leave them for callers that want fewer.
-if #sequences > 0 and #claimed < least then return keep(KEYS[1], number, {deadline}) end
+if #sequences > 0 and #claimed < least and not suspects and (#claimed > 0 or #later == 0) then
+  return keep(KEYS[1], number, {deadline})
+end
 if #sequences == 0 then
   redis.call('ZREM', KEYS[7], destination)
   return keep(KEYS[1], number, {deadline})
@@ -145,8 +156,18 @@ for i = 1, #claimed do
   leases[2 * i] = lease_of(sequence)
   call[i + 1] = sequence
 end
--- The first write, because only this key may have another type.
+if #later > 0 then
+  expect('ZCARD', KEYS[6])
+  local due = {}
+  for i, sequence in ipairs(later) do
+    due[2 * i - 1], due[2 * i] = text(now + SUSPECT_DELAY_MS), destination .. '/' .. sequence
+  end
+  redis.call('ZADD', KEYS[11], unpack(due))
+  redis.call('HINCRBY', KEYS[2], 'delayed', #later)
+end
+-- The first write of a call without suspects, because only this key may have another type.
 if #leases > 0 then redis.call('ZADD', KEYS[6], unpack(leases)) end
+if suspects then redis.call('HSET', KEYS[2], 'suspects', cmsgpack.pack(suspects)) end
 if by_priority then
   redis.call('ZREM', KEYS[3], unpack(sequences, 1, covered))
 else
@@ -158,4 +179,5 @@ else
   to_end_of_active(KEYS[7], destination)
 end
 keep(KEYS[1], number, call)
+if suspects or #later > 0 then table.insert(answer, 2, 'again') end
 return answer

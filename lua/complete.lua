@@ -196,7 +196,7 @@ local function forget_attempts()
       if #attempts[6] == 0 then
         redis.call('HDEL', KEYS[3], sequence)
       else
-        keep_attempts(KEYS[3], sequence, {0, 0, '', '', '', attempts[6]})
+        keep_attempts(KEYS[3], sequence, new_attempts('', attempts[6]))
       end
     end
   end

@@ -48,7 +48,8 @@ for i, member in ipairs(members) do
   local sequence, wait_ms, is_final = ARGV[base], tonumber(ARGV[base + 2]), ARGV[base + 3] == '1'
   if held[i] and not failed[sequence] then
     local attempts = attempts_of(KEYS[5], sequence)
-    attempts[1] = attempts[1] + 1
+    -- Its worker lives, so the message is no suspect.
+    attempts[1], attempts[7] = attempts[1] + 1, 0
     note_error(attempts, now, ARGV[base + 4])
     failed[sequence] = attempts
     gone[#gone + 1] = member

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- reap: recovers messages of dead processors, and messages that are due. Halts messages whose leases expired
--- too often.
+-- too often while nothing else could have crashed their worker.
 --
 -- KEYS:
 --   [1] destination    reseq:{p07}:d:<dest>
@@ -16,7 +16,8 @@
 --   [11] epoch           reseq:{p07}:epoch
 -- ARGV:
 --   [1] destination  [2] number of leases  [3] by how much the clock has stepped back since the members were added,
---   ms, or '0'; then that many members of leases, then members of delayed: hints, which this script checks again
+--   ms, or '0'  [4] how many leases of the destination expired together, at least; then the members of leases, then
+--   members of delayed: hints, which this script checks again
 -- Returns: {expired leases, ended delays, halted messages}
 -- Errors: NEWER_SCHEMA <schema>
 -- What has not expired, or is gone, stays unchanged: no call number is needed. After a step of the clock, leases and
@@ -28,6 +29,8 @@ local destination, lease_count, now = ARGV[1], tonumber(ARGV[2]), now_ms()
 local known = redis.call('HMGET', KEYS[1], 'version', 'stalls_max', 'ordering')
 local exists, most = known[1], tonumber(known[2]) or 0
 
+-- So many leases are halved at most: the destination lists the suspects that are being processed.
+local SUSPECTS_MAX = 512
 local back_ms = tonumber(ARGV[3])
 
 -- The members that are over, and those to move with the clock with their new scores.
@@ -45,9 +48,10 @@ local function over(key, from, to, moves)
   return members, moved
 end
 
-local expired, moved_leases = over(KEYS[4], 4, 3 + lease_count, function() return true end)
-local due, moved_delays = over(KEYS[5], 4 + lease_count, #ARGV, function(member)
-  return attempts_of(KEYS[3], string.match(member, '%d+$'))[1] > 0
+local expired, moved_leases = over(KEYS[4], 5, 4 + lease_count, function() return true end)
+local due, moved_delays = over(KEYS[5], 5 + lease_count, #ARGV, function(member)
+  local attempts = attempts_of(KEYS[3], string.match(member, '%d+$'))
+  return attempts[1] > 0 or attempts[7] > 0
 end)
 local place = {
   destination = destination, ordering = known[3], hash = KEYS[1], waiting = KEYS[2],
@@ -56,6 +60,8 @@ local place = {
 expect_waiting(place)
 expect('HLEN', KEYS[3], KEYS[6])
 expect('ZCARD', KEYS[7])
+-- True if nothing else of the partition was leased, so that nothing else seems to have crashed the worker.
+local is_lone = ARGV[4] == '1' and redis.call('ZCARD', KEYS[4]) == 1
 
 if #moved_leases > 0 then redis.call('ZADD', KEYS[4], unpack(moved_leases)) end
 if #moved_delays > 0 then redis.call('ZADD', KEYS[5], unpack(moved_delays)) end
@@ -70,11 +76,16 @@ for _, member in ipairs(expired) do
   local sequence = string.match(member, '/(%d+)/') or ''
   local attempts = attempts_of(KEYS[3], sequence)
   attempts[2] = attempts[2] + 1
+  -- It was alone in its destination; from the third lease on also in its process, which claims see to.
+  if is_lone or attempts[7] == 1 and attempts[2] > 2 then attempts[8] = attempts[8] + 1 end
+  -- Half of those that it was processed with (include/suspects.lua).
+  local together = attempts[7] > 0 and attempts[7] or tonumber(ARGV[4])
+  attempts[7] = math.max(1, math.floor(math.min(together, SUSPECTS_MAX) / 2))
   note_error(attempts, now, '{"stage":"transform","kind":"stalled","detail":"its lease ran out: the '
     .. 'processor died, or did not extend it in time"}')
   if sequence == '' then
     attempts = nil
-  elseif most > 0 and attempts[2] >= most then
+  elseif most > 0 and attempts[8] >= most then
     attempts[4] = 'transform'
     halted[#halted + 1] = text(now)
     halted[#halted + 1] = sequence

@@ -67,7 +67,7 @@ if is_halted then
   redis.call('ZREM', KEYS[6], sequence)
   if is_finished then redis.call('HINCRBY', KEYS[1], 'halted_ready', -1) end
   local attempts = attempts_of(KEYS[4], sequence)
-  keep_attempts(KEYS[4], sequence, {0, 0, attempts[3], '', '', attempts[6]})
+  keep_attempts(KEYS[4], sequence, new_attempts(attempts[3], attempts[6]))
 end
 if ARGV[6] ~= '' then
   redis.call('HSET', KEYS[3], sequence, ARGV[6])

@@ -1,16 +1,24 @@
 -- What is stored about earlier attempts: a hash by sequence, with entries only for messages that need one.
 -- Each is MessagePack of {failed attempts in the current stage, expired leases, checkpoint or '', stage in
 -- which it halted or '', when a message that awaits its turn is due or '', {'<ms since 1970> <error as JSON>'
--- …, newest first}}.
+-- …, newest first}, how many suspects may be processed together with this one (0: it is no suspect), leases that
+-- expired while it was processed alone}.
+
+local function new_attempts(checkpoint, errors)
+  return {0, 0, checkpoint, '', '', errors, 0, 0}
+end
 
 -- Unreadable attempts count as none.
-local function attempts_of(key, sequence)
-  local kept = redis.call('HGET', key, sequence)
+local function attempts_in(kept)
   local could_read, attempts = pcall(cmsgpack.unpack, kept or '')
   local is_whole = could_read and type(attempts) == 'table' and type(attempts[6]) == 'table'
-    and tonumber(attempts[1]) and tonumber(attempts[2])
+    and tonumber(attempts[1]) and tonumber(attempts[2]) and tonumber(attempts[7]) and tonumber(attempts[8])
   if is_whole then return attempts end
-  return {0, 0, '', '', '', {}}
+  return new_attempts('', {})
+end
+
+local function attempts_of(key, sequence)
+  return attempts_in(redis.call('HGET', key, sequence))
 end
 
 local function keep_attempts(key, sequence, attempts)

@@ -97,9 +97,19 @@ pub struct Attempts {
     pub halted_in: Option<Stage>,
     /// The last errors, newest first, each with its time in ms since 1970.
     pub errors: Vec<(u64, AttemptError)>,
+    /// How many suspects may be processed at once with this one; 0 if it is no suspect.
+    pub together: u32,
+    /// Leases that expired while nothing else could have crashed the worker.
+    pub stalls_alone: u32,
 }
 
 impl Attempts {
+    /// True if it may have crashed its workers more than once: while it is processed, its process must have no
+    /// other suspect.
+    pub fn must_be_alone(&self) -> bool {
+        self.together > 0 && self.stalls > 1
+    }
+
     /// The number of the current or next processing attempt, from 1.
     pub fn number(&self) -> u32 {
         self.failed.saturating_add(self.stalls).saturating_add(1)

@@ -18,7 +18,8 @@
 //! Each transition is one Lua script of the same name (`due` is part of `reap`, `ack` of
 //! `release`, `retry` is `retry_head`). The state of a message is not stored: it follows from the
 //! sets that hold its sequence. A tombstone is in `ready`; the sender settles it without delivery.
-//! With serial processing, a message that awaits its turn is `waiting`.
+//! With serial processing, a message that awaits its turn is `waiting`. A claim that passes a suspect makes it `delayed`
+//! (`defer`, part of `claim`).
 //!
 //! The reference model (`crates/testing/src/model/transitions.rs`) compares every call of a script with this table.
 
@@ -60,6 +61,8 @@ pub enum State {
 pub enum Event {
     /// A processor claims it under a lease.
     Claim,
+    /// A claim passes it, because other suspects of its destination are processed.
+    Defer,
     /// A processor returns it unprocessed.
     Requeue,
     /// Its lease expired.
@@ -125,6 +128,7 @@ impl State {
         use {Event as E, State as S};
         match (self, event) {
             (S::Waiting, E::Claim) => Ok(S::Processing),
+            (S::Waiting, E::Defer) => Ok(S::Delayed),
             (S::Processing, E::Requeue | E::Reap) => Ok(S::Waiting),
             (S::Processing, E::Fail) => Ok(S::Delayed),
             (S::Delayed, E::Due) => Ok(S::Waiting),
@@ -151,6 +155,8 @@ mod tests {
         let steps = [
             (E::Claim, S::Processing),
             (E::Reap, S::Waiting),
+            (E::Defer, S::Delayed),
+            (E::Due, S::Waiting),
             (E::Claim, S::Processing),
             (E::Fail, S::Delayed),
             (E::Due, S::Waiting),

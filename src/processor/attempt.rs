@@ -8,7 +8,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Failure, Finisher, Outcome, Output, Transform, Transforms,
-    claims::Class,
+    claims::{Alone, Class},
     leases::{LeaseGuard, Leases},
 };
 use crate::{
@@ -52,7 +52,8 @@ impl Attempts {
     }
 
     /// Starts an attempt for each claimed message.
-    pub(super) fn start(&self, entry: &Arc<CatalogEntry>, claimed: Claimed) {
+    pub(super) fn start(&self, entry: &Arc<CatalogEntry>, claimed: Claimed, alone: Option<Alone>) {
+        let alone = alone.filter(|_| claimed.must_be_alone());
         // Claims are made only if the pod has the transform, with the same definition.
         let Some(transform) = self.transforms.of(entry) else { return };
         let meter = telemetry::Transformed::of(entry.destination.name.as_str());
@@ -62,6 +63,7 @@ impl Attempts {
                 transform: transform.clone(),
                 meter: meter.clone(),
                 guard: self.leases.hold(token.clone()),
+                _alone: alone.clone(),
                 token,
                 message: Box::new(message),
             };
@@ -93,6 +95,8 @@ struct Attempt {
     transform: Arc<dyn Transform>,
     meter: telemetry::Transformed,
     guard: LeaseGuard,
+    /// Meanwhile this process claims no other suspects.
+    _alone: Option<Alone>,
     token: LeaseToken,
     message: Box<Stamped>,
 }

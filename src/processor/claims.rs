@@ -3,11 +3,7 @@
 
 mod looks;
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt, StreamExt,
@@ -15,7 +11,7 @@ use futures::{
     stream::FuturesUnordered,
 };
 use tokio::{
-    sync::broadcast::error::RecvError,
+    sync::{OwnedSemaphorePermit, Semaphore, broadcast::error::RecvError},
     time::{Instant, sleep_until},
 };
 
@@ -84,10 +80,12 @@ impl Slots {
     }
 }
 
+/// The permit of a process to hold messages that must be alone: a claim asks for them only with it.
+pub(super) type Alone = Arc<OwnedSemaphorePermit>;
 /// What [`Claims::next`] returns.
 pub(super) enum ClaimsEvent {
-    /// The result of a claim.
-    Messages(Arc<CatalogEntry>, Claimed),
+    /// The result of a claim, and the permit that is kept until suspects among them are processed.
+    Messages(Arc<CatalogEntry>, Claimed, Option<Alone>),
     /// Names of destinations that may have waiting messages.
     Names,
 }
@@ -98,6 +96,7 @@ struct Answer {
     call_sequence: CallSequence,
     /// Reserved slots.
     room: usize,
+    alone: Option<Alone>,
     took: Duration,
     result: Result<Claimed, StoreError>,
 }
@@ -124,8 +123,10 @@ pub(super) struct Claims {
     /// failed claim.
     failed: Vec<DestinationName>,
     /// Destinations with a claim that Redis did not answer: it may have leased messages that no
-    /// process has received.
-    unanswered: HashSet<DestinationName>,
+    /// process has received. With the permit of the claim, because its repetition returns the same messages.
+    unanswered: HashMap<DestinationName, Option<Alone>>,
+    /// For the permit to hold suspects.
+    alone: Arc<Semaphore>,
     /// Call sequences without a call in flight.
     call_sequences: HashMap<DestinationName, CallSequence>,
     /// Changed destinations, to drop the call sequences and the rivals of removed ones.
@@ -149,7 +150,8 @@ impl Claims {
             poll_again: false,
             begun: Instant::now(),
             failed: Vec::new(),
-            unanswered: HashSet::new(),
+            unanswered: HashMap::new(),
+            alone: Arc::new(Semaphore::new(1)),
             call_sequences: HashMap::new(),
         }
     }
@@ -265,10 +267,17 @@ impl Claims {
         let call_sequence = self.call_sequences.remove(&name);
         let call_sequence =
             call_sequence.unwrap_or_else(|| self.store.new_call_sequence(&format!("claim:{name}")));
+        let kept = self.unanswered.get_mut(&name).and_then(Option::take);
+        let free = || self.alone.clone().try_acquire_owned().ok().map(Arc::new);
+        let alone = kept.or_else(free);
         let (store, catalog, lease) = (self.store.clone(), self.catalog.clone(), self.lease);
         let begun = self.begun;
         let call = async move {
-            let claimed = store.claim(&call_sequence, &entry, 1..=room, lease).await;
+            let (holder, suspects) = (store.holder(), alone.is_some());
+            let count = 1..=room;
+            let claimed = store
+                .claim_for(holder.as_ref(), suspects, &call_sequence, &entry, count, lease)
+                .await;
             if claimed.as_ref().is_ok_and(|claimed| !claimed.messages.is_empty()) {
                 point(Point::ProcessorClaimed).await;
             }
@@ -279,7 +288,7 @@ impl Claims {
             {
                 tracing::debug!(%error, "cannot refresh a definition");
             }
-            Answer { entry, call_sequence, room, took: begun.elapsed(), result: claimed }
+            Answer { entry, call_sequence, room, alone, took: begun.elapsed(), result: claimed }
         };
         self.calls.push(call.boxed());
     }
@@ -287,7 +296,7 @@ impl Claims {
     /// Begins to requeue the messages of claims without an answer, because this process claims no
     /// more. After `deadline`, their leases expire instead. False if there is nothing to requeue.
     pub(super) fn requeue_all_unanswered(&mut self, deadline: Instant) -> bool {
-        let unanswered: Vec<_> = self.unanswered.iter().cloned().collect();
+        let unanswered: Vec<_> = self.unanswered.keys().cloned().collect();
         for name in &unanswered {
             match self.catalog.get(name.as_str()) {
                 Some(entry) => self.requeue_unanswered(entry, deadline),
@@ -301,7 +310,7 @@ impl Claims {
     /// that no stall is counted.
     fn requeue_unanswered(&mut self, entry: Arc<CatalogEntry>, deadline: Instant) {
         let name = &entry.destination.name;
-        if self.claims_in_flight.contains_key(name) || !self.unanswered.remove(name) {
+        if self.claims_in_flight.contains_key(name) || self.unanswered.remove(name).is_none() {
             return;
         }
         let Some(call_sequence) = self.call_sequences.remove(name) else { return };
@@ -320,7 +329,7 @@ impl Claims {
             }
             call_sequence.give_up();
             let (room, took, result) = (0, Duration::ZERO, Ok(Claimed::default()));
-            Answer { entry, call_sequence, room, took, result }
+            Answer { entry, call_sequence, room, alone: None, took, result }
         };
         self.calls.push(call.boxed());
     }
@@ -352,13 +361,19 @@ impl Claims {
     }
 
     fn answered(&mut self, answer: Answer) -> ClaimsEvent {
-        let Answer { entry, call_sequence, room, took, result: answer } = answer;
+        let Answer { entry, call_sequence, room, mut alone, took, result: answer } = answer;
         let name = entry.destination.name.clone();
         self.call_sequences.insert(name.clone(), call_sequence);
         let hinted = self.claims_in_flight.remove(&name).unwrap_or_default();
         match &answer {
-            Err(StoreError::Unconfirmed(_)) => drop(self.unanswered.insert(name.clone())),
-            Err(error) if error.is_temporary() => {}
+            Err(StoreError::Unconfirmed(_)) => {
+                self.unanswered.insert(name.clone(), alone.take());
+            }
+            Err(error) if error.is_temporary() => {
+                if let Some(kept) = self.unanswered.get_mut(&name) {
+                    *kept = alone.take();
+                }
+            }
             _ => drop(self.unanswered.remove(&name)),
         }
         let claimed = match answer {
@@ -366,13 +381,13 @@ impl Claims {
             Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
                 self.unused(&entry, room);
                 self.hint(name);
-                return ClaimsEvent::Messages(entry, Claimed::default());
+                return ClaimsEvent::Messages(entry, Claimed::default(), None);
             }
             Err(error) => {
                 tracing::debug!(destination = %name, %error, "cannot claim");
                 self.unused(&entry, room);
                 self.failed.push(name);
-                return ClaimsEvent::Messages(entry, Claimed::default());
+                return ClaimsEvent::Messages(entry, Claimed::default(), None);
             }
         };
         let got = claimed.messages.len();
@@ -395,6 +410,6 @@ impl Claims {
         } else if hinted {
             self.woken(name);
         }
-        ClaimsEvent::Messages(entry, claimed)
+        ClaimsEvent::Messages(entry, claimed, alone)
     }
 }

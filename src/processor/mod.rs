@@ -108,8 +108,8 @@ impl Processor {
                     freed.drain(..).for_each(|(name, class)| claims.freed(class, &name));
                 }
                 Some(came) = claims.next() => {
-                    if let ClaimsEvent::Messages(entry, claimed) = came {
-                        attempts.start(&entry, claimed);
+                    if let ClaimsEvent::Messages(entry, claimed, alone) = came {
+                        attempts.start(&entry, claimed, alone);
                     }
                 }
                 _ = tick.tick() => {
@@ -125,8 +125,8 @@ impl Processor {
         claims.stop_poll();
         loop {
             while let Some(came) = claims.next().await {
-                if let ClaimsEvent::Messages(entry, claimed) = came {
-                    attempts.start(&entry, claimed);
+                if let ClaimsEvent::Messages(entry, claimed, alone) = came {
+                    attempts.start(&entry, claimed, alone);
                 }
             }
             if Instant::now() >= deadline || !claims.requeue_all_unanswered(deadline) {

@@ -38,6 +38,7 @@ const INCLUDES: [(&str, &str); 31] = [
     ("runs", include_str!("../../lua/include/runs.lua")),
     ("schema", include_str!("../../lua/include/schema.lua")),
     ("serial", include_str!("../../lua/include/serial.lua")),
+    ("suspects", include_str!("../../lua/include/suspects.lua")),
     ("unnamed", include_str!("../../lua/include/unnamed.lua")),
     ("waiting", include_str!("../../lua/include/waiting.lua")),
     ("wake", include_str!("../../lua/include/wake.lua")),

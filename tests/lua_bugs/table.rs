@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 117] = [
+pub static BUGS: [Bug; 122] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -148,6 +148,36 @@ end",
         "",
     ),
     bug("ends leases before their deadline", "reap", "tonumber(score) <= now", "true"),
+    bug(
+        "a stall counts against messages that were processed together",
+        "reap",
+        "if is_lone or attempts[7] == 1 and attempts[2] > 2 then",
+        "if true then",
+    ),
+    bug(
+        "suspects are never processed alone",
+        "reap",
+        "math.floor(math.min(together, SUSPECTS_MAX) / 2)",
+        "together",
+    ),
+    bug(
+        "leases any number of suspects together",
+        "include/suspects",
+        "count >= math.min(most, together)",
+        "false",
+    ),
+    bug(
+        "a claim forgets the messages that it passes",
+        "claim",
+        "redis.call('ZADD', KEYS[11], unpack(due))",
+        "",
+    ),
+    bug(
+        "a message stays a suspect although its worker lives",
+        "fail",
+        "attempts[1], attempts[7] = attempts[1] + 1, 0",
+        "attempts[1] = attempts[1] + 1",
+    ),
     // Epochs.
     bug(
         "keeps the epoch after a failover",

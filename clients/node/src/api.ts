@@ -1995,6 +1995,8 @@ export interface components {
             key?: string | null;
             /** Format: int32 */
             attempt: number;
+            /** @description True if it may have crashed its last workers: process no other suspect in the same process. */
+            suspect?: boolean;
             /** @description The checkpoint of the last attempt. */
             checkpoint?: unknown;
             /** @description The checkpoint in base64, if some JSON parsers would refuse it. */
@@ -2099,6 +2101,11 @@ export interface components {
              */
             wait_ms?: number;
             worker?: null | components["schemas"]["WorkerName"];
+            /**
+             * @description False while the process holds a suspect (`suspect`): it gets no other one.
+             * @default true
+             */
+            suspects: boolean;
             /**
              * Format: int64
              * @description How long the lease lasts.

@@ -3,8 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import fc from "fast-check";
-import { Reseq, Worker, memoryStore, orderGuard } from "reseq";
+import { Reseq, ReseqError, Retry, Worker, memoryStore, orderGuard } from "reseq";
 import { DELIVERY_FAULTS, deliverAll } from "./support/deliver.mjs";
+import { listening } from "./support/receiver.mjs";
 import { REQUEST_FAULTS, Simulated } from "./support/simulated.mjs";
 
 const RUNS = Number(process.env.PROPERTY_RUNS ?? 60);
@@ -118,4 +119,58 @@ test("without epochs, messages of a destination that was created again are skipp
   }
   assert.deepEqual(applied, [1, 2, 3]);
   server.stop();
+});
+
+test("a worker holds one suspect at a time", async () => {
+  const asked = [];
+  const returned = [];
+  const lease = (sequence) => ({
+    token: `t${sequence}`, destination: "erp", sequence, epoch: 1, id: `i${sequence}`, key: null, attempt: 3, suspect: true,
+    headers: {}, content_type: "application/json", body: sequence, expires_at: new Date().toISOString(),
+  });
+  const server = await listening(async (request, response) => {
+    const chunks = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const body = JSON.parse(Buffer.concat(chunks).toString());
+    const send = (answer) => response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
+    if (request.url === "/v1/leases") {
+      asked.push(body.suspects);
+      // The second is against what was asked for, as from a call that was under way.
+      if (asked.length <= 2) return send({ leases: [lease(asked.length)] });
+      await pause(20);
+      return send({ leases: [] });
+    }
+    if (request.url === "/v1/leases/requeue") returned.push(...body.items.map(({ token }) => token));
+    send({ results: body.items.map(({ token }) => ({ token, status: "ok" })) });
+  });
+  const handled = [];
+  let finish;
+  const finished = new Promise((resolve) => (finish = resolve));
+  const worker = new Worker("erp", async ({ body }) => {
+    handled.push(body);
+    await finished;
+  }, { url: new URL(server.url).origin });
+  while (returned.length === 0 || asked.length < 4) await pause(5);
+  assert.deepEqual([handled, returned], [[1], ["t2"]]);
+  assert.deepEqual(asked.slice(0, 3), [true, false, false]);
+  finish();
+  const before = asked.length;
+  while (!asked.slice(before).includes(true)) await pause(5);
+  await worker.close();
+  await server.close();
+});
+
+test("a wait that is too long is the longest, and a fraction is one", async () => {
+  let header;
+  const server = await listening((request, response) => response.writeHead(503, { "retry-after": header }).end("busy"));
+  const reseq = new Reseq({ url: new URL(server.url).origin, retryMs: 0 });
+  for (const [text, ms] of [["99999999999999999999999", 3_600_000], ["9".repeat(400), 3_600_000], ["1.5", 1500], ["soon", 0]]) {
+    header = text;
+    const error = await reseq.stats("erp").then(() => assert.fail(), (thrown) => thrown);
+    assert.ok(error instanceof ReseqError, error);
+    assert.equal(error.retryAfterMs ?? 0, ms, text);
+  }
+  reseq.close();
+  await server.close();
+  assert.deepEqual([1e300, -1, NaN, 1.4].map((ms) => new Retry("later", ms).afterMs), [86_400_000, 0, 0, 1]);
 });

@@ -87,7 +87,8 @@ pub(super) fn requeue_unanswered(
     api.tasks.spawn(async move {
         let api = task;
         // The same call: if it was carried out, it returns the same messages.
-        let claim = || api.store.claim_for(worker.as_ref(), &call_sequence, &entry, 1..=1, lease);
+        let claim =
+            || api.store.claim_for(worker.as_ref(), true, &call_sequence, &entry, 1..=1, lease);
         let claimed = retry_until(Some(Instant::now() + REQUEUE_WITHIN), claim).await;
         api.workers.put_back(&entry.destination.name, call_sequence);
         if let Ok(claimed) = claimed {

@@ -43,6 +43,8 @@ use crate::{
     },
 };
 
+/// The most claims from one destination that find only messages to pass.
+const LOOKS_MAX: usize = 20;
 /// The highest `min`: one answer contains that many bodies.
 const MIN_MAX: usize = 64;
 
@@ -68,6 +70,10 @@ struct LeaseRequest {
     /// Who claims, for those who look at a message that is being processed: `1234@host-7`, for example.
     #[serde(default)]
     worker: Option<WorkerName>,
+    /// False while the process holds a suspect (`suspect`): it gets no other one.
+    #[serde(default = "yes")]
+    #[schema(default = true)]
+    suspects: bool,
     /// How long the lease lasts.
     #[serde(default = "half_a_minute")]
     #[schema(minimum = 100, maximum = 86_400_000, default = 30_000)]
@@ -76,6 +82,10 @@ struct LeaseRequest {
 
 fn one() -> usize {
     1
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Claimed messages.
@@ -98,6 +108,9 @@ struct Lease {
     id: String,
     key: Option<String>,
     attempt: u32,
+    /// True if it may have crashed its last workers: process no other suspect in the same process.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    suspect: bool,
     /// The checkpoint of the last attempt.
     #[schema(value_type = Option<serde_json::Value>)]
     checkpoint: Option<Box<RawValue>>,
@@ -263,6 +276,7 @@ async fn claim(
     let mut weights: u64 = all.iter().map(|entry| u64::from(entry.destination.weight)).sum();
     let (mut leases, mut handed) = (Vec::new(), Handed::new(api.clone()));
     let (mut damaged, is_alone) = (Vec::new(), request.destinations.len() == 1);
+    let mut suspects = request.suspects;
     for entry in all {
         let left = request.max - leases.len();
         if left == 0 {
@@ -271,7 +285,7 @@ async fn claim(
         let share = entry.destination.share(left, weights);
         weights -= u64::from(entry.destination.weight);
         let name = entry.destination.name.clone();
-        let claimed = match claim_from(&api, entry, &request, share).await {
+        let claimed = match claim_from(&api, entry, &request, share, suspects).await {
             Ok((entry, claimed)) => {
                 handed.add(entry, &claimed);
                 claimed
@@ -286,6 +300,7 @@ async fn claim(
             Err(_) if !leases.is_empty() => break,
             Err(problem) => return Err(problem),
         };
+        suspects &= !claimed.must_be_alone();
         if !claimed.messages.is_empty() {
             api.workers.served.note(&name);
             telemetry::claimed(name.as_str(), claimed.messages.len());
@@ -304,21 +319,31 @@ async fn claim_from(
     entry: Arc<CatalogEntry>,
     request: &LeaseRequest,
     share: usize,
+    suspects: bool,
 ) -> Result<(Arc<CatalogEntry>, Claimed), Problem> {
     let (count, lease) = (request.min..=share, Duration::from_millis(request.lease_ms));
     let worker = request.worker.as_ref();
     let name = entry.destination.name.clone();
     let mut entry = entry;
     let call_sequence = api.workers.take(api, &name);
-    let mut claimed =
-        api.store.claim_for(worker, &call_sequence, &entry, count.clone(), lease).await;
-    if matches!(claimed, Err(StoreError::StaleDefinition)) {
-        let refreshed = api.catalog.refresh(&name).await;
-        if let Ok(Some(fresh)) = refreshed {
-            entry = fresh;
-            claimed = api.store.claim_for(worker, &call_sequence, &entry, count, lease).await;
+    let mut looks = 0;
+    let claimed = loop {
+        looks += 1;
+        let count = count.clone();
+        let claim = api.store.claim_for(worker, suspects, &call_sequence, &entry, count, lease);
+        match claim.await {
+            // Behind those that this call passed, there may be others.
+            Ok(claimed)
+                if claimed.messages.is_empty() && claimed.may_have_more && looks < LOOKS_MAX => {}
+            Err(StoreError::StaleDefinition) if looks == 1 => {
+                let Ok(Some(fresh)) = api.catalog.refresh(&name).await else {
+                    break Err(StoreError::StaleDefinition);
+                };
+                entry = fresh;
+            }
+            claimed => break claimed,
         }
-    }
+    };
     match claimed {
         // Redis may have leased messages, although there was no answer.
         Err(error @ StoreError::Unconfirmed(_)) => {
@@ -349,6 +374,7 @@ fn shown(token: LeaseToken, mut message: Stamped, deadline: &str, json_depth_max
     trace(&token, &mut message);
     let Message { id, key, headers, body, .. } = message.message;
     let attempt = message.attempts.number();
+    let suspect = message.attempts.must_be_alone();
     let last_error = message.attempts.errors.into_iter().next();
     // Several messages share the answer: one must not make the others unreadable for the worker.
     let json = json_body(&body.content_type, &body.bytes, json_depth_max);
@@ -363,6 +389,7 @@ fn shown(token: LeaseToken, mut message: Stamped, deadline: &str, json_depth_max
         id,
         key,
         attempt,
+        suspect,
         checkpoint,
         checkpoint_base64: unread.map(|json| STANDARD.encode(json)),
         last_error: last_error.map(LastError::of),

@@ -39,6 +39,7 @@ impl Claims {
         let is_there = |name: &DestinationName| catalog.get(name.as_str()).is_some();
         let changed = self.changed.take();
         changed.sweep(&mut self.call_sequences, is_there);
+        changed.sweep(&mut self.unanswered, is_there);
         changed.sweep(self.sizes.all(), is_there);
         let failed = std::mem::take(&mut self.failed);
         failed.into_iter().for_each(|name| self.hint(name));

@@ -34,8 +34,15 @@ pub struct Claimed {
     pub deadline_ms: u64,
     /// The messages, lowest sequence first, each with its token.
     pub messages: Vec<(LeaseToken, Stamped)>,
-    /// True if more may be waiting: left out for their size, or out of reach of one call.
+    /// True if more may be waiting: left out for their size, because of suspects, or out of reach of one call.
     pub may_have_more: bool,
+}
+
+impl Claimed {
+    /// True if a process must hold no other suspects beside these messages.
+    pub fn must_be_alone(&self) -> bool {
+        self.messages.iter().any(|(_, message)| message.attempts.must_be_alone())
+    }
 }
 
 impl Store {
@@ -48,14 +55,20 @@ impl Store {
         count: RangeInclusive<usize>,
         lease: Duration,
     ) -> Result<Claimed, StoreError> {
-        let holder = self.pod().parse().ok();
-        self.claim_for(holder.as_ref(), call_sequence, entry, count, lease).await
+        self.claim_for(self.holder().as_ref(), true, call_sequence, entry, count, lease).await
     }
 
-    /// The same, for the holder that the lease is to name.
+    /// This pod, as the holder of a lease.
+    pub fn holder(&self) -> Option<WorkerName> {
+        self.pod().parse().ok()
+    }
+
+    /// The same, for the holder that the lease is to name. Without `suspects`, it leaves out messages that
+    /// [must be alone](Attempts::must_be_alone).
     pub async fn claim_for(
         &self,
         holder: Option<&WorkerName>,
+        suspects: bool,
         call_sequence: &CallSequence,
         entry: &CatalogEntry,
         count: RangeInclusive<usize>,
@@ -75,10 +88,10 @@ impl Store {
         call.key(keys.partition.call(&caller)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
         call.key(keys.partition.active(entry.claimers())).key(keys.partition.epoch());
-        call.key(keys.bodies()).key(keys.withdrawn());
+        call.key(keys.bodies()).key(keys.withdrawn()).key(keys.partition.delayed());
         call.arg(number).arg(destination.name.as_str()).arg(entry.version);
         call.arg(&*secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
-        call.arg(least).arg(entry.ordering_text());
+        call.arg(least).arg(entry.ordering_text()).arg(u8::from(suspects));
         let answer = call_sequence.answered(self.run::<Vec<Value>>(&call).await)?;
 
         let (mut bytes_given, mut damaged) = (0, Vec::new());

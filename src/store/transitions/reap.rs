@@ -119,10 +119,10 @@ impl Store {
         for (name, (leases, delays)) in Overdue::of(&texts(found.0), &texts(found.1)).by_destination
         {
             for some in leases.chunks(PAGE_MAX as usize) {
-                self.reap_some(&name, some, &[], back_ms).await?;
+                self.reap_some(&name, some, some.len(), &[], back_ms).await?;
             }
             for some in delays.chunks(PAGE_MAX as usize) {
-                self.reap_some(&name, &[], some, back_ms).await?;
+                self.reap_some(&name, &[], 0, some, back_ms).await?;
             }
         }
         Ok(())
@@ -181,9 +181,10 @@ impl Store {
         delays: &[String],
     ) -> Result<Reaped, StoreError> {
         let (first, rest) = leases.split_at(leases.len().min(LEASES_MAX));
-        let mut all = self.reap_some(destination, first, delays, 0).await?;
+        let count = leases.len();
+        let mut all = self.reap_some(destination, first, count, delays, 0).await?;
         for some in rest.chunks(LEASES_MAX) {
-            let reaped = self.reap_some(destination, some, &[], 0).await?;
+            let reaped = self.reap_some(destination, some, count, &[], 0).await?;
             all.leases += reaped.leases;
             all.delays += reaped.delays;
             all.halted += reaped.halted;
@@ -195,6 +196,7 @@ impl Store {
         &self,
         destination: &DestinationName,
         leases: &[String],
+        together: usize,
         delays: &[String],
         back_ms: u64,
     ) -> Result<Reaped, StoreError> {
@@ -206,7 +208,7 @@ impl Store {
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.key(keys.partition.epoch());
-        call.arg(destination.as_str()).arg(leases.len()).arg(back_ms);
+        call.arg(destination.as_str()).arg(leases.len()).arg(back_ms).arg(together);
         for member in leases.iter().chain(delays) {
             call.arg(member);
         }

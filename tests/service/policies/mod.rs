@@ -11,5 +11,6 @@ mod lanes;
 mod limits;
 mod removed;
 pub mod scenario;
+mod suspects;
 mod waiting;
 mod why;

@@ -32,6 +32,8 @@ export interface Leased {
   /** What completes the message unchanged. */
   unchanged(): string;
   bytes: number;
+  /** It may have crashed its last workers: a process must hold no other suspect. */
+  suspect: boolean;
 }
 
 /** The leases in the answer to a claim. */
@@ -42,7 +44,7 @@ export function leasesIn(text: string): { leases: Leased[]; damaged: string[] } 
   const textOf = (at: number) => (texts ??= elementsOf(text, ["leases"]))[at]!;
   const leases = answer.leases.map((lease, at): Leased => {
     const message = new LeasedMessage(lease, () => spanOf(textOf(at), ["body"]));
-    return { token: lease.token, message, unchanged: () => message.unchanged(), bytes };
+    return { token: lease.token, message, unchanged: () => message.unchanged(), bytes, suspect: lease.suspect === true };
   });
   return { leases, damaged: answer.damaged ?? [] };
 }

@@ -202,7 +202,7 @@ export class Worker {
     const answer = await this.#reseq.transport.once({
       method: "POST",
       path: "/v1/leases",
-      body: JSON.stringify({ destinations: this.#destinations, max, wait_ms, lease_ms: this.#leaseMs, worker: this.name }),
+      body: JSON.stringify({ destinations: this.#destinations, max, wait_ms, lease_ms: this.#leaseMs, worker: this.name, suspects: !this.#holdsSuspect() }),
       timeoutMs: wait_ms + 15_000,
       // An aborted call could have leased messages that nobody would get. Ended like this, it says which.
       endOfWait: this.#closing.signal,
@@ -217,12 +217,20 @@ export class Worker {
   }
 
   #take(leases: Leased[]): void {
+    // Two calls may have been under way.
+    const isSecond = this.#holdsSuspect();
     for (const leased of leases) {
       const held = new Held(leased);
       this.#keeper.held.add(held);
-      this.#buffer.push(held);
+      if (leased.suspect && isSecond) this.#giveBack(held);
+      else this.#buffer.push(held);
     }
     this.#startSome();
+  }
+
+  #holdsSuspect(): boolean {
+    for (const held of this.#keeper.held) if (held.leased.suspect) return true;
+    return false;
   }
 
   #startSome(): void {
@@ -342,14 +350,15 @@ export class Worker {
 
   /** Gives back what no handler has begun. */
   #returnAll(): void {
-    for (const held of this.#buffer.splice(0)) {
-      if (held.isLost) continue;
-      const done: Promise<void> = this.#reports.requeue.report(held.token).then(() => {
-        this.#keeper.held.delete(held);
-        this.#finishing.delete(done);
-      });
-      this.#finishing.add(done);
-    }
+    for (const held of this.#buffer.splice(0)) if (!held.isLost) this.#giveBack(held);
+  }
+
+  #giveBack(held: Held): void {
+    const done: Promise<void> = this.#reports.requeue.report(held.token).then(() => {
+      this.#keeper.held.delete(held);
+      this.#finishing.delete(done);
+    });
+    this.#finishing.add(done);
   }
 
   #trouble(error: unknown): void {

@@ -131,6 +131,9 @@ pub struct Left {
     pub stalls: u32,
     pub checkpoint: Option<String>,
     pub errors: Vec<ErrorKind>,
+    /// How many suspects may be processed at once with it; 0 if it is none.
+    pub together: u32,
+    pub stalls_alone: u32,
 }
 
 impl Left {

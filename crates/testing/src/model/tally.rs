@@ -11,12 +11,12 @@ use reseq::{
 
 use super::{
     op::{CatalogEntry, Ingested, Op, Refusal, Reply},
-    state::{Destination, Lane, Message, Stand, State, Until},
+    state::{Destination, Lane, Left, Message, Stand, State, Until},
     transitions::Seen,
 };
 
 /// Cases that must occur at least once, or the test means nothing.
-pub const WANTED: [&str; 119] = [
+pub const WANTED: [&str; 122] = [
     "calls together",
     "takeover wait ended by a vouch",
     "vouched for another epoch",
@@ -39,6 +39,9 @@ pub const WANTED: [&str; 119] = [
     "claimed",
     "claimed by priority",
     "fewer than asked for",
+    "suspects claimed",
+    "suspects passed",
+    "stall of its own",
     "checkpoint given",
     "completed",
     "completed, errors kept",
@@ -193,12 +196,23 @@ impl Tally {
                 self.count_if(none && by_priority, "claimed by priority");
                 let waits = destination(before, known).is_some_and(|d| !d.waiting.is_empty());
                 self.count_if(given.is_empty() && waits, "fewer than asked for");
+                let is_suspect = given.iter().any(|one| one.left.together > 0);
+                self.count_if(is_suspect, "suspects claimed");
+                let delayed = |state| {
+                    destination(state, known).map_or(0, |d| {
+                        d.count(|message| matches!(message.stand, Stand::Delayed { .. }))
+                    })
+                };
+                self.count_if(delayed(after) > delayed(before), "suspects passed");
             }
             (op, Reply::Statuses(statuses)) => self.tell_statuses(op, statuses, before, after),
             (_, Reply::Reaped { leases, delays, halted }) => {
                 self.count_if(*leases > 0, "lease ran out");
                 self.count_if(*delays > 0, "delay over");
                 self.count_if(*halted > 0, "crashed too often");
+                let mut all = after.destinations.values().flat_map(|d| d.messages.values());
+                let is_own = |left: &Left| left.stalls_alone > 1 && left.stalls > 2;
+                self.count_if(all.any(|message| is_own(&message.left)), "stall of its own");
             }
             (Op::AcquirePartition { who }, _)
                 if before.owner.is_some_and(|(owner, _)| owner != *who) =>

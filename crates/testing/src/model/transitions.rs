@@ -27,6 +27,7 @@ fn table() -> BTreeSet<String> {
     let ended = [S::Damaged, S::Delivered, S::Dropped, S::DeadLettered, S::Cancelled];
     let mut events = vec![
         Event::Claim,
+        Event::Defer,
         Event::Requeue,
         Event::Reap,
         Event::Fail,
@@ -134,7 +135,9 @@ fn paths(op: &Op) -> Option<Vec<Path>> {
         Op::Damage { .. } | Op::Repair { .. } => return None,
         Op::Remove { .. } | Op::EndRemove { .. } | Op::Remake { .. } => return None,
         // What is damaged is halted at once, also when the claim is made again.
-        Op::Claim { .. } => vec![vec![E::Claim], vec![E::Claim, E::Halt], vec![E::Halt]],
+        Op::Claim { .. } => {
+            vec![vec![E::Claim], vec![E::Defer], vec![E::Claim, E::Halt], vec![E::Halt]]
+        }
         Op::Complete { .. } => {
             let dropped = E::Withdraw(Tombstone::Dropped);
             vec![vec![E::Complete], vec![E::Complete, dropped], turn]

@@ -275,11 +275,12 @@ impl Calls {
             &k.partition.epoch(),
             &k.bodies(),
             &k.withdrawn(),
+            &k.partition.delayed(),
         ];
         let (number, most) = (self.next(), most.to_string());
         let args = [&number, self.name.as_str(), &self.version, secret, LONG, &most, "1000000"];
         let mut made = call("claim", &keys, &args);
-        made.args.extend(["1".to_owned(), self.ordering.to_owned()]);
+        made.args.extend(["1".to_owned(), self.ordering.to_owned(), "1".to_owned()]);
         made
     }
 
@@ -391,7 +392,8 @@ impl Calls {
             &p.wake_waiting(),
             &p.epoch(),
         ];
-        let mut made = call("reap", &keys, &[self.name.as_str(), &leases.len().to_string(), "0"]);
+        let count = leases.len().to_string();
+        let mut made = call("reap", &keys, &[self.name.as_str(), &count, "0", &count]);
         made.args.extend(leases.iter().chain(delays).cloned());
         made
     }

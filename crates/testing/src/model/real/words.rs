@@ -142,6 +142,8 @@ impl Real {
                 stalls: attempts.stalls,
                 checkpoint: attempts.checkpoint.clone(),
                 errors: attempts.errors.iter().map(|(_, error)| error.kind).collect(),
+                together: attempts.together,
+                stalls_alone: attempts.stalls_alone,
             },
         }
     }

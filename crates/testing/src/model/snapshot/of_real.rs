@@ -82,8 +82,10 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
                 fields.extend(read);
             }
             ("hash", ..) => {
-                let translated =
-                    pairs.map(|(field, value)| (field.clone(), real.field(&field, &value, &key)));
+                // A claim forgets the leases there that have ended.
+                let translated = pairs
+                    .filter(|(field, _)| field != "suspects")
+                    .map(|(field, value)| (field.clone(), real.field(&field, &value, &key)));
                 // A counter that returned to 0 equals a missing one.
                 fields.extend(translated.filter(|(_, value)| value != "0" && !value.is_empty()));
             }
@@ -142,9 +144,9 @@ fn name_of(key: &str) -> Option<Name> {
 
 /// The stored attempts, as the scripts encode them.
 fn left(kept: &str) -> Option<String> {
-    type Kept = (u32, u32, String, String, String, Vec<String>);
+    type Kept = (u32, u32, String, String, String, Vec<String>, u32, u32);
     let kept: Kept = rmp_serde::from_slice(&bytes_of(kept)).expect("attempts can be read");
-    let (failed, stalls, checkpoint, halted_in, due, errors) = kept;
+    let (failed, stalls, checkpoint, halted_in, due, errors, together, stalls_alone) = kept;
     let kind = |text: &String| {
         let (_, json) = text.split_once(' ').expect("an error has its time");
         let error: reseq::domain::AttemptError = serde_json::from_str(json).unwrap();
@@ -161,6 +163,8 @@ fn left(kept: &str) -> Option<String> {
         stalls,
         checkpoint: Some(checkpoint).filter(|text| !text.is_empty()),
         errors: errors.iter().map(kind).collect(),
+        together,
+        stalls_alone,
     };
     attempts(&left, halted_in, !due.is_empty())
 }

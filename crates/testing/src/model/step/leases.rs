@@ -19,14 +19,36 @@ pub fn claim(
     call: &Call,
 ) -> Result<Vec<Sequence>, Refusal> {
     let destination = current(state, known)?;
-    let there = max.min(destination.waiting.len());
-    if there > 0 && there < min {
+    let leased = destination.messages.values().filter(|one| is_leased(one));
+    let mut held: Vec<u32> = leased.map(|one| one.left.together).filter(|n| *n > 0).collect();
+    let (mut taken, mut later, mut takes_suspects) = (Vec::new(), Vec::new(), None);
+    for sequence in destination.waiting.iter().copied().take(max) {
+        let together = destination.messages.get(&sequence).map_or(0, |one| one.left.together);
+        let most = held.iter().copied().min().unwrap_or(u32::MAX).min(together);
+        if together == 0 && takes_suspects != Some(true) {
+            takes_suspects = Some(false);
+            taken.push(sequence);
+        } else if together > 0 && takes_suspects != Some(false) && (held.len() as u32) < most {
+            takes_suspects = Some(true);
+            held.push(together);
+            taken.push(sequence);
+        } else if takes_suspects == Some(true) {
+            break;
+        } else {
+            later.push(sequence);
+        }
+    }
+    let covered = taken.len() + later.len();
+    if covered > 0 && taken.len() < min && takes_suspects.map_or(later.is_empty(), |is| !is) {
         return Ok(Vec::new());
     }
-    let taken: Vec<_> = destination.waiting.drain(..there).collect();
-    for sequence in &taken {
+    destination.waiting.drain(..covered);
+    for sequence in taken.iter().chain(&later) {
         if let Some(message) = destination.messages.get_mut(sequence) {
-            message.stand = Stand::Leased { secret: call.secret(), until: Until::Future };
+            message.stand = match later.contains(sequence) {
+                true => Stand::Delayed { until: Until::Future },
+                false => Stand::Leased { secret: call.secret(), until: Until::Future },
+            };
         }
     }
     if destination.waiting.is_empty() {
@@ -34,6 +56,10 @@ pub fn claim(
         state.active(claimers).remove(known.name);
     }
     Ok(taken)
+}
+
+fn is_leased(message: &Message) -> bool {
+    matches!(message.stand, Stand::Leased { .. })
 }
 
 /// The messages that a claim still holds. Damaged ones are halted, and not returned.
@@ -47,6 +73,7 @@ pub fn claimed(state: &mut State, name: Name, sequences: &[Sequence], call: &Cal
         };
         if message.is_damaged() {
             message.left.failed += 1;
+            message.left.together = 0;
             message.left.note(ErrorKind::Damaged);
             message.stand = Stand::Halted(Stage::Transform);
         } else {
@@ -181,6 +208,7 @@ pub fn fail(state: &mut State, name: Name, items: &[Failure]) -> Reply {
     let tokens = items.iter().map(|failure| &failure.token);
     end_leases(state, name, tokens, |at, message| {
         message.left.failed += 1;
+        message.left.together = 0;
         message.left.note(ErrorKind::Status);
         if items[at].is_final || most > 0 && message.left.failed >= most {
             return (Status::Halted, Some(Stand::Halted(Stage::Transform)));
@@ -238,11 +266,18 @@ pub fn reap(state: &mut State, name: Name) -> Reply {
     let (leases, delays) = over(destination);
     let mut back = delays.clone();
     let mut halted = 0;
+    // The test names all leases of the destination to the script, and one that does not exist.
+    let named =
+        destination.messages.values().filter(|message| is_leased(message)).count() as u32 + 1;
     for sequence in &leases {
         let Some(message) = destination.messages.get_mut(sequence) else { continue };
-        message.left.stalls += 1;
-        message.left.note(ErrorKind::Stalled);
-        if most > 0 && message.left.stalls >= most {
+        let left = &mut message.left;
+        left.stalls += 1;
+        left.stalls_alone += u32::from(left.together == 1 && left.stalls > 2);
+        let together = if left.together > 0 { left.together } else { named };
+        left.together = (together / 2).max(1);
+        left.note(ErrorKind::Stalled);
+        if most > 0 && left.stalls_alone >= most {
             message.stand = Stand::Halted(Stage::Transform);
             halted += 1;
         } else {
