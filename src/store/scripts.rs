@@ -10,7 +10,7 @@ use super::{
 use crate::{faults::planted_lua::text_of, redis_client::Script};
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 31] = [
+const INCLUDES: [(&str, &str); 32] = [
     ("apart", include_str!("../../lua/include/apart.lua")),
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
