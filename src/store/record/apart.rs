@@ -100,7 +100,7 @@ mod tests {
         let mut whole = Stamped { accounted_bytes: 5, ..stamped("a", JSON, long) };
         whole.input = Some(Body { content_type: JSON.into(), bytes: vec![b'i'; 3000].into() });
         let Written { record, bodies } = of_stamped(&whole, Ordering::Key, FIRST);
-        assert!(record.starts_with(b"B2049;P41;2") && record.len() < 200, "{record:?}");
+        assert!(record.starts_with(b"B2049;P41;3") && record.len() < 200, "{record:?}");
         let input = whole.input.as_ref().unwrap().bytes.clone();
         let apart = [(Part::Body, Some(long.into())), (Part::Input, Some(input.clone()))];
         assert_eq!(bodies, apart);
