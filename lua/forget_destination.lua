@@ -53,5 +53,6 @@ redis.call('HSET', KEYS[1], 'removed_epoch', at_least(removed[1], carried),
 for i = 2, 8 do redis.call('UNLINK', KEYS[i]) end
 for i = 12, 25 do redis.call('UNLINK', KEYS[i]) end
 -- Hints that were added after the removal began.
-for _, i in ipairs({9, 10, 11, 26, 27}) do redis.call('ZREM', KEYS[i], ARGV[2]) end
+for i = 9, 11 do redis.call('ZREM', KEYS[i], ARGV[2]) end
+for i = 26, 27 do redis.call('ZREM', KEYS[i], ARGV[2]) end
 return text(carried)

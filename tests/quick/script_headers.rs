@@ -400,11 +400,12 @@ fn call_sites(name: &str) -> Vec<(String, String)> {
 }
 
 /// The Rust names of pipeline commands that differ from their Redis names.
-const METHODS: [(&str, &str); 6] = [
+const METHODS: [(&str, &str); 7] = [
     ("hset_nx", "HSETNX"),
     ("set_ex", "SETEX"),
     ("zrange_withscores", "ZRANGE"),
     ("zrangebyscore_limit", "ZRANGEBYSCORE"),
+    ("zrangebyscore_limit_withscores", "ZRANGEBYSCORE"),
     ("zscore_multiple", "ZMSCORE"),
     ("atomic", "MULTI"),
 ];

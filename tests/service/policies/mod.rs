@@ -3,8 +3,8 @@
 
 mod damage;
 mod damage_reported;
-mod encoded;
 mod due;
+mod encoded;
 mod gone;
 mod halted;
 mod lanes;
