@@ -107,10 +107,13 @@ impl<K: Hash + Eq + Clone> Clone for FairShare<K> {
     }
 }
 
+/// One that waits: whether it is heavy, and who gets its place.
+type Waiter<K> = (bool, oneshot::Sender<Place<K>>);
+
 struct Queues<K: Hash + Eq + Clone> {
     shares: Shares<K>,
-    /// By name: those who wait, the first first, and whether they are heavy.
-    waiting: HashMap<K, BTreeMap<u64, (bool, oneshot::Sender<Place<K>>)>>,
+    /// By name: those who wait, the first first.
+    waiting: HashMap<K, BTreeMap<u64, Waiter<K>>>,
     /// The names that wait, in turn.
     turns: VecDeque<K>,
     number: u64,

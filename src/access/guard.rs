@@ -225,7 +225,7 @@ impl Guard {
     /// The value of the cookie of the session that a request shows, which goes on from now.
     pub fn prolonged(&self, headers: &HeaderMap) -> Option<String> {
         let session = self.session_of(headers)?.seen(server_clock_ms());
-        session.sealed(&*self.shared.catalog.session_key()?, session::secret_of(headers)?)
+        session.sealed(&self.shared.catalog.session_key()?, session::secret_of(headers)?)
     }
 
     /// Ends the session that a request shows, in all pods.

@@ -26,7 +26,9 @@ pub(super) fn decoded(input: &Input, bytes_max: usize) -> Result<Bytes, String> 
         "gzip" | "x-gzip" => Box::new(MultiGzDecoder::new(body)),
         "br" => Box::new(brotli_decompressor::Decompressor::new(body, BUFFER_BYTES)),
         // Some send it without the zlib format that the name stands for: its header is a multiple of 31.
-        "deflate" if body.len() > 1 && u16::from_be_bytes([body[0], body[1]]) % 31 != 0 => {
+        "deflate"
+            if body.len() > 1 && !u16::from_be_bytes([body[0], body[1]]).is_multiple_of(31) =>
+        {
             Box::new(DeflateDecoder::new(body))
         }
         "deflate" => Box::new(ZlibDecoder::new(body)),

@@ -96,11 +96,9 @@ impl Store {
         pipe.hget(self.keys().sessions(), "key");
         pipe.cmd("XREVRANGE").arg(self.keys().sessions_ended()).arg("+").arg("-");
         pipe.arg("COUNT").arg(max);
-        let (key, found): (Option<String>, Vec<(String, HashMap<String, String>)>) =
-            self.query(&pipe).await?;
-        let read = |(id, mut fields): (String, HashMap<String, String>)| {
-            Some((id.parse().ok()?, fields.remove("session")?))
-        };
+        type Entry = (String, HashMap<String, String>);
+        let (key, found): (Option<String>, Vec<Entry>) = self.query(&pipe).await?;
+        let read = |(id, mut fields): Entry| Some((id.parse().ok()?, fields.remove("session")?));
         Ok((key, found.into_iter().filter_map(read).collect()))
     }
 

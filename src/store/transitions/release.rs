@@ -171,9 +171,9 @@ impl Store {
     ) -> Result<Vec<PendingWithdrawal>, StoreError> {
         let key = (entry.destination.ordering != Ordering::Destination).then(|| "0".to_owned());
         let held_upto = NO_SEQUENCE;
-        let nothing = LaneRequest { key, settled: Settled::default(), held_upto, limit: 0 };
+        let nothing = [LaneRequest { key, settled: Settled::default(), held_upto, limit: 0 }];
         Ok(self
-            .released(&self.whole_release(owner, entry, &[nothing.clone()]), entry, &[nothing])
+            .released(&self.whole_release(owner, entry, &nothing), entry, &nothing)
             .await?
             .withdrawals)
     }
