@@ -76,11 +76,14 @@ for _, member in ipairs(expired) do
   local sequence = string.match(member, '/(%d+)/') or ''
   local attempts = attempts_of(KEYS[3], sequence)
   attempts[2] = attempts[2] + 1
-  -- It was alone in its destination; from the third lease on also in its process, which claims see to.
-  if is_lone or attempts[7] == 1 and attempts[2] > 2 then attempts[8] = attempts[8] + 1 end
-  -- Half of those that it was processed with (include/suspects.lua).
-  local together = attempts[7] > 0 and attempts[7] or tonumber(ARGV[4])
-  attempts[7] = math.max(1, math.floor(math.min(together, SUSPECTS_MAX) / 2))
+  -- Where no number of stalls is too many, nobody looks for the guilty one.
+  if most > 0 then
+    -- It was alone in its destination; from the third lease on also in its process, which claims see to.
+    if is_lone or attempts[7] == 1 and attempts[2] > 2 then attempts[8] = attempts[8] + 1 end
+    -- Half of those that it was processed with (include/suspects.lua).
+    local together = attempts[7] > 0 and attempts[7] or tonumber(ARGV[4])
+    attempts[7] = math.max(1, math.floor(math.min(together, SUSPECTS_MAX) / 2))
+  end
   note_error(attempts, now, '{"stage":"transform","kind":"stalled","detail":"its lease ran out: the '
     .. 'processor died, or did not extend it in time"}')
   if sequence == '' then

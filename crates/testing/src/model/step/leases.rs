@@ -273,9 +273,11 @@ pub fn reap(state: &mut State, name: Name) -> Reply {
         let Some(message) = destination.messages.get_mut(sequence) else { continue };
         let left = &mut message.left;
         left.stalls += 1;
-        left.stalls_alone += u32::from(left.together == 1 && left.stalls > 2);
-        let together = if left.together > 0 { left.together } else { named };
-        left.together = (together / 2).max(1);
+        if most > 0 {
+            left.stalls_alone += u32::from(left.together == 1 && left.stalls > 2);
+            let together = if left.together > 0 { left.together } else { named };
+            left.together = (together / 2).max(1);
+        }
         left.note(ErrorKind::Stalled);
         if most > 0 && left.stalls_alone >= most {
             message.stand = Stand::Halted(Stage::Transform);
