@@ -299,9 +299,7 @@ impl Committer {
 /// Maps an error while reading a definition. No message was sent to Redis, so none is stored.
 fn refusal_of_lookup(error: &StoreError) -> Refusal {
     match error {
-        StoreError::NoRights(_) | StoreError::NoSecretsKey(_) | StoreError::RefusesWrites(_) => {
-            refusal(error)
-        }
+        StoreError::NoRights(_) | StoreError::NoSecretsKey(_) => refusal(error),
         _ => Refusal::RedisUnavailable,
     }
 }

@@ -65,7 +65,6 @@ pub const ANY: &[Code] = &[
     Code::Damaged,
     Code::Unreadable,
     Code::RedisUnavailable,
-    Code::RedisRefusesWrites,
     Code::NoRights,
     Code::NewerSchema,
     Code::NoSecretsKey,
@@ -157,7 +156,6 @@ groups! {
     /// Checks the process.
     Ready: &[
         Code::Draining, Code::NewerSchema, Code::NoRights, Code::RedisUnavailable,
-        Code::RedisRefusesWrites,
     ];
     /// Reads the metrics.
     Metrics: &[Code::NotFound];

@@ -58,9 +58,8 @@ pub(super) struct Report {
 }
 
 /// The checks, in the order in which they are listed.
-const CHECKS: [&str; 19] = [
+const CHECKS: [&str; 18] = [
     "redis_reachable",
-    "redis_writes",
     "redis_persistence",
     "redis_fsync",
     "redis_eviction",

@@ -79,7 +79,9 @@ impl Store {
 
     /// The backlog of one destination, read atomically.
     pub(super) async fn backlog_now(&self, entry: &CatalogEntry) -> Result<Stats, StoreError> {
-        match self.query_at_once(&self.look_at(entry)).await {
+        let mut pipe = self.look_at(entry);
+        pipe.atomic();
+        match self.query(&pipe).await {
             Ok(answers) => Ok(stats(entry, answers)),
             Err(StoreError::Failed(_)) => self.backlog_damaged(entry).await,
             Err(error) => Err(error),
