@@ -123,7 +123,7 @@ async fn slow_receiver_holds_half_of_the_connections() {
     // What the receiver gives back is used again: no place is lost.
     crowded.inbox.slow_down(0);
     for name in ["evil", "evil-2"] {
-        let url = crowded.pod.url(&format!("/v1/destinations/{name}"));
+        let url = crowded.pod.url(&format!("/v1/destinations/{name}?force=true"));
         assert!(client().delete(url).send().await.unwrap().status().is_success());
     }
     eventually("all places are free again", async || {

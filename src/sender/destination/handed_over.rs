@@ -56,7 +56,7 @@ impl DestinationSender {
         let Some(message) = handed.message(&definition.entry) else { return false };
         telemetry::handed_over();
         self.heard_of(handed.sequence);
-        self.lanes.insert(None, Lane::handed(message, now()));
+        self.lanes.insert(None, Lane::handed(message, &definition.rules, now()));
         self.schedule(&None);
         true
     }

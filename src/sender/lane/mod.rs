@@ -97,10 +97,12 @@ pub(super) struct Lane {
 /// The events.
 impl Lane {
     /// A lane that got its first message without asking for it.
-    pub(super) fn handed(message: Stamped, now: Now) -> Lane {
+    pub(super) fn handed(message: Stamped, rules: &Rules, now: Now) -> Lane {
         let message = Arc::new(message);
         let queue = VecDeque::from([BufferedMessage { message, came: now.instant }]);
-        Lane { queue, supply: Supply::Known(now.instant), ..Lane::default() }
+        let mut lane = Lane { queue, supply: Supply::Known(now.instant), ..Lane::default() };
+        lane.pass_tombstones(rules, now);
+        lane
     }
 
     /// It is the lane's turn to send. Returns whether the next delivery may begin.

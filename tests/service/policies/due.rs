@@ -118,7 +118,9 @@ async fn withdrawals_without_wake_ups_do_not_wait_for_a_backoff() {
     scenario.redis.ask::<()>(&["ACL", "SETUSER", "default", "resetchannels"]).await.unwrap();
     let path = format!("/v1/destinations/{ERP}/messages/2");
     let (status, answer) = scenario.ask("DELETE", &path, Value::Null).await;
-    assert_eq!((status, &answer["state"]), (202, &json!("withdrawing")), "{answer}");
+    // The sender may hold it, or have put it back already.
+    let said = (status, answer["state"].as_str().unwrap_or_default());
+    assert!([(202, "withdrawing"), (200, "cancelled")].contains(&said), "{answer}");
     eventually("it is cancelled", async || match is_withdrawing(&scenario, 2).await {
         true => Err("it is withdrawing".to_owned()),
         false => Ok(()),
