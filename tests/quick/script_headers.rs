@@ -234,7 +234,8 @@ const READS: [&str; 23] = [
 ];
 
 /// Who else writes a key.
-const OTHERS: [(&str, &str); 4] = [
+const OTHERS: [(&str, &str); 5] = [
+    ("reseq:{index}:sessions", "any pod that finds none"),
     ("reseq:meta", "the first start, `reseq migrate`"),
     ("reseq:pods", "a stopping pod (its own entries)"),
     ("…:d:<dest>:delivering", "the owner, each second"),
