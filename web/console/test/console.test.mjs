@@ -64,7 +64,7 @@ test("a wrong token is refused, and the session ends with sign-out", async () =>
   const tab = await context.newPage();
   await tab.goto(`${service.url}/console#/destinations`);
   await tab.getByRole("heading", { name: "Destinations" }).waitFor();
-  await tab.getByText("live").waitFor();
+  await tab.getByText("live", { exact: true }).waitFor();
   await button("Sign out", other).click();
   await other.getByLabel("Token").waitFor();
   assert.equal(await other.evaluate(() => localStorage.getItem("reseq-session")), null);
