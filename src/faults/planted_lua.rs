@@ -14,8 +14,8 @@ pub fn text_of<'a>(_file: &str, text: &'a str) -> std::borrow::Cow<'a, str> {
 #[cfg(feature = "planted-bugs")]
 pub use with_bugs::{Planted, plant, text_of};
 
-/// Another limit of how far ahead the times of calls may be: for tests that may be slow.
-#[cfg(feature = "planted-bugs")]
+/// Another limit of how far ahead the times of calls may be: for tests that may be slow. Read only with the
+/// feature; there without it too, so that the tests' crate compiles with the product as it is released.
 pub static CALL_MS_MAX: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
 
 #[cfg(feature = "planted-bugs")]
