@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua
 -- claim: gives a processor waiting messages of one destination, under a lease.
 --
 -- KEYS:
@@ -13,6 +13,7 @@
 --   [9] bodies        reseq:{p07}:d:<dest>:bodies
 --   [10] withdrawn    reseq:{p07}:d:<dest>:withdrawn
 --   [11] delayed      reseq:{p07}:delayed
+--   [12] lanes        reseq:{p07}:d:<dest>:lanes
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] secret (the same for the whole call)
 --   [5] lease, ms  [6] most messages  [7] most bytes of records (at least one record is returned)
@@ -21,7 +22,8 @@
 -- Returns: {deadline in ms since 1970, sequence, record, sequence, record …}; or, if any of the messages has
 --   earlier attempts, {deadline, 'attempts', sequence, record, attempts or '' …}; a record ('': missing) whose
 --   body is stored apart is followed by the body ('': missing); {deadline, 'again', …}: more may wait, although
---   there are fewer than [6]. Suspects come in an answer of their own, also if they are fewer than [8]
+--   there are fewer than [6]; {deadline, 'full', …}: Redis has no memory left, so that only heads of lanes are
+--   claimed. Suspects come in an answer of their own, also if they are fewer than [8]
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, damage, apart, claim_alone
 
@@ -29,7 +31,7 @@ local number, destination, by_priority = ARGV[1] + 0, ARGV[2], ARGV[9] == 'none'
 local least = ARGV[8] + 0
 
 local answered = replayed(KEYS[1], number)
-if answered and (answered.err or answered[2] == 'again') then return answered end
+if answered and (answered.err or answered[2] == 'again' or answered[2] == 'full') then return answered end
 
 local now = now_ms()
 local most = ARGV[6] + 0
@@ -37,10 +39,10 @@ local deadline = text(now + ARGV[5])
 local known
 if not answered then
   check_schema(KEYS[8])
-  known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'withdrawn', 'suspects')
+  known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'withdrawn', 'suspects', 'paused')
   if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
   if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-  if not by_priority and not known[3] and least <= 1 and most >= 1 then
+  if not IS_FULL and not by_priority and not known[3] and least <= 1 and most >= 1 then
     local sequence, record =
       claim_alone(destination, KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], deadline, ARGV[4], ARGV[7] + 0)
     if sequence then
@@ -51,7 +53,7 @@ if not answered then
 end
 
 -- The rest is for calls that cannot take the fast path.
--- include: expect, portions, withdrawn, bodies, attempts, suspects
+-- include: expect, portions, withdrawn, bodies, attempts, suspects, heads
 
 -- Destinations are served in turn: this one comes behind all others. A destination that was not served yet has 0.
 local function to_end_of_active(active, destination)
@@ -123,31 +125,38 @@ end
 if not redis.call('ZSCORE', KEYS[7], destination) then return keep(KEYS[1], number, {deadline}) end
 -- If the list has withdrawn messages: how many messages at its front are not withdrawn.
 local clean
+local wanted = IS_FULL and WINDOW or most
 if known[3] then
   expect('SCARD', KEYS[10])
   expect('ZCARD', KEYS[6])
-  clean = pass_withdrawn(KEYS[2], KEYS[3], KEYS[10], most + 1)
+  clean = pass_withdrawn(KEYS[2], KEYS[3], KEYS[10], wanted + 1)
   if not clean then
     to_end_of_active(KEYS[7], destination)
     return keep(KEYS[1], number, {text(now), 'again'})
   end
 end
 -- One more than allowed, to know whether there are more.
-local last = clean and math.min(most, clean - 1) or most
+local last = clean and math.min(wanted, clean - 1) or wanted
 local sequences = last < 0 and {} or redis.call(by_priority and 'ZRANGE' or 'LRANGE', KEYS[3], '0', text(last))
-local has_more = #sequences > most or clean and redis.call('LLEN', KEYS[3]) > #sequences
-sequences[most + 1] = nil
-local turn_of, held_suspects = suspect_turns(known[4], KEYS[6], ARGV[10] == '1')
-local answer, covered, claimed, later = answer_of(deadline, sequences, tonumber(ARGV[7]), turn_of)
-local suspects = held_suspects()
--- All or nothing: leave them for callers that want fewer.
-if #sequences > 0 and #claimed < least and not suspects and (#claimed > 0 or #later == 0) then
-  return keep(KEYS[1], number, {deadline})
-end
+local has_more = #sequences > wanted or clean and redis.call('LLEN', KEYS[3]) > #sequences
+sequences[wanted + 1] = nil
 if #sequences == 0 then
   redis.call('ZREM', KEYS[7], destination)
   return keep(KEYS[1], number, {deadline})
 end
+local taken = sequences
+if IS_FULL then
+  local is_paused = string.find(known[5] or '', 'delivery', 1, true)
+  taken = is_paused and {} or heads_among(sequences, ARGV[9], KEYS[4], KEYS[12], most)
+end
+local turn_of, held_suspects = suspect_turns(known[4], KEYS[6], ARGV[10] == '1')
+local answer, covered, claimed, later = answer_of(deadline, taken, tonumber(ARGV[7]), turn_of)
+local suspects = held_suspects()
+-- All or nothing: leave them for callers that want fewer.
+if #claimed < least and not suspects and (#claimed > 0 or #later == 0) then
+  return keep(KEYS[1], number, {deadline, IS_FULL and 'full' or nil})
+end
+if IS_FULL then table.insert(answer, 2, 'full') end
 
 local leases, call = {}, {deadline}
 for i = 1, #claimed do
@@ -169,7 +178,16 @@ end
 if #leases > 0 then redis.call('ZADD', KEYS[6], unpack(leases)) end
 if suspects then redis.call('HSET', KEYS[2], 'suspects', cmsgpack.pack(suspects)) end
 if by_priority then
-  redis.call('ZREM', KEYS[3], unpack(sequences, 1, covered))
+  redis.call('ZREM', KEYS[3], unpack(taken, 1, covered))
+elseif IS_FULL then
+  -- The others return to the front, in their order.
+  local is_taken, others = {}, {}
+  for i = 1, covered do is_taken[taken[i]] = true end
+  for i = #sequences, 1, -1 do
+    if not is_taken[sequences[i]] then others[#others + 1] = sequences[i] end
+  end
+  redis.call('LTRIM', KEYS[3], text(#sequences), '-1')
+  if #others > 0 then redis.call('LPUSH', KEYS[3], unpack(others)) end
 else
   redis.call('LTRIM', KEYS[3], covered, '-1')
 end

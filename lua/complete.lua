@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua
 -- complete: stores the outputs of claimed messages, and makes the messages ready.
 --
 -- KEYS:
@@ -25,8 +25,9 @@
 --   stored); then, if there are several lanes, the lane of each message (from 1); then 3 for each body that is
 --   stored apart, or no longer is: its message (from 1), '' or 'i' (the body as it arrived), the body or ''. A
 --   short call has only 1 and 3, then the sequence, the member and the record
--- Returns: {which (from 1), 'stale_lease' | 'settled' | 'damaged', which, …}: all others were completed;
---   settled: completed before; damaged: a key that it needs has the wrong type, and its lease runs on
+-- Returns: {which (from 1), 'stale_lease' | 'settled' | 'damaged' | 'full', which, …}: all others were completed;
+--   settled: completed before; damaged: a key that it needs has the wrong type, and its lease runs on; full: Redis
+--   has no memory left for this output, and its lease runs on
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, UNREADABLE, MORE_KEYS (a short call does not
 --   suffice)
 -- Sent again, it finds the messages settled: their leases have ended. No call number is needed.
@@ -44,7 +45,7 @@ if schema ~= ARGV[is_short and 2 or 3] then return redis.error_reply('STALE_SCHE
 -- Read from the destination itself, because the caller may know an old definition.
 local destination = ARGV[1]
 local known = redis.call('HMGET', KEYS[1], 'ordering', 'processing', 'ready', 'version', 'withdrawals', 'deleted',
-  'delivery')
+  'delivery', 'paused')
 local ordering, serial = known[1], known[2] == 'serial'
 
 -- The fast path (include/complete_alone.lua) is for short calls.
@@ -53,7 +54,10 @@ if is_short then
     return redis.error_reply('MORE_KEYS the destination is not one parallel lane any more')
   end
   local k, a = KEYS, ARGV
-  local is_head = complete_alone(destination, k[2], k[3], k[4], k[5], k[8], k[9], a[3], a[4], a[5])
+  local is_head
+  if not IS_FULL then
+    is_head = complete_alone(destination, k[2], k[3], k[4], k[5], k[8], k[9], a[3], a[4], a[5])
+  end
   if is_head ~= nil then
     redis.call('HSET', k[1], 'ready', text((tonumber(known[3]) or 0) + 1))
     if is_head and known[4] and not known[6] then
@@ -69,7 +73,7 @@ if is_short then
 end
 
 -- The rest is for calls that cannot take the fast path.
--- include: expect, lists, leases, attempts, waiting, serial
+-- include: expect, lists, leases, attempts, waiting, serial, reserve
 local place = {
   destination = destination, ordering = ordering, hash = KEYS[1], messages = KEYS[2],
   attempts = KEYS[3], waiting = KEYS[8], delayed = KEYS[9], builtin = KEYS[10], worker = KEYS[11],
@@ -137,6 +141,25 @@ local cannot_store, has_records = {}, false
 if #ARGV > body_base and not try('HLEN', KEYS[14]) then
   for i = body_base + 1, #ARGV, 3 do cannot_store[tonumber(ARGV[i])] = true end
 end
+-- Redis has no memory left. By how much each message grows.
+local growth = {}
+if IS_FULL then
+  for i = 1, count do
+    local record = ARGV[record_base + i]
+    growth[i] = record == '' and 0 or #record - (try('HSTRLEN', KEYS[2], ARGV[sequence_base + i]) or 0)
+  end
+  for i = body_base + 1, #ARGV, 3 do
+    local which = tonumber(ARGV[i])
+    local stored = try('HSTRLEN', KEYS[14], ARGV[sequence_base + which] .. ARGV[i + 1]) or 0
+    growth[which] = growth[which] + #ARGV[i + 2] - stored
+  end
+end
+local function must_wait(lane, sequence, i)
+  if not IS_FULL or growth[i] <= GROWTH_MAX then return false end
+  return string.find(known[8] or '', 'delivery', 1, true) or is_beyond_reserve()
+    or ordering ~= 'none' and head_of(lane) ~= sequence
+end
+
 for i = 1, count do
   local lane, sequence = lane_of(i), ARGV[sequence_base + i]
   local number = tonumber(sequence)
@@ -144,10 +167,14 @@ for i = 1, count do
   if held[i] and cannot_store[i] then
     except(i, 'damaged')
   elseif held[i] and number ~= before and stands_in(lane, sequence, number, i) then
-    before = number
-    add(scores[lane], sequence, sequence)
-    add(taken, i, lane)
-    has_records = has_records or ARGV[record_base + i] ~= ''
+    if must_wait(lane, sequence, i) then
+      except(i, 'full')
+    else
+      before = number
+      add(scores[lane], sequence, sequence)
+      add(taken, i, lane)
+      has_records = has_records or ARGV[record_base + i] ~= ''
+    end
   else
     except(i, why_not(lane, sequence, number == before, held[i]))
   end

@@ -20,10 +20,14 @@
 --   are only encrypted in another way; '': none  [12] 'push', 'pull' or 'none'
 -- Returns: {version, 1 if this changed anything, 1 if it was created, what is paused as in pause.lua, the
 --   epoch in which it was created}
--- Errors: NEWER_SCHEMA <schema>, WRONG_STATE, BEING_REMOVED, WRONG_VERSION <version, 0: it does not exist>
+-- Errors: NEWER_SCHEMA <schema>, WRONG_STATE, BEING_REMOVED, WRONG_VERSION <version, 0: it does not exist>,
+--   NO_MEMORY (for another destination)
 -- Sent again, it changes nothing: no call number is needed.
 -- include: schema, clock, epoch, expect
 
+if IS_FULL and redis.call('HEXISTS', KEYS[2], 'version') == 0 then
+  return redis.error_reply('NO_MEMORY Redis has no memory left for another destination')
+end
 local now = now_ms()
 local _, _, _, birth = current_epoch(KEYS[1], now, ARGV[5])
 local known = redis.call('HMGET', KEYS[2], 'version', 'definition', 'ordering', 'last', 'settled', 'deleted',

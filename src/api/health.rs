@@ -22,7 +22,7 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The process is ready: Redis answers, this version knows its schema, and the process is not
+/// The process is ready: Redis answers and accepts writes, this version knows its schema, and the process is not
 /// stopping.
 #[utoipa::path(get, path = "/readyz", tag = "health", operation_id = "readyz",
     responses((status = 200, description = "`ready`, and a line for each warning", body = String,
@@ -37,7 +37,11 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
             api.store.look_at_damage().await;
             Ok(ready(&api.store))
         }
-        Err(error @ (StoreError::NewerSchema(_) | StoreError::NoRights(_))) => Err(error.into()),
+        Err(
+            error @ (StoreError::NewerSchema(_)
+            | StoreError::NoRights(_)
+            | StoreError::RefusesWrites(_)),
+        ) => Err(error.into()),
         Err(error) => {
             tracing::debug!(%error, "not ready");
             let detail = "Redis does not answer";
@@ -49,8 +53,12 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
 /// The text for a ready process: its warnings, and the damage it knows.
 fn ready(store: &Store) -> String {
     let mut text = "ready\n".to_owned();
-    if let Some(sentence) = store.missing_rights().hints_sentence() {
+    let missing = store.missing_rights();
+    if let Some(sentence) = missing.hints_sentence() {
         text += &format!("warning: {sentence}\n");
+    }
+    if let Some(sentence) = missing.refusal {
+        text += &format!("warning: a Redis server refuses writes: {sentence}\n");
     }
     for Damaged { location, call, problem } in store.damaged() {
         text += &format!("damaged: {location}: {call}: {problem}\n");

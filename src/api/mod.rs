@@ -376,6 +376,9 @@ impl From<StoreError> for Problem {
                 Code::NotConfirmed,
                 "Redis did not confirm the call: it may have been carried out",
             ),
+            StoreError::RefusesWrites(_) => {
+                Problem::new(Code::RedisRefusesWrites, format!("{error}; try again later"))
+            }
             StoreError::NoSecretsKey(_) => Problem::new(Code::NoSecretsKey, error.to_string()),
             StoreError::NewerSchema(_) => Problem::new(Code::NewerSchema, error.to_string()),
             StoreError::NoRights(_) => {

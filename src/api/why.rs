@@ -119,13 +119,20 @@ async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why,
     let has_limit = entry.destination.delivery.rate_per_second_max > 0;
     let is_rate_limited = has_limit && lane.delivering == 0;
     let awaits_connection = lane.awaiting_connection > 0;
-    let surroundings = Surroundings { now_ms, has_processor, is_rate_limited, awaits_connection };
+    let refusal = api.store.refusal_at(entry.partition).await;
+    let refuses_writes = refusal.is_some();
+    let surroundings =
+        Surroundings { now_ms, has_processor, is_rate_limited, awaits_connection, refuses_writes };
     let message = &lane.head.message;
     let lane_key =
         entry.destination.lane_of(message.message.key.as_deref(), message.position.sequence);
     let times = api.store.blocked_times();
     let times = times.of(&entry.destination.name, &lane_key, message.position);
-    Ok(Why::of(entry, &lane, &surroundings, times))
+    let why = Why::of(entry, &lane, &surroundings, times);
+    Ok(match refusal {
+        Some(sentence) => Why { explanation: advice::refused(&sentence), ..why },
+        None => why,
+    })
 }
 
 async fn has_processor(api: &Api) -> Result<bool, StoreError> {

@@ -299,7 +299,9 @@ impl Committer {
 /// Maps an error while reading a definition. No message was sent to Redis, so none is stored.
 fn refusal_of_lookup(error: &StoreError) -> Refusal {
     match error {
-        StoreError::NoRights(_) | StoreError::NoSecretsKey(_) => refusal(error),
+        StoreError::NoRights(_) | StoreError::NoSecretsKey(_) | StoreError::RefusesWrites(_) => {
+            refusal(error)
+        }
         _ => Refusal::RedisUnavailable,
     }
 }

@@ -76,6 +76,9 @@ pub enum Refusal {
     /// Redis did not accept the call.
     #[error("Redis is not available; nothing was stored, send again later")]
     RedisUnavailable,
+    /// Redis refuses all writes; contains its sentence.
+    #[error("{0}; nothing was stored, send again later")]
+    RedisRefusesWrites(String),
     /// The Redis user may not run the call; names the missing right.
     #[error("{0}; nothing was stored")]
     NoRights(String),
@@ -132,6 +135,7 @@ impl Refusal {
             Refusal::RateLimited(_) => Code::RateLimited,
             Refusal::MemoryHigh => Code::MemoryHigh,
             Refusal::RedisUnavailable => Code::RedisUnavailable,
+            Refusal::RedisRefusesWrites(_) => Code::RedisRefusesWrites,
             Refusal::NoRights(_) => Code::NoRights,
             Refusal::NoSecretsKey(_) => Code::NoSecretsKey,
             Refusal::NewerSchema(_) => Code::NewerSchema,

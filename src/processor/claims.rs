@@ -82,6 +82,8 @@ impl Slots {
 
 /// The permit of a process to hold messages that must be alone: a claim asks for them only with it.
 pub(super) type Alone = Arc<OwnedSemaphorePermit>;
+/// While Redis has no memory left, and no head waits: how long until the next claim of the destination.
+const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// What [`Claims::next`] returns.
 pub(super) enum ClaimsEvent {
     /// The result of a claim, and the permit that is kept until suspects among them are processed.
@@ -281,6 +283,10 @@ impl Claims {
             if claimed.as_ref().is_ok_and(|claimed| !claimed.messages.is_empty()) {
                 point(Point::ProcessorClaimed).await;
             }
+            if claimed.as_ref().is_ok_and(|claimed| claimed.is_full && claimed.messages.is_empty())
+            {
+                tokio::time::sleep(FULL_PAUSE).await;
+            }
             // Refresh here, not in `answered`: that must not await, because `next` may be dropped
             // while it waits, and the claimed messages would be lost.
             if matches!(claimed, Err(StoreError::StaleDefinition | StoreError::UnknownDestination))
@@ -405,7 +411,8 @@ impl Claims {
         if got > 0 {
             telemetry::claimed(name.as_str(), got);
         }
-        if got >= room || claimed.may_have_more {
+        // Each message that leaves makes the next one of its lane a head.
+        if got >= room || claimed.may_have_more || claimed.is_full {
             self.hint(name);
         } else if hinted {
             self.woken(name);

@@ -25,6 +25,9 @@ const BATCH_MAX: usize = 256;
 /// The most bytes of outputs in one call (at least one output is sent).
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
+/// How long to wait before messages are requeued because Redis has no memory left for their outputs.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
+
 /// The outcome of an attempt.
 pub(super) enum Outcome {
     /// Deliver this message. `is_unchanged`: Redis already stores it like this.
@@ -81,7 +84,7 @@ impl FinishTask {
     async fn run(self, mut queue: Batches<Job>) {
         while let Some(jobs) = queue.next(BATCH_MAX).await {
             let (mut completed, mut failed, mut requeued) = (Vec::new(), Vec::new(), Vec::new());
-            let mut guard = Vec::with_capacity(jobs.len());
+            let (mut guard, mut is_full) = (Vec::with_capacity(jobs.len()), false);
             for job in jobs {
                 guard.push(job._guard);
                 match job.outcome {
@@ -105,8 +108,12 @@ impl FinishTask {
             for some in chunks_by_size(&completed, BATCH_MAX, BATCH_BYTES_MAX, size) {
                 telemetry::completing(some.len());
                 let call = || store.complete(&entry, some);
-                self.note("complete", retry_until(None, call).await);
+                let statuses = self.note("complete", retry_until(None, call).await);
                 point(Point::ProcessorCompleted).await;
+                let full = some.iter().zip(statuses).filter(|(_, status)| *status == Status::Full);
+                let before = requeued.len();
+                requeued.extend(full.map(|(one, _)| one.token.clone()));
+                is_full |= requeued.len() > before;
             }
             #[cfg(feature = "planted-bugs")]
             self.inject_faults(&entry, &mut failed).await;
@@ -116,6 +123,10 @@ impl FinishTask {
                 point(Point::ProcessorFailed).await;
                 self.due.note_failed(entry.partition, &failed, &statuses);
                 store.apply_policy_to_failed(&entry, &failed, &statuses).await;
+            }
+            if is_full {
+                // They are processed again when Redis has memory, or when they are heads.
+                tokio::time::sleep(FULL_PAUSE).await;
             }
             if !requeued.is_empty() {
                 let call = || store.requeue(call_sequence, &entry, &requeued);

@@ -168,11 +168,19 @@ impl Blocks {
     }
 
     pub(super) async fn run(&self, connection: &mut impl ConnectionLike) -> RedisResult<Value> {
-        match self.command("EVALSHA", self.composed.hash()).query_async(connection).await {
-            Err(error) if is_missing(&error) => {
-                self.command("EVAL", self.composed.source()).query_async(connection).await
+        let mut script = &*self.composed;
+        loop {
+            let answer = self.command("EVALSHA", script.hash()).query_async(connection).await;
+            let answer = match answer {
+                Err(error) if is_missing(&error) => {
+                    self.command("EVAL", script.source()).query_async(connection).await
+                }
+                answer => answer,
+            };
+            match answer.as_ref().err().and_then(|error| script.after(error)) {
+                Some(other) => script = other,
+                None => return answer,
             }
-            answer => answer,
         }
     }
 }

@@ -263,6 +263,36 @@ pub fn route_of(pipe: &Pipeline) -> Vec<u8> {
     first
 }
 
+/// Runs the commands of KEYS and ARGV: for each its number of words, then the words.
+const READ: &str = r"#!lua flags=no-writes
+local answers, at = {}, 1
+while at < #ARGV do
+  local last = at + ARGV[at]
+  answers[#answers + 1] = redis.call(unpack(ARGV, at + 1, last))
+  at = last + 1
+end
+return answers";
+
+/// One command that runs these commands, which only read, at one moment. Not MULTI: Redis refuses that when it has no
+/// memory left.
+pub fn at_once(pipe: &Pipeline) -> Pipeline {
+    let words = |command: &redis::Cmd| -> Vec<Vec<u8>> {
+        let simple = |word: redis::Arg<&[u8]>| match word {
+            redis::Arg::Simple(word) => Some(word.to_vec()),
+            _ => None,
+        };
+        command.args_iter().filter_map(simple).collect()
+    };
+    let commands: Vec<_> = pipe.cmd_iter().map(words).collect();
+    let keys: Vec<_> = commands.iter().filter_map(|words| words.get(1)).collect();
+    let mut whole = Pipeline::new();
+    let call = whole.cmd("EVAL").arg(READ).arg(keys.len()).arg(keys);
+    for words in &commands {
+        call.arg(words.len()).arg(words);
+    }
+    whole
+}
+
 /// Reads a list of texts. Skips entries that are not valid UTF-8: a damaged one must not hide the others.
 pub fn texts(answer: Option<Value>, what: &str) -> Result<Vec<String>, ClientError> {
     let all: Vec<Vec<u8>> = read(answer, what)?;

@@ -7,6 +7,7 @@ use redis::{ErrorKind, IntoConnectionInfo, RedisError, ServerErrorKind};
 use super::{
     blocks::Companies,
     cluster::Cluster,
+    complete_file::CompleteFiles,
     dial::Dialer,
     error::ClientError,
     node::{Node, NodeAddress},
@@ -23,6 +24,7 @@ pub struct RedisClient {
     /// How long to wait for an answer, and for a slot that is being migrated.
     pub(super) patience: Duration,
     pub(super) takeovers: Arc<Takeovers>,
+    pub(super) complete_files: Arc<CompleteFiles>,
     /// Calls that wait for others, to run together.
     pub(super) companies: Arc<Companies>,
 }
@@ -95,6 +97,7 @@ impl RedisClient {
             servers: Arc::new(servers),
             patience,
             takeovers: Arc::default(),
+            complete_files: Arc::default(),
             companies: Arc::default(),
         })
     }

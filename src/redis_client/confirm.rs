@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use redis::{FromRedisValue, RedisResult, Value};
+use redis::{FromRedisValue, InfoDict, RedisResult, Value};
 
 use super::{
     call::Redirects,
@@ -41,6 +41,21 @@ pub enum Fsync {
     Always,
 }
 
+/// Why a server cannot confirm that writes are on its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoFsync {
+    /// It keeps no append-only file, or does not say when it has synced it.
+    Settings,
+    /// It syncs before it answers, but not while it saves or rewrites (`no-appendfsync-on-rewrite yes`).
+    SkipsSyncs,
+    /// Its append-only file does not count before its first rewrite has ended, or this process does not know yet
+    /// whether the rewrite in progress is the first.
+    FirstRewrite,
+}
+
+/// How a server confirms that writes are on its disk, or why it cannot.
+pub type FsyncAnswer = Result<Fsync, NoFsync>;
+
 impl RedisClient {
     /// Runs a script once, and waits up to `redis.timeout_ms` until its writes are confirmed.
     /// Returns false if they are not confirmed; the script has run all the same. The wait covers
@@ -61,22 +76,31 @@ impl RedisClient {
     /// How the server that holds this key confirms that writes are on its disk, if it can. Asks the
     /// server each time: its settings can change while it runs, and another server may have taken
     /// over.
-    pub async fn fsync(&self, key: &[u8]) -> Result<Option<Fsync>, ClientError> {
+    pub async fn fsync(&self, key: &[u8]) -> Result<FsyncAnswer, ClientError> {
         let mut pipe = redis::pipe();
-        pipe.cmd("INFO").arg("server");
+        pipe.cmd("INFO").arg("server").arg("persistence").arg("replication").arg("commandstats");
         pipe.cmd("CONFIG").arg("GET").arg("appendonly").arg("appendfsync");
-        type Answer = (redis::InfoDict, HashMap<String, String>);
-        let (info, settings): Answer = self.query_at(key, &pipe).await?;
+        pipe.arg("no-appendfsync-on-rewrite");
+        let (info, settings): (InfoDict, HashMap<String, String>) =
+            self.query_at(key, &pipe).await?;
         let is = |name: &str, value: &str| settings.get(name).is_some_and(|found| found == value);
         if !is("appendonly", "yes") {
-            return Ok(None);
+            return Ok(Err(NoFsync::Settings));
         }
-        if is("appendfsync", "always") {
-            return Ok(Some(Fsync::Always));
+        if !self.complete_files.note(&info) {
+            return Ok(Err(NoFsync::FirstRewrite));
+        }
+        let always = is("appendfsync", "always");
+        if always && is("no-appendfsync-on-rewrite", "no") {
+            return Ok(Ok(Fsync::Always));
         }
         let version = info.get::<String>("redis_version").unwrap_or_default();
         let is_valkey = info.get::<String>("valkey_version").is_some();
-        Ok(waits_for_sync(&version, is_valkey).then_some(Fsync::Waited))
+        Ok(match waits_for_sync(&version, is_valkey) {
+            true => Ok(Fsync::Waited),
+            false if always => Err(NoFsync::SkipsSyncs),
+            false => Err(NoFsync::Settings),
+        })
     }
 
     /// The wait to send, or `None` if the script's answer is enough.

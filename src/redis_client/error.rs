@@ -16,6 +16,9 @@ pub enum ClientError {
     /// changed.
     #[error("the Redis user lacks a right: {0}")]
     NoRights(String),
+    /// Redis answers, and refuses all writes; nothing has changed. Contains the sentence of Redis.
+    #[error("Redis refuses writes: {0}")]
+    RefusesWrites(String),
     /// Redis refuses what would use more memory; nothing has changed.
     #[error("Redis has no memory left")]
     OutOfMemory,
@@ -39,7 +42,7 @@ pub enum ClientError {
 }
 
 /// Used instead of an ACL rule when Redis does not accept the user or the password.
-const UNKNOWN_USER: &str = "Redis does not accept the name or the password of redis.url";
+pub(super) const UNKNOWN_USER: &str = "Redis does not accept the name or the password of redis.url";
 
 /// True when the connection that gave this error must not be used again.
 pub(super) fn is_broken(error: &RedisError) -> bool {
@@ -110,9 +113,13 @@ impl From<RedisError> for ClientError {
             "OOM" => return ClientError::OutOfMemory,
             "NOPERM" if !is_of_script(detail) => return ClientError::NoRights(rule_of(detail)),
             "NOAUTH" | "WRONGPASS" => return ClientError::NoRights(UNKNOWN_USER.to_owned()),
+            // A longer command before the password.
+            "ERR" if detail.starts_with("Protocol error: unauthenticated") => {
+                return ClientError::NoRights(UNKNOWN_USER.to_owned());
+            }
             // The server had not run anything. `BUSY`: it is still running the script of another call.
-            "NOREPLICAS" | "MISCONF" | "BUSY" => {
-                return ClientError::Unavailable(error.to_string());
+            code @ ("NOREPLICAS" | "MISCONF" | "BUSY" | "READONLY") if !is_of_script(detail) => {
+                return ClientError::RefusesWrites(format!("{code} {detail}"));
             }
             "ERR" if detail.starts_with("max number of clients") => {
                 return ClientError::Unavailable(error.to_string());
@@ -124,7 +131,6 @@ impl From<RedisError> for ClientError {
             // The server refused before it ran anything.
             ErrorKind::Server(
                 S::BusyLoading
-                | S::ReadOnly
                 | S::MasterDown
                 | S::ClusterDown
                 | S::TryAgain
@@ -182,6 +188,7 @@ mod tests {
             ("WRONGTYPE", "Operation against a key holding the wrong kind of value"),
             ("ERR", "user_script:1: attempt to index a nil value script: 5b, on @user_script:1."),
             ("ERR", "The user executing the script can't run this command script: 5b, on @x:1."),
+            ("MISCONF", "Errors writing to the AOF file script: 5b, on @x:1."),
             ("NOPERM", of_script),
             ("EXECABORT", "Transaction discarded"),
         ] {
@@ -220,6 +227,7 @@ mod tests {
             ("NOPERM", "No permissions to access one of the keys", "~ its keys"),
             ("NOPERM", "this user has no permissions to access one of the channels used", "& its"),
             ("WRONGPASS", "invalid username-password pair or user is disabled.", "redis.url"),
+            ("ERR", "Protocol error: unauthenticated multibulk length", "redis.url"),
         ] {
             let error = mapped(code, detail);
             assert!(matches!(&error, ClientError::NoRights(_)), "{code} {detail}: {error:?}");
@@ -230,13 +238,25 @@ mod tests {
     #[test]
     fn what_a_server_says_before_it_runs_anything_may_be_asked_again() {
         for (code, detail) in [
-            ("BUSY", "Redis is busy running a script."),
             ("ERR", "max number of clients reached"),
-            ("MISCONF", "Errors writing to the AOF file"),
             ("LOADING", "Redis is loading the dataset in memory"),
         ] {
             let error = mapped(code, detail);
             assert!(matches!(error, ClientError::Unavailable(_)), "{code} {detail}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_all_writes_keeps_the_sentence_of_redis() {
+        for (code, detail) in [
+            ("BUSY", "Redis is busy running a script."),
+            ("MISCONF", "Errors writing to the AOF file"),
+            ("NOREPLICAS", "Not enough good replicas to write."),
+            ("READONLY", "You can't write against a read only replica."),
+        ] {
+            let error = mapped(code, detail);
+            let ClientError::RefusesWrites(sentence) = &error else { panic!("{error:?}") };
+            assert_eq!(*sentence, format!("{code} {detail}"));
         }
     }
 }

@@ -12,6 +12,7 @@ use super::{
     call::{Question, ServerTime, server_ms},
     client::RedisClient,
     error::{ClientError, is_broken},
+    refusal::refusal_of_writes,
 };
 
 /// The listeners of a server that are read.
@@ -34,6 +35,10 @@ pub struct ServerState {
     pub appends: bool,
     /// When it syncs this file; `None` if it does not say.
     pub fsync: Option<String>,
+    /// True if it does not sync this file while it saves or rewrites (`no-appendfsync-on-rewrite`).
+    pub skips_syncs: bool,
+    /// Its sentence if it refuses all writes.
+    pub refusal: Option<String>,
     /// What failed when it last wrote to its disk.
     pub failed_writes: Vec<&'static str>,
     /// Keys that it deleted because its memory was full.
@@ -105,13 +110,15 @@ impl Question for Examination {
         let here_ms = (before + round_trip / 2).as_millis() as i64;
         // The user may lack the right to read settings.
         let mut ask = redis::cmd("CONFIG");
-        ask.arg("GET").arg("appendfsync");
+        ask.arg("GET").arg("appendfsync").arg("no-appendfsync-on-rewrite");
         let settings: HashMap<String, String> = match self.settings {
             true => ask.query_async(connection).await.unwrap_or_default(),
             false => HashMap::new(),
         };
         Ok(ServerState {
             fsync: settings.get("appendfsync").cloned(),
+            skips_syncs: settings.get("no-appendfsync-on-rewrite").is_some_and(|no| no == "yes"),
+            refusal: refusal_of_writes(connection).await,
             ahead_ms: server_ms(time) as i64 - here_ms,
             round_trip_ms: round_trip.as_millis() as u64,
             ..state_of(&info)
@@ -147,6 +154,8 @@ fn state_of(info: &InfoDict) -> ServerState {
         of_machine: number("total_system_memory"),
         appends: text("aof_enabled") == "1",
         fsync: None,
+        skips_syncs: false,
+        refusal: None,
         failed_writes: failed.map(|(_, what)| what).collect(),
         evicted: number("evicted_keys"),
         clients: number("connected_clients"),

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::{
     call::Question,
     client::{Deployment, RedisClient},
+    error::{ClientError, UNKNOWN_USER},
     node::Node,
 };
 
@@ -60,6 +61,15 @@ pub enum UnfitServer {
          redis+sentinel://host:port,…/service-name."
     )]
     IsNoCluster {
+        /// Where it is.
+        url: String,
+    },
+    /// It does not accept the user or the password, or the URL has none.
+    #[error(
+        "Redis at {url} does not accept the name or the password of redis.url, or wants a password, and \
+         redis.url has none. Set redis.url to redis://[user]:password@host:port."
+    )]
+    NoAccess {
         /// Where it is.
         url: String,
     },
@@ -149,9 +159,15 @@ async fn check_loaded<Q: Question<Answer: Into<Admitted>>>(
     in_cluster: bool,
     admission: &Q,
 ) -> Result<Fitness, UnfitServer> {
-    let unreachable = |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
+    let unfit = |error: ClientError| {
+        let url = url.to_owned();
+        match error {
+            ClientError::NoRights(what) if what == UNKNOWN_USER => UnfitServer::NoAccess { url },
+            error => UnfitServer::Unreachable { url, problem: error.to_string() },
+        }
+    };
     loop {
-        let mut link = node.take().await.map_err(|error| unreachable(error.to_string()))?;
+        let mut link = node.take().await.map_err(unfit)?;
         match admission.ask(&mut link.connection).await.map(Into::into) {
             Ok(Admitted::No(sentence)) => {
                 return Err(UnfitServer::NoRights { url: url.to_owned(), sentence });
@@ -164,7 +180,7 @@ async fn check_loaded<Q: Question<Answer: Into<Admitted>>>(
                 tracing::info!("Redis is loading its data; waiting for it");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            Err(error) => return Err(unreachable(error.to_string())),
+            Err(error) => return Err(unfit(error.into())),
         }
     }
 }
@@ -202,6 +218,15 @@ async fn check_server(
         warnings.push(
             "Redis keeps no append-only file: a restart of Redis loses messages. \
              Set appendonly yes."
+                .to_owned(),
+        );
+    }
+    if field("aof_enabled") == "1"
+        && setting(connection, "no-appendfsync-on-rewrite").await == "yes"
+    {
+        warnings.push(
+            "While Redis saves or rewrites, it does not sync its append-only file, whatever appendfsync \
+             says. Set no-appendfsync-on-rewrite no."
                 .to_owned(),
         );
     }

@@ -18,6 +18,7 @@ use redis::{
     AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisError,
     aio::{AsyncPushSender, MultiplexedConnection},
 };
+use tokio::time::Instant;
 
 use super::{
     dial::{Certificates, Dialer, not_in_time, unreached},
@@ -62,6 +63,7 @@ struct Kept {
     opening: Option<Opening>,
     /// Counts the connections made here, to tell an old one from its replacement.
     number: u64,
+    opened: Option<Instant>,
 }
 
 type Opening = Shared<BoxFuture<'static, Result<(MultiplexedConnection, u64), ClientError>>>;
@@ -71,6 +73,7 @@ pub(super) struct Link {
     pub(super) connection: MultiplexedConnection,
     place: usize,
     number: u64,
+    taken: Instant,
 }
 
 impl Node {
@@ -93,11 +96,12 @@ impl Node {
 
     /// An existing connection, or a new one.
     pub(super) async fn take(self: &Arc<Self>) -> Result<Link, ClientError> {
+        let taken = Instant::now();
         let place = self.next.fetch_add(1, Ordering::Relaxed) % self.shared.len();
         let opening = {
             let mut kept = self.shared[place].lock();
             if let Some(connection) = kept.connection.clone() {
-                return Ok(Link { connection, place, number: kept.number });
+                return Ok(Link { connection, place, number: kept.number, taken });
             }
             let opening = || {
                 // In its own task: it continues when the callers have given up waiting.
@@ -111,7 +115,7 @@ impl Node {
         let patience = if self.is_down() { GRACE } else { self.patience };
         let opened = tokio::time::timeout(patience, opening).await;
         let (connection, number) = opened.unwrap_or_else(|_| Err(not_in_time()))?;
-        Ok(Link { connection, place, number })
+        Ok(Link { connection, place, number, taken })
     }
 
     async fn open(
@@ -122,14 +126,23 @@ impl Node {
         let mut kept = self.shared[place].lock();
         kept.opening = None;
         kept.number += 1;
+        kept.opened = Some(Instant::now());
         kept.connection = opened.as_ref().ok().cloned();
         opened.map(|connection| (connection, kept.number))
     }
 
-    /// Drops a connection that failed; the next call opens another.
+    /// Drops a connection that failed; the next call opens another. If there was no answer in time, the network
+    /// may have forgotten the other connections, too: drops all that are as old, so that the next call does not
+    /// wait as long again.
     pub(super) fn discard(&self, link: &Link, error: &RedisError) {
         if error.is_timeout() {
             self.is_down.store(true, Ordering::Relaxed);
+            for place in &self.shared {
+                let mut kept = place.lock();
+                if kept.opened.is_some_and(|opened| opened <= link.taken) {
+                    kept.connection = None;
+                }
+            }
         }
         let mut kept = self.shared[link.place].lock();
         // Another call may already have replaced the connection: do not drop the new one.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use redis::{
-    Cmd, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, ToRedisArgs, aio::ConnectionLike,
+    Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ServerErrorKind, ToRedisArgs,
+    aio::ConnectionLike,
 };
 
 /// One script, ready to be called.
@@ -14,6 +15,8 @@ pub struct Script {
     /// The script as Redis runs it.
     pub script: redis::Script,
     source: String,
+    /// The script to run instead when Redis has no memory left and refuses this one.
+    when_full: Option<Box<Script>>,
     /// The script that can run calls of this one together with others, and the number of this one there.
     composed: Option<(Arc<Script>, usize)>,
 }
@@ -48,7 +51,23 @@ impl Words {
 impl Script {
     /// A script with this source.
     pub fn new(name: &'static str, source: String) -> Script {
-        Script { name, script: redis::Script::new(&source), source, composed: None }
+        Script {
+            name,
+            script: redis::Script::new(&source),
+            source,
+            when_full: None,
+            composed: None,
+        }
+    }
+
+    /// If Redis has no memory left and refuses this script, calls run this other source.
+    pub fn or_when_full(self, source: String) -> Script {
+        Script { when_full: Some(Box::new(Script::new(self.name, source))), ..self }
+    }
+
+    /// The script to run after this error, if there is one.
+    pub(super) fn after(&self, error: &RedisError) -> Option<&Script> {
+        self.when_full.as_deref().filter(|_| error.code() == Some("OOM"))
     }
 
     /// Calls may run as blocks of this other script, where this one has this number.
@@ -144,14 +163,24 @@ impl ScriptCall<'_> {
         &self,
         connection: &mut impl ConnectionLike,
     ) -> RedisResult<T> {
-        match self.by_hash().query_async(connection).await {
-            Err(error) if is_missing(&error) => self.by_source().query_async(connection).await,
-            answer => answer,
+        let mut script = self.script;
+        loop {
+            let answer = self.command("EVALSHA", script.hash()).query_async(connection).await;
+            let answer = match answer {
+                Err(error) if is_missing(&error) => {
+                    self.command("EVAL", &script.source).query_async(connection).await
+                }
+                answer => answer,
+            };
+            match answer.as_ref().err().and_then(|error| script.after(error)) {
+                Some(other) => script = other,
+                None => return answer,
+            }
         }
     }
 }
 
 /// True if the node does not have the script.
-pub(super) fn is_missing(error: &redis::RedisError) -> bool {
+pub(super) fn is_missing(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Store, StoreError, damage::Called, keys::DestinationKeys};
 use crate::redis_client::{
-    Answers, ClientError, Confirm, Fsync, RedisClient, ScriptCall, route_of,
+    Answers, ClientError, Confirm, FsyncAnswer, RedisClient, ScriptCall, at_once, route_of,
 };
 
 /// About how many keys one step of a scan visits.
@@ -63,6 +63,16 @@ impl Store {
     pub(super) async fn query<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
         let key = route_of(pipe);
         self.query_at(&key, pipe).await
+    }
+
+    /// Runs commands that only read at one moment. All keys must be in one slot.
+    pub(super) async fn query_at_once<T: FromRedisValue>(
+        &self,
+        pipe: &Pipeline,
+    ) -> Result<T, StoreError> {
+        let answer = self.client().query_at(&route_of(pipe), &at_once(pipe)).await;
+        let (answers,) = self.observed_commands(|| route_of(pipe), pipe, answer)?;
+        Ok(answers)
     }
 
     /// Like `query`, for many keys: if a key has the wrong type, commands that fail return nil, and the
@@ -127,8 +137,8 @@ impl Store {
         self.of_servers(keys, |first| self.time_at(&keys[first])).await
     }
 
-    /// How the server that holds this key confirms that writes are on its disk, if it can.
-    pub(super) async fn fsync(&self, key: &[u8]) -> Result<Option<Fsync>, StoreError> {
+    /// How the server that holds this key confirms that writes are on its disk, or why it cannot.
+    pub(super) async fn fsync(&self, key: &[u8]) -> Result<FsyncAnswer, StoreError> {
         self.observed("INFO", &[key.to_vec()], self.client().fsync(key).await)
     }
 

@@ -104,12 +104,10 @@ const SENT_ON_KEYS: [&str; 19] = [
 ];
 
 /// Complete commands without a key that every deployment needs.
-pub(super) const ALWAYS: [&[&str]; 8] = [
+pub(super) const ALWAYS: [&[&str]; 6] = [
     &["PING"],
     &["TIME"],
     &["INFO"],
-    &["MULTI"],
-    &["EXEC"],
     // SCAN takes no key.
     &["SCAN", "0"],
     &["EVAL", "return 1", "0"],

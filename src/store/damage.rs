@@ -198,7 +198,7 @@ impl Called<'_> {
 }
 
 impl Store {
-    /// Notes the outcome of a call if it shows damage, the end of damage, or a missing right.
+    /// Notes the outcome of a call if it shows damage, the end of damage, or that Redis refuses such calls.
     pub(super) fn observe<T>(&self, called: Called<'_>, answer: &Result<T, StoreError>) {
         match answer {
             Ok(_) if !self.has_damage() => {}
@@ -206,7 +206,9 @@ impl Store {
                 let (location, call) = called.shown(self);
                 self.inner.damage.succeeded(&location, &call);
             }
-            Err(StoreError::NoRights(_)) => self.inner.rights.was_refused(),
+            Err(StoreError::NoRights(_) | StoreError::RefusesWrites(_)) => {
+                self.inner.rights.was_refused();
+            }
             Err(StoreError::Failed(problem) | StoreError::Unreadable(problem)) => {
                 let (location, call) = called.shown(self);
                 self.inner.damage.note(&location, &call, problem, called.suspects(self));

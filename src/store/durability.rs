@@ -5,13 +5,49 @@ use redis::FromRedisValue;
 use super::{Store, StoreError};
 use crate::{
     domain::Durability,
-    redis_client::{Confirm, Fsync, ScriptCall},
+    redis_client::{Confirm, Fsync, NoFsync, ScriptCall},
 };
+
+fn no_fsync(why: NoFsync) -> &'static str {
+    match why {
+        NoFsync::Settings => {
+            "durability = \"fsynced\" needs a Redis that keeps an append-only file (appendonly yes), and is \
+             Redis 7.2 or 8.0 or later, or has appendfsync always (Redis 7.4 and Valkey may say too early that \
+             they have synced): change that, or use durability = \"memory\", \"quorum\" or \"replicated\""
+        }
+        NoFsync::SkipsSyncs => {
+            "durability = \"fsynced\" with appendfsync always needs no-appendfsync-on-rewrite no: with yes, \
+             Redis does not sync while it saves or rewrites"
+        }
+        NoFsync::FirstRewrite => {
+            "durability = \"fsynced\" needs a complete append-only file: Redis is rewriting it, perhaps for the \
+             first time; try again when aof_rewrite_in_progress (INFO persistence) is 0"
+        }
+    }
+}
 
 impl Store {
     /// Refuses a level that this key's server cannot give, and says what to change.
     pub async fn check_durability(&self, level: Durability, key: &str) -> Result<(), StoreError> {
         self.confirm_for(level, key.as_bytes()).await.map(drop)
+    }
+
+    /// The same for a definition. A rewrite ends, and no-appendfsync-on-rewrite does not matter most of the time: these
+    /// two do not make a definition invalid, but its producers get 503 `cannot_confirm` meanwhile.
+    pub(super) async fn check_defined(
+        &self,
+        level: Durability,
+        key: &str,
+    ) -> Result<(), StoreError> {
+        if level != Durability::Fsynced {
+            return self.check_durability(level, key).await;
+        }
+        match self.fsync(key.as_bytes()).await? {
+            Err(NoFsync::Settings) => {
+                Err(StoreError::CannotConfirm(no_fsync(NoFsync::Settings).to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The confirmation that reaches this level, at the server of this key.
@@ -27,15 +63,9 @@ impl Store {
             Durability::Replicated => Ok(Confirm::Replicas { count: self.inner.replicas }),
             Durability::Quorum => Ok(self.confirm_of_majority()),
             Durability::Fsynced => match self.fsync(key).await? {
-                Some(Fsync::Waited) => Ok(Confirm::Fsync { replicas: 0 }),
-                Some(Fsync::Always) => Ok(Confirm::Primary),
-                None => Err(StoreError::CannotConfirm(
-                    "durability = \"fsynced\" needs a Redis that keeps an append-only file \
-                     (appendonly yes), and is Redis 7.2 or 8.0 or later, or has appendfsync always \
-                     (Redis 7.4 and Valkey may say too early that they have synced): \
-                     change that, or use durability = \"memory\", \"quorum\" or \"replicated\""
-                        .to_owned(),
-                )),
+                Ok(Fsync::Waited) => Ok(Confirm::Fsync { replicas: 0 }),
+                Ok(Fsync::Always) => Ok(Confirm::Primary),
+                Err(why) => Err(StoreError::CannotConfirm(no_fsync(why).to_owned())),
             },
         }
     }
@@ -51,7 +81,7 @@ impl Store {
         let (answer, confirmed) = self.run_confirmed(call, confirm).await?;
         if (level, confirm) == (Durability::Fsynced, Confirm::Primary) {
             // There was no wait: check that the server that answered still syncs before it answers.
-            let still = matches!(self.fsync(call.route()).await, Ok(Some(Fsync::Always)));
+            let still = matches!(self.fsync(call.route()).await, Ok(Ok(Fsync::Always)));
             return Ok((answer, still));
         }
         Ok((answer, confirmed))

@@ -49,6 +49,9 @@ pub enum StoreError {
     /// Redis did not accept the call; nothing has changed.
     #[error("Redis is not available: {0}")]
     Unavailable(String),
+    /// Redis answers, and refuses all writes; nothing has changed. Contains the sentence of Redis.
+    #[error("Redis refuses writes: {0}")]
+    RefusesWrites(String),
     /// The call was sent but not answered: it may have run, or may still run.
     #[error("Redis did not confirm the call: {0}")]
     Unconfirmed(String),
@@ -92,7 +95,9 @@ impl StoreError {
     pub(super) fn after_partial_success(self) -> StoreError {
         match self {
             StoreError::Unavailable(why) => StoreError::Unconfirmed(why),
-            error @ StoreError::NoRights(_) => StoreError::Unconfirmed(error.to_string()),
+            error @ (StoreError::NoRights(_) | StoreError::RefusesWrites(_)) => {
+                StoreError::Unconfirmed(error.to_string())
+            }
             other => other,
         }
     }
@@ -106,7 +111,7 @@ impl StoreError {
     /// True when the store itself logs and shows the error, so the caller need not.
     pub fn is_logged(&self) -> bool {
         use StoreError as E;
-        matches!(self, E::NoRights(_) | E::Failed(_) | E::NewerSchema(_))
+        matches!(self, E::NoRights(_) | E::RefusesWrites(_) | E::Failed(_) | E::NewerSchema(_))
     }
 
     /// True if damaged data of one destination is the cause: others are not affected.
@@ -118,7 +123,14 @@ impl StoreError {
     /// True when the same call may succeed a little later.
     pub fn is_temporary(&self) -> bool {
         use StoreError as E;
-        matches!(self, E::Unavailable(_) | E::Unconfirmed(_) | E::OutOfMemory | E::LateCall(_))
+        matches!(
+            self,
+            E::Unavailable(_)
+                | E::RefusesWrites(_)
+                | E::Unconfirmed(_)
+                | E::OutOfMemory
+                | E::LateCall(_)
+        )
     }
 }
 
@@ -127,6 +139,7 @@ impl From<ClientError> for StoreError {
         match error {
             ClientError::Unavailable(why) => StoreError::Unavailable(why),
             ClientError::Unconfirmed(why) => StoreError::Unconfirmed(why),
+            ClientError::RefusesWrites(sentence) => StoreError::RefusesWrites(sentence),
             ClientError::NoRights(rule) => StoreError::NoRights(rule),
             ClientError::OutOfMemory => StoreError::OutOfMemory,
             ClientError::Failed(why) => StoreError::Failed(why),
@@ -158,6 +171,7 @@ fn named(code: &str, detail: String, text: String) -> StoreError {
         "TOO_MANY_TOKENS" => StoreError::TooManyTokens(number()),
         "UNREADABLE" => StoreError::Unreadable(detail),
         "NO_RIGHTS" => StoreError::NoRights(detail),
+        "NO_MEMORY" => StoreError::OutOfMemory,
         // This version does not know the code. The script may have written something before.
         _ => StoreError::Failed(text),
     }
@@ -192,6 +206,7 @@ mod tests {
         for (error, temporary) in [
             (ClientError::Unavailable("x".into()), true),
             (ClientError::Unconfirmed("x".into()), true),
+            (ClientError::RefusesWrites("x".into()), true),
             (ClientError::OutOfMemory, true),
             (ClientError::NoRights("x".into()), false),
             (ClientError::Failed("x".into()), false),

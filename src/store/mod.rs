@@ -311,18 +311,24 @@ impl Store {
     async fn check_meta(&self, configured: u16) -> Result<(), MetaError> {
         let meta = self.inner.keys.meta();
         let mut pipe = redis::pipe();
-        pipe.exists(&meta);
-        let (is_known,): (bool,) = self.query(&pipe).await?;
-        if !is_known {
+        pipe.exists(&meta).hget(&meta, "schema").hget(&meta, "partitions");
+        let found: (bool, Option<u32>, Option<u16>) = self.query(&pipe).await?;
+        if !found.0 {
             // Write the epochs before any pod can find the deployment: after that, a missing epoch
             // means that Redis has lost it.
             self.init_epoch().await?;
         }
-        let mut pipe = redis::pipe();
-        pipe.hset_nx(&meta, "schema", known_schema::FIRST).ignore();
-        pipe.hset_nx(&meta, "partitions", configured).ignore();
-        pipe.hget(&meta, "schema").hget(&meta, "partitions");
-        let (schema, stored): (u32, u16) = self.query(&pipe).await?;
+        let (schema, stored) = match found {
+            // Writes nothing: Redis refuses these commands when it has no memory left.
+            (_, Some(schema), Some(stored)) => (schema, stored),
+            _ => {
+                let mut pipe = redis::pipe();
+                pipe.hset_nx(&meta, "schema", known_schema::FIRST).ignore();
+                pipe.hset_nx(&meta, "partitions", configured).ignore();
+                pipe.hget(&meta, "schema").hget(&meta, "partitions");
+                self.query::<(u32, u16)>(&pipe).await?
+            }
+        };
         if schema < known_schema::FIRST {
             return Err(MetaError::Unfit(UnfitServer::OlderSchema { stored: schema }));
         }

@@ -10,7 +10,7 @@ use super::{
 use crate::{faults::planted_lua::text_of, redis_client::Script};
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 32] = [
+const INCLUDES: [(&str, &str); 34] = [
     ("apart", include_str!("../../lua/include/apart.lua")),
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
@@ -27,6 +27,7 @@ const INCLUDES: [(&str, &str); 32] = [
     ("hand_over", include_str!("../../lua/include/hand_over.lua")),
     ("head", include_str!("../../lua/include/head.lua")),
     ("ingest_alone", include_str!("../../lua/include/ingest_alone.lua")),
+    ("heads", include_str!("../../lua/include/heads.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
     ("gone", include_str!("../../lua/include/gone.lua")),
     ("dead_letters", include_str!("../../lua/include/dead_letters.lua")),
@@ -35,6 +36,7 @@ const INCLUDES: [(&str, &str); 32] = [
     ("pulled", include_str!("../../lua/include/pulled.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
     ("release_alone", include_str!("../../lua/include/release_alone.lua")),
+    ("reserve", include_str!("../../lua/include/reserve.lua")),
     ("runs", include_str!("../../lua/include/runs.lua")),
     ("schema", include_str!("../../lua/include/schema.lua")),
     ("serial", include_str!("../../lua/include/serial.lua")),
@@ -123,7 +125,7 @@ transitions!(
 );
 
 impl Scripts {
-    /// Assembles the scripts, and composes those that may run together: they have the same flags.
+    /// Assembles the scripts, and composes those that may run together.
     pub fn new() -> Self {
         let mut scripts = Scripts::assembled();
         let (taking_in, others) =
@@ -143,15 +145,34 @@ impl Default for Scripts {
 }
 
 fn transition(name: &'static str, source: &str) -> Script {
-    Script::new(name, on_its_own(&text_of(name, source)))
+    let text = text_of(name, source);
+    let script = Script::new(name, on_its_own(&text, false));
+    match asks_if_full(&text) {
+        true => script.or_when_full(on_its_own(&text, true)),
+        false => script,
+    }
+}
+
+/// True if a transition does less when Redis has no memory left. It has two texts. Redis refuses the first one then,
+/// because that lacks the flag allow-oom. The second one has it, and knows that Redis is full.
+fn asks_if_full(text: &str) -> bool {
+    text.contains("IS_FULL")
+}
+
+fn beginning(first_line: &str, is_full: bool) -> String {
+    let flags = if is_full { " flags=allow-oom" } else { "" };
+    format!("{first_line}{flags}\nlocal IS_FULL = {is_full}\n")
 }
 
 /// A script that runs one transition. KEYS and ARGV become variables that it may change.
-fn on_its_own(text: &str) -> String {
+fn on_its_own(text: &str, is_full: bool) -> String {
     let Parts { first_line, fast, whole } = Parts::of(text);
     let fast = with_includes(fast);
-    let mut script =
-        format!("{first_line}\nlocal KEYS, ARGV = KEYS, ARGV\n{}{fast}", preamble(&fast));
+    let mut script = match asks_if_full(text) {
+        true => beginning(first_line, is_full),
+        false => format!("{first_line}\n"),
+    };
+    script.push_str(&format!("local KEYS, ARGV = KEYS, ARGV\n{}{fast}", preamble(&fast)));
     if let Some(whole) = whole {
         let whole = with_includes(whole);
         script.push_str(&preamble(&whole));
@@ -186,14 +207,24 @@ impl<'a> Parts<'a> {
 /// once, each transition is a function, and one function checks the rights of all.
 fn composed(names: &[&'static str]) -> Arc<Script> {
     let texts: Vec<_> = names.iter().map(|name| text_of(name, source_of(name))).collect();
+    let script = Script::new("blocks", composed_of(&texts, false));
+    Arc::new(match texts.iter().any(|text| asks_if_full(text)) {
+        true => script.or_when_full(composed_of(&texts, true)),
+        false => script,
+    })
+}
+
+fn composed_of(texts: &[Cow<'_, str>], is_full: bool) -> String {
     let first_line = texts.first().and_then(|text| text.lines().next()).unwrap_or_default();
     let mut whole = format!(
-        "{first_line}\nlocal ALL_KEYS, ALL_ARGV, KEYS, ARGV = KEYS, ARGV, KEYS, ARGV\n\
+        "{}\
+         local ALL_KEYS, ALL_ARGV, KEYS, ARGV = KEYS, ARGV, KEYS, ARGV\n\
          local transitions, checked = {{}}, {{}}\n{}\
          local function lacks_rights(which)\n  \
          if checked[which] == nil then checked[which] = rights_of(which) or false end\n  \
          return checked[which]\nend\n",
-        rights_of(&texts)
+        beginning(first_line, is_full),
+        rights_of(texts)
     );
     let mut included: Vec<&str> = Vec::new();
     for name in texts.iter().flat_map(|text| includes_of(text)) {
@@ -203,11 +234,11 @@ fn composed(names: &[&'static str]) -> Arc<Script> {
             whole.push_str(&include(name));
         }
     }
-    for (number, text) in (1..).zip(&texts) {
+    for (number, text) in (1..).zip(texts) {
         whole.push_str(&block_of(number, text));
     }
     whole.push_str(&text_of("include/blocks", BLOCKS));
-    Arc::new(Script::new("blocks", whole))
+    whole
 }
 
 /// The checks of rights of these transitions, by what `block_of` names them.

@@ -209,6 +209,10 @@ codes! {
     RedisUnavailable "redis_unavailable" UNAVAILABLE, "Redis unavailable":
         "Redis does not answer. Nothing was stored or changed, except what the answer of a bulk operation counts.",
         "Send again after `Retry-After`.";
+    RedisRefusesWrites "redis_refuses_writes" UNAVAILABLE, "Redis refuses writes":
+        "Redis answers, but refuses all writes; `detail` has its own sentence (`NOREPLICAS`, `MISCONF`, `BUSY`, \
+         `READONLY`). Nothing was stored or changed, except what the answer of a bulk operation counts.",
+        "Fix what the sentence names, then send again.";
     NoRights "no_rights" UNAVAILABLE, "Missing Redis right":
         "The Redis user lacks a right, which `detail` names. Nothing was stored or changed.",
         "Grant the right, then send again.";

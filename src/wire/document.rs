@@ -65,6 +65,7 @@ pub const ANY: &[Code] = &[
     Code::Damaged,
     Code::Unreadable,
     Code::RedisUnavailable,
+    Code::RedisRefusesWrites,
     Code::NoRights,
     Code::NewerSchema,
     Code::NoSecretsKey,
@@ -156,6 +157,7 @@ groups! {
     /// Checks the process.
     Ready: &[
         Code::Draining, Code::NewerSchema, Code::NoRights, Code::RedisUnavailable,
+        Code::RedisRefusesWrites,
     ];
     /// Reads the metrics.
     Metrics: &[Code::NotFound];

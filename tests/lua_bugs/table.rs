@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 122] = [
+pub static BUGS: [Bug; 126] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -146,6 +146,31 @@ end",
         "claim",
         "if #leases > 0 then redis.call('ZADD', KEYS[6], unpack(leases)) end",
         "",
+    ),
+    // A full Redis.
+    bug(
+        "claims messages behind the head of their lane, although Redis has no memory left",
+        "include/heads",
+        "return not previous or redis.call('HEXISTS', messages, previous) == 0",
+        "return true",
+    ),
+    bug(
+        "claims messages whose delivery is paused, although Redis has no memory left",
+        "claim",
+        "local is_paused = string.find(known[5] or '', 'delivery', 1, true)",
+        "local is_paused = false",
+    ),
+    bug(
+        "loses the waiting messages that are no heads when Redis has no memory left",
+        "claim",
+        "if #others > 0 then redis.call('LPUSH', KEYS[3], unpack(others)) end",
+        "",
+    ),
+    bug(
+        "refuses to change a destination when Redis has no memory left",
+        "define",
+        "if IS_FULL and redis.call('HEXISTS', KEYS[2], 'version') == 0 then",
+        "if IS_FULL then",
     ),
     bug("ends leases before their deadline", "reap", "score and score <= now", "score"),
     bug(

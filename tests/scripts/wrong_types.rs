@@ -68,6 +68,7 @@ const UNNOTICED: [&str; 74] = [
     "claim KEYS[9] reseq:{p00}:d:erp:bodies",
     "claim KEYS[10] reseq:{p00}:d:erp:withdrawn",
     "claim KEYS[11] reseq:{p00}:delayed",
+    "claim KEYS[12] reseq:{p00}:d:erp:lanes",
     "complete KEYS[8] reseq:{p00}:d:erp:waiting",
     "complete KEYS[9] reseq:{p00}:delayed",
     "complete KEYS[10] reseq:{p00}:active:builtin",

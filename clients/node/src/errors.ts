@@ -5,6 +5,7 @@ export const CODES = [
   "unknown_message", "unknown_operation", "not_found", "method_not_allowed", "request_timeout", "body_timeout",
   "idempotency_conflict", "no_key", "defined_in_file", "wrong_state", "wrong_version", "body_too_large",
   "unsupported_media_type", "backlog_full", "unreadable", "damaged", "paused", "memory_high", "redis_unavailable",
+  "redis_refuses_writes",
   "no_rights", "newer_schema", "not_confirmed", "cannot_confirm", "aborted", "key_unavailable", "no_room",
   "connections_full", "draining",
   "no_signature", "invalid_signature", "timestamp_outside_tolerance", "uri_too_long", "rate_limited", "too_many_requests", "no_secrets_key",

@@ -1,6 +1,6 @@
 //! The destinations: definitions that name credentials, stuck lanes, pauses, long backlogs, many dead letters.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use futures::future::join_all;
 
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     api::Api,
-    domain::{Ordering, shell::quoted},
-    store::{CatalogEntry, Head, Stats},
+    domain::{Durability, Ordering, shell::quoted},
+    store::{CatalogEntry, Head, Stats, StoreError},
     wire::problem::Problem,
 };
 
@@ -35,6 +35,22 @@ const DEAD_LETTERS_MAX: u64 = 1_000;
 
 type Numbered = (Arc<CatalogEntry>, Stats);
 
+/// Destinations whose durability the server of their partition cannot confirm.
+async fn fsynced(api: &Api, all: &[Arc<CatalogEntry>], findings: &mut Findings) {
+    let mut partitions = BTreeSet::new();
+    let fsynced = all.iter().filter(|entry| entry.destination.durability == Durability::Fsynced);
+    for entry in fsynced.filter(|entry| partitions.insert(entry.partition)) {
+        let key = api.store.keys().partition(entry.partition).epoch();
+        if let Err(error @ StoreError::CannotConfirm(_)) =
+            api.store.check_durability(Durability::Fsynced, &key).await
+        {
+            let name = entry.destination.name.as_str();
+            let action = "Its producers get 503 cannot_confirm until then.";
+            findings.add((Error, "redis_fsync"), name, format!("{error}."), action);
+        }
+    }
+}
+
 pub(super) async fn check(api: &Api, findings: &mut Findings) -> Result<(), Problem> {
     let mut all = api.catalog.all();
     if all.len() > CHECKED_MAX {
@@ -47,6 +63,7 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) -> Result<(), Prob
         all.truncate(CHECKED_MAX);
     }
     credentials(&all, findings);
+    fsynced(api, &all, findings).await;
     let mut numbered: Vec<Numbered> = Vec::with_capacity(all.len());
     for some in all.chunks(AT_ONCE) {
         let stats = api.store.backlogs_each(some).await;

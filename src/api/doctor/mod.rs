@@ -58,8 +58,9 @@ pub(super) struct Report {
 }
 
 /// The checks, in the order in which they are listed.
-const CHECKS: [&str; 18] = [
+const CHECKS: [&str; 19] = [
     "redis_reachable",
+    "redis_writes",
     "redis_persistence",
     "redis_fsync",
     "redis_eviction",

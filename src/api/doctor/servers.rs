@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     api::Api,
-    store::{Memory, Replica, ServerState},
+    store::{Memory, Replica, ServerState, StoreError},
 };
 
 /// A clock that differs by more is wrong, in ms.
@@ -23,11 +23,13 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) {
     for (name, state) in api.store.examine_servers().await {
         match state {
             Ok(state) => {
+                writes(&name, state.refusal.as_deref(), findings);
                 settings(&name, &state, findings);
                 memory(&name, &state, api.memory_high_percent, findings);
                 replicas(&name, &state, api.store.replicas_wanted(), findings);
                 clock(&name, &state, findings);
             }
+            Err(StoreError::RefusesWrites(sentence)) => writes(&name, Some(&sentence), findings),
             Err(error) => findings.add(
                 (Error, "redis_reachable"),
                 &name,
@@ -36,6 +38,18 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) {
                  wait meanwhile.",
             ),
         }
+    }
+}
+
+fn writes(name: &str, refusal: Option<&str>, findings: &mut Findings) {
+    if let Some(sentence) = refusal {
+        findings.add(
+            (Error, "redis_writes"),
+            name,
+            format!("Redis refuses writes: {sentence}"),
+            "Fix what the sentence names: the replicas (NOREPLICAS), the disk (MISCONF), the address, if it is that of \
+             a replica (READONLY), or a script that does not end (BUSY: SCRIPT KILL).",
+        );
     }
 }
 
@@ -72,6 +86,16 @@ fn settings(name: &str, state: &ServerState, findings: &mut Findings) {
             "Give it the rule +config|get, or check the setting yourself.",
         ),
         Some(_) => {}
+    }
+    if state.skips_syncs && state.appends {
+        findings.add(
+            (Warning, "redis_fsync"),
+            name,
+            "no-appendfsync-on-rewrite is yes: while Redis saves or rewrites, it does not sync, whatever appendfsync \
+             says."
+                .to_owned(),
+            "Set no-appendfsync-on-rewrite no.",
+        );
     }
     if state.policy != "noeviction" {
         let policy = &state.policy;
@@ -209,6 +233,7 @@ mod tests {
 
     fn found(state: &ServerState, wanted: u32) -> Vec<(super::super::Severity, &'static str)> {
         let mut findings = Findings::default();
+        writes("redis", state.refusal.as_deref(), &mut findings);
         settings("redis", state, &mut findings);
         memory("redis", state, 90, &mut findings);
         replicas("redis", state, wanted, &mut findings);
@@ -236,6 +261,12 @@ mod tests {
             ),
             (ServerState { fsync: Some("no".into()), ..healthy() }, 0, (Warning, "redis_fsync")),
             (ServerState { fsync: None, ..healthy() }, 0, (Info, "redis_fsync")),
+            (ServerState { skips_syncs: true, ..healthy() }, 0, (Warning, "redis_fsync")),
+            (
+                ServerState { refusal: Some("NOREPLICAS".into()), ..healthy() },
+                0,
+                (Error, "redis_writes"),
+            ),
             (
                 ServerState { policy: "allkeys-lru".into(), ..healthy() },
                 0,

@@ -9,8 +9,16 @@ use crate::{
 /// The sentence for a lane without messages.
 pub(super) const NOTHING: &str = "No message is pending.";
 
-/// The cause and the sentence when Redis does not answer.
+/// The sentence when Redis answers, but refuses all writes.
+pub(super) fn refused(sentence: &str) -> String {
+    format!("Nothing can leave, because Redis refuses writes: {sentence}")
+}
+
+/// The cause and the sentence when Redis does not answer what is asked.
 pub(super) fn no_answer(error: &StoreError) -> (Cause, String) {
+    if let StoreError::RefusesWrites(sentence) = error {
+        return (Cause::RedisRefusesWrites, refused(sentence));
+    }
     let sentence =
         format!("Nothing can leave, because Redis does not answer this process: {error}.");
     (Cause::Redis, sentence)
@@ -24,6 +32,7 @@ pub(super) fn explanation(cause: Cause, entry: &CatalogEntry, lane: &LaneHead) -
     match cause {
         Cause::Nothing => NOTHING.to_owned(),
         Cause::Redis => "Redis does not answer.".to_owned(),
+        Cause::RedisRefusesWrites => "Redis refuses writes.".to_owned(),
         Cause::Damaged => {
             let why = lane.head.message.damaged.as_deref().unwrap_or("its data is unreadable");
             format!("Redis holds data of message {sequence} that cannot be read: {why}.")
@@ -118,6 +127,9 @@ pub(super) fn actions(
         action("if it must not be delivered", format!("reseq messages cancel {name} {sequence}"));
     match cause {
         Cause::Nothing | Cause::Withdrawing | Cause::TakeoverWait | Cause::Redis => Vec::new(),
+        Cause::RedisRefusesWrites => {
+            vec![action("to see what is wrong with Redis", "reseq doctor".to_owned())]
+        }
         Cause::Damaged => vec![
             action("to see what is damaged", format!("reseq repair {name} --dry-run")),
             action("to repair it", format!("reseq repair {name}")),

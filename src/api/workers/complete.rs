@@ -15,7 +15,7 @@ use super::{
     note_span, unless_damaged,
 };
 use crate::{
-    api::{Api, read_json},
+    api::{Api, memory_high, read_json},
     domain::{Body, LeaseToken, Processed, Stamped, message::check_text},
     store::{CatalogEntry, Completion, Status, chunks_by_size, server_clock_ms},
     telemetry,
@@ -83,6 +83,8 @@ pub(in crate::api) async fn complete(
         };
         for some in chunks_by_size(&completions, ITEMS_MAX, CALL_BYTES_MAX, size) {
             match unless_damaged(api.store.complete(&entry, some).await)? {
+                // Those that were completed are settled when the worker sends all again.
+                Some(statuses) if statuses.contains(&Status::Full) => return Err(memory_high()),
                 Some(statuses) => {
                     telemetry::completing(some.len());
                     count_results(&entry.destination.name, "completed", &statuses);

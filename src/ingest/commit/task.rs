@@ -245,8 +245,11 @@ fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
 
 pub(super) fn refusal(error: &StoreError) -> Refusal {
     match error {
-        // Part of it may be stored: a refusal that denies this would cause duplicates.
-        StoreError::Unconfirmed(_) | StoreError::Failed(_) => Refusal::NotConfirmed,
+        // Part of it may be stored, or all of it: a refusal that denies this would cause duplicates.
+        StoreError::Unconfirmed(_) | StoreError::Failed(_) | StoreError::Unreadable(_) => {
+            Refusal::NotConfirmed
+        }
+        StoreError::RefusesWrites(_) => Refusal::RedisRefusesWrites(error.to_string()),
         StoreError::NoRights(_) => Refusal::NoRights(error.to_string()),
         StoreError::CannotConfirm(problem) => Refusal::CannotConfirm(problem.clone()),
         StoreError::OutOfMemory => Refusal::MemoryHigh,

@@ -28,6 +28,8 @@ pub(super) const HEADS_CHECK_MAX: usize = 20;
 pub(super) struct Around<'a> {
     pub(super) owned: &'a Owned,
     pub(super) has_processor: bool,
+    /// Whether the server of the destination refuses all writes.
+    pub(super) refuses_writes: bool,
 }
 
 pub(super) struct Blocked {
@@ -64,11 +66,13 @@ impl Blocked {
             let store = self.store.clone();
             async move {
                 let heads = store.lane_heads(&entry, &ownership).await;
-                (entry, heads)
+                let refuses_writes = store.missing_rights().refusal.is_some()
+                    && store.refusal_at(entry.partition).await.is_some();
+                (entry, heads, refuses_writes)
             }
         });
-        for (entry, heads) in join_all(looks).await {
-            self.note(&entry, heads, around);
+        for (entry, heads, refuses_writes) in join_all(looks).await {
+            self.note(&entry, heads, Around { refuses_writes, ..around });
         }
     }
 
@@ -112,6 +116,7 @@ impl Blocked {
             has_processor: around.has_processor,
             is_rate_limited: around.owned.is_rate_limited(name),
             awaits_connection: around.owned.awaits_connection(name),
+            refuses_writes: around.refuses_writes,
         };
         let ages =
             heads.iter().filter_map(|lane| lane.head.message.message.age_ms(surroundings.now_ms));

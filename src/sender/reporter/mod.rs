@@ -135,7 +135,8 @@ impl Reporter {
         let heads = part_of(HEADS_CHECK_MAX, owned + self.unowned.len(), all);
         partitions.extend(&self.unowned);
         self.backlogs.report(&self.store, &self.catalog, &partitions, backlogs).await;
-        let around = Around { owned: &self.owned, has_processor: self.has_processor };
+        let has_processor = self.has_processor;
+        let around = Around { owned: &self.owned, has_processor, refuses_writes: false };
         self.blocked.sample(self.backlogs.pending(), heads, around).await;
     }
 

@@ -68,13 +68,12 @@ impl Store {
         since: &Followed,
     ) -> Result<Changes, StoreError> {
         let mut pipe = Pipeline::new();
-        pipe.atomic();
         pipe.cmd("ZRANGE").arg(index.changes()).arg(format!("({}", since.revision)).arg("+inf");
         pipe.arg("BYSCORE").arg("LIMIT").arg(0).arg(CHANGES_MAX).arg("WITHSCORES");
         pipe.hmget(index.hash(), &[REVISION, FLOOR, HISTORY]);
         type Head = (Option<u64>, Option<u64>, Option<String>);
         let (changed, (revision, floor, history)): (Vec<(String, u64)>, Head) =
-            self.query(&pipe).await?;
+            self.query_at_once(&pipe).await?;
         let (revision, floor) = (revision.unwrap_or_default(), floor.unwrap_or_default());
         if history.unwrap_or_default() != since.history
             || revision < since.revision

@@ -79,9 +79,7 @@ impl Store {
 
     /// The backlog of one destination, read atomically.
     pub(super) async fn backlog_now(&self, entry: &CatalogEntry) -> Result<Stats, StoreError> {
-        let mut pipe = self.look_at(entry);
-        pipe.atomic();
-        match self.query(&pipe).await {
+        match self.query_at_once(&self.look_at(entry)).await {
             Ok(answers) => Ok(stats(entry, answers)),
             Err(StoreError::Failed(_)) => self.backlog_damaged(entry).await,
             Err(error) => Err(error),

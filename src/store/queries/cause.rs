@@ -52,6 +52,8 @@ pub enum Cause {
     Delivering,
     /// Redis does not answer.
     Redis,
+    /// Redis answers, and refuses all writes.
+    RedisRefusesWrites,
 }
 
 /// What decides the cause, besides the lane itself.
@@ -65,6 +67,8 @@ pub struct Surroundings {
     pub is_rate_limited: bool,
     /// Whether deliveries of the destination wait for a connection.
     pub awaits_connection: bool,
+    /// Whether Redis refuses all writes. Then nothing leaves, whatever the lane waits for besides.
+    pub refuses_writes: bool,
 }
 
 impl Cause {
@@ -90,6 +94,7 @@ impl Cause {
             Cause::Consuming => "consuming",
             Cause::Delivering => "delivering",
             Cause::Redis => "redis",
+            Cause::RedisRefusesWrites => "redis_refuses_writes",
         }
     }
 
@@ -98,6 +103,7 @@ impl Cause {
         let LaneHead { head, ownership, .. } = lane;
         let attempts = &head.message.attempts;
         match head.state {
+            _ if around.refuses_writes => Cause::RedisRefusesWrites,
             State::Damaged => Cause::Damaged,
             State::Halted => Cause::Halted,
             _ if head.withdrawing => Cause::Withdrawing,

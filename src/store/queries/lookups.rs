@@ -106,10 +106,10 @@ impl Store {
         let skipped = settled.unwrap_or_default().saturating_sub(before);
         let (newer, max) = (skipped as isize, max.max(1) as isize);
         let mut pipe = Pipeline::new();
-        pipe.atomic().hget(keys.hash(), "settled").llen(keys.log_order());
+        pipe.hget(keys.hash(), "settled").llen(keys.log_order());
         pipe.lrange(keys.log_order(), -newer - max, -newer - 1);
         type Answer = (Option<u64>, u64, Vec<Sequence>);
-        let (settled, length, mut sequences): Answer = self.query(&pipe).await?;
+        let (settled, length, mut sequences): Answer = self.query_at_once(&pipe).await?;
         sequences.reverse();
         // Messages that left between the two reads have shifted the list: skip those that the last page
         // returned.

@@ -1,5 +1,5 @@
-//! The rights that the Redis user needs, and those that it lacks. Scripts check their commands
-//! before they write anything ([`preamble`]). Each pod checks once a second, since rights can
+//! The rights that the Redis user needs, and those that it lacks; and whether Redis refuses all writes. Scripts
+//! check their commands before they write anything ([`preamble`]). Each pod checks once a second, since both can
 //! change while it runs.
 
 mod probe;
@@ -31,12 +31,18 @@ pub struct Missing {
     pub rights: BTreeSet<String>,
     /// A pod works without these, but gets no wake-ups and only polls.
     pub hints: BTreeSet<String>,
+    /// The sentence of a server that refuses all writes, if there is one.
+    pub refusal: Option<String>,
+    /// True if a server accepts writes.
+    pub accepts_writes: bool,
 }
 
 impl Missing {
     pub(super) fn and(mut self, other: Missing) -> Missing {
         self.rights.extend(other.rights);
         self.hints.extend(other.hints);
+        self.refusal = self.refusal.or(other.refusal);
+        self.accepts_writes |= other.accepts_writes;
         self
     }
 
@@ -104,6 +110,13 @@ impl Rights {
                 None => tracing::info!("the Redis user now has all rights that Reseq needs"),
             }
         }
+        match &found.refusal {
+            Some(sentence) if before.refusal.is_none() => {
+                tracing::error!("Redis refuses writes: {sentence}");
+            }
+            None if before.refusal.is_some() => tracing::info!("Redis accepts writes again"),
+            _ => {}
+        }
         if before.hints != found.hints {
             match found.hints_sentence() {
                 Some(sentence) => tracing::error!("{sentence}"),
@@ -125,6 +138,9 @@ impl Store {
             .map(|answer| match answer {
                 Ok(missing) => Some(missing),
                 Err(ClientError::NoRights(what)) => Some(Missing::of(what)),
+                Err(ClientError::RefusesWrites(sentence)) => {
+                    Some(Missing { refusal: Some(sentence), ..Missing::default() })
+                }
                 Err(error) => {
                     tracing::debug!(%error, "cannot check the rights of the Redis user");
                     None
@@ -147,14 +163,26 @@ impl Store {
         }
     }
 
-    /// Checks the rights now, and refuses if one is missing that a ready pod needs.
+    /// Checks now, and refuses if a right is missing that a ready pod needs, or if no server accepts writes.
     pub(super) async fn check_rights_now(&self) -> Result<(), StoreError> {
-        self.ask_rights().await.not_ready().map_or(Ok(()), |rules| Err(StoreError::NoRights(rules)))
+        let missing = self.ask_rights().await;
+        if let Some(rules) = missing.not_ready() {
+            return Err(StoreError::NoRights(rules));
+        }
+        match missing.refusal {
+            Some(sentence) if !missing.accepts_writes => Err(StoreError::RefusesWrites(sentence)),
+            _ => Ok(()),
+        }
     }
 
     /// The rights that are known to be missing.
     pub fn missing_rights(&self) -> Missing {
         self.inner.rights.missing()
+    }
+
+    /// Asks the server of a partition whether it refuses all writes: its sentence, if it does.
+    pub async fn refusal_at(&self, partition: u16) -> Option<String> {
+        self.client().refusal_at(&self.keys().partition(partition).epoch()).await
     }
 
     /// Checks once a second, and after each refused call, until `stop`.
@@ -176,7 +204,7 @@ impl Store {
 
 impl Missing {
     fn of(what: String) -> Missing {
-        Missing { rights: BTreeSet::from([what]), hints: BTreeSet::new() }
+        Missing { rights: BTreeSet::from([what]), ..Missing::default() }
     }
 }
 

@@ -8,7 +8,7 @@ use redis::{
 
 use super::Missing;
 use crate::{
-    redis_client::{Admitted, Question},
+    redis_client::{Admitted, Question, refusal_of_writes},
     store::{
         commands,
         keys::{Claimers, Keys},
@@ -155,7 +155,9 @@ impl Question for Probe {
     type Answer = Missing;
 
     async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Missing> {
-        self.run(connection).await
+        let missing = self.run(connection).await?;
+        let refusal = refusal_of_writes(connection).await;
+        Ok(Missing { accepts_writes: refusal.is_none(), refusal, ..missing })
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Claimed {
     pub messages: Vec<(LeaseToken, Stamped)>,
     /// True if more may be waiting: left out for their size, because of suspects, or out of reach of one call.
     pub may_have_more: bool,
+    /// True if Redis has no memory left, so that only heads of lanes were claimed.
+    pub is_full: bool,
 }
 
 impl Claimed {
@@ -89,6 +91,7 @@ impl Store {
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
         call.key(keys.partition.active(entry.claimers())).key(keys.partition.epoch());
         call.key(keys.bodies()).key(keys.withdrawn()).key(keys.partition.delayed());
+        call.key(keys.lanes());
         call.arg(number).arg(destination.name.as_str()).arg(entry.version);
         call.arg(&*secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
         call.arg(least).arg(entry.ordering_text()).arg(u8::from(suspects));
@@ -98,11 +101,13 @@ impl Store {
         let mut parts = answer.into_iter().peekable();
         let deadline = parts.next().ok_or_else(|| unexpected("claim"))?;
         let looks_again = parts.next_if(|part| is_word(part, b"again")).is_some();
+        let is_full = parts.next_if(|part| is_word(part, b"full")).is_some();
         let with_attempts = parts.next_if(|part| is_word(part, b"attempts")).is_some();
         let mut result = Claimed {
             deadline_ms: read(deadline)?,
             messages: Vec::with_capacity(parts.len() / 2),
             may_have_more: false,
+            is_full,
         };
         while let Some(sequence) = parts.next() {
             let sequence: Sequence = read(sequence)?;

@@ -26,6 +26,9 @@ pub enum Status {
     Settled,
     /// The data of its lane or destination in Redis is damaged. The lease runs on unchanged.
     Damaged,
+    /// Redis has no memory left for the output. The lease runs on unchanged. Workers get 503 `memory_high`.
+    #[serde(skip)]
+    Full,
 }
 
 impl FromRedisValue for Status {
@@ -36,6 +39,7 @@ impl FromRedisValue for Status {
             "stale_lease" => Ok(Status::StaleLease),
             "settled" => Ok(Status::Settled),
             "damaged" => Ok(Status::Damaged),
+            "full" => Ok(Status::Full),
             other => Err(ParsingError::from(format!("unknown status {other:?}"))),
         }
     }

@@ -86,7 +86,7 @@ impl Store {
         replaces: Replaces,
     ) -> Result<Defined, StoreError> {
         let keys = self.keys().destination(&destination.name);
-        self.check_durability(destination.durability, &keys.hash()).await?;
+        self.check_defined(destination.durability, &keys.hash()).await?;
         let (definition, same) = self.definition_to_store(destination).await?;
         let claimers = claimers_of(destination.transform.kind);
         let mut call = self.call(|scripts| &scripts.define);

@@ -60,27 +60,30 @@ impl Store {
             answer => answer?,
         };
 
-        self.remove_messages(destination, version, removed_messages)
+        self.remove_messages(destination, version)
             .await
             .map_err(StoreError::after_partial_success)?;
         Ok(Removed { removed_messages })
     }
 
-    /// Completes a removal. `pending` is how many messages the destination had.
+    /// Completes a removal.
     async fn remove_messages(
         &self,
         destination: &DestinationName,
         version: u64,
-        pending: u64,
     ) -> Result<(), StoreError> {
         // Leases first: nothing is claimed any more, but a lease can still become a delay.
         self.remove_members(destination, RemovedMembers::Leases).await?;
         self.remove_members(destination, RemovedMembers::Delayed).await?;
-        let removed = self.remove_lanes(destination).await?;
+        self.remove_lanes(destination).await?;
         // Lanes are found through records, which may be damaged, or gone after an interrupted
-        // removal. So if there were messages, scan for lanes by name too. The scan covers all keys
-        // of the server: too expensive for a destination that was empty.
-        if pending > 0 || removed > 0 {
+        // removal; and idempotency keys outlive their messages. So if there was ever a message, scan for
+        // keys by name too. The scan covers all keys of the server: too expensive for a destination that was
+        // never used.
+        let mut pipe = redis::pipe();
+        pipe.hget(self.keys().destination(destination).hash(), "last");
+        let (last,): (Option<u64>,) = self.query(&pipe).await?;
+        if last.is_some() {
             self.remove_left_over(destination).await?;
         }
         self.remove_operations(destination).await?;

@@ -55,20 +55,19 @@ impl Store {
         }
     }
 
-    /// Removes pending messages and, with ordering by key, their lanes, in batches. Returns how
-    /// many messages there were.
+    /// Removes pending messages and, with ordering by key, their lanes, in batches.
     pub(super) async fn remove_lanes(
         &self,
         destination: &DestinationName,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
         let mut pipe = redis::pipe();
         pipe.cmd("TYPE").arg(keys.messages());
         let (kind,): (String,) = self.query(&pipe).await?;
         if kind != "hash" {
-            return Ok(0);
+            return Ok(());
         }
-        let (mut cursor, mut removed) = (0u64, 0);
+        let mut cursor = 0u64;
         loop {
             let mut pipe = redis::pipe();
             pipe.cmd("HSCAN").arg(keys.messages()).arg(cursor).arg("COUNT").arg(BATCH_MAX);
@@ -88,17 +87,17 @@ impl Store {
                 for lane in lanes.iter().map(|lane| lane.as_deref().unwrap_or_default()) {
                     call.key(keys.in_progress(Some(lane))).key(keys.ready(Some(lane)));
                 }
-                removed += self.run::<u64>(&call).await?;
+                self.run::<u64>(&call).await?;
             }
             if next == 0 {
-                return Ok(removed);
+                return Ok(());
             }
             cursor = next;
         }
     }
 
-    /// Removes all remaining keys of a destination, whatever their type, such as lanes that no
-    /// record names. Idempotency keys stay until they expire.
+    /// Removes all remaining keys of a destination, whatever their type: its idempotency keys, and lanes that no
+    /// record names.
     pub(super) async fn remove_left_over(
         &self,
         destination: &DestinationName,
@@ -107,10 +106,8 @@ impl Store {
         let mut cursor = 0u64;
         loop {
             let (next, found) = self.scan_keys(&keys, cursor).await?;
-            let is_lane = |key: &&Bytes| {
-                keys.noun_of(key).is_some_and(|noun| !noun.starts_with(b"idempotency:"))
-            };
-            let left_over: Vec<&Bytes> = found.iter().filter(is_lane).collect();
+            let left_over: Vec<&Bytes> =
+                found.iter().filter(|key| keys.noun_of(key).is_some()).collect();
             for batch in left_over.chunks(BATCH_MAX) {
                 let mut call = self.call(|scripts| &scripts.delete_destination_batch);
                 call.key(keys.hash()).key(keys.messages());

@@ -183,6 +183,61 @@ async fn fsynced_is_taken_by_a_server_that_syncs_before_it_answers_and_by_no_oth
 }
 
 #[tokio::test]
+async fn fsynced_needs_syncs_while_saving_and_a_complete_file() {
+    let redis = server_with(&["--appendfsync", "always"]).await;
+    let pod = pod(&redis, 0, &["fsynced"]).await;
+    let mut at = redis.connection().await;
+    for number in 0..200 {
+        ask::<()>(&mut at, &["SET", &format!("filler:{number}"), "x"]).await;
+    }
+    // A save or a rewrite lasts.
+    ask::<()>(&mut at, &["CONFIG", "SET", "rdb-key-save-delay", "100000"]).await;
+    let sent = async |key: &str, expected: &str| {
+        let (status, said) = send(&pod, &["fsynced"], key).await;
+        match expected {
+            "" => assert_eq!(
+                (status, &said["deliveries"][0]["durability"]),
+                (StatusCode::ACCEPTED, &json!("fsynced"))
+            ),
+            named => {
+                assert_eq!(
+                    (status, &said["code"]),
+                    (StatusCode::SERVICE_UNAVAILABLE, &json!("cannot_confirm"))
+                );
+                assert!(said["detail"].as_str().unwrap().contains(named), "{said}");
+            }
+        }
+    };
+    sent("one", "").await;
+    ask::<()>(&mut at, &["CONFIG", "SET", "no-appendfsync-on-rewrite", "yes"]).await;
+    sent("two", "no-appendfsync-on-rewrite").await;
+    let doctor = client().get(pod.url("/v1/doctor")).send().await.unwrap().text().await.unwrap();
+    assert!(doctor.contains("no-appendfsync-on-rewrite"), "{doctor}");
+    ask::<()>(&mut at, &["CONFIG", "SET", "no-appendfsync-on-rewrite", "no"]).await;
+    sent("two", "").await;
+
+    // A rewrite in between changes nothing: the earlier file counts until it ends.
+    ask::<String>(&mut at, &["BGREWRITEAOF"]).await;
+    sent("three", "").await;
+    ask::<()>(&mut at, &["CONFIG", "SET", "rdb-key-save-delay", "0"]).await;
+    let rewritten = async || {
+        let now = redis.info("aof_rewrite_in_progress").await;
+        if now == "0" { Ok(()) } else { Err(now) }
+    };
+    // The delay is that of the running child: end it.
+    ask::<()>(&mut at, &["CONFIG", "SET", "appendonly", "no"]).await;
+    eventually("the rewrite has ended", rewritten).await;
+    ask::<()>(&mut at, &["CONFIG", "SET", "rdb-key-save-delay", "100000"]).await;
+    ask::<()>(&mut at, &["CONFIG", "SET", "appendonly", "yes"]).await;
+    sent("four", "first time").await;
+    ask::<()>(&mut at, &["CONFIG", "SET", "appendonly", "no"]).await;
+    ask::<()>(&mut at, &["CONFIG", "SET", "rdb-key-save-delay", "0"]).await;
+    ask::<()>(&mut at, &["CONFIG", "SET", "appendonly", "yes"]).await;
+    eventually("the first rewrite has ended", rewritten).await;
+    sent("four", "").await;
+}
+
+#[tokio::test]
 async fn what_the_deployment_cannot_give_is_refused_with_what_to_change() {
     let redis = TestRedis::start().await;
     let pod = pod(&redis, 0, &["memory"]).await;

@@ -12,7 +12,9 @@ use super::{Said, Service, said};
 use crate::support::{
     checker::forgotten,
     gate::Point,
-    pods::client,
+    pods::{Pod, Settings, client},
+    proxy::Proxy,
+    redis::TestRedis,
     wait::{eventually, within},
 };
 
@@ -194,4 +196,95 @@ async fn what_may_have_been_stored_is_not_called_aborted() {
     // Both were in one call, which Redis runs now that it can.
     assert_eq!(text.matches("\"not_confirmed\"").count(), 2, "{text}");
     drained_to(&service, 3).await;
+}
+
+#[tokio::test]
+async fn refused_writes_are_named_by_the_sentence_of_redis() {
+    let service = Service::start().await;
+    service.inbox.gate.hold(Point::Arrived);
+    assert!(send(&service, 0).await);
+    service.inbox.gate.holds(1).await;
+    let port_of_nobody = "1";
+    for (sentence, refuse, accept) in [
+        (
+            "NOREPLICAS",
+            vec!["CONFIG", "SET", "min-replicas-to-write", "1"],
+            vec!["CONFIG", "SET", "min-replicas-to-write", "0"],
+        ),
+        (
+            "READONLY",
+            vec!["REPLICAOF", "127.0.0.1", port_of_nobody],
+            vec!["REPLICAOF", "NO", "ONE"],
+        ),
+    ] {
+        service.redis.ask::<()>(&refuse).await.unwrap();
+        let sent = said(service.post("/v1/destinations/erp/messages", "text/plain", "x")).await;
+        sent.is_problem(503, "redis_refuses_writes", sentence);
+        let paused = service.json("/v1/destinations/erp/pause", &json!({"what": "delivery"}));
+        said(paused).await.is_problem(503, "redis_refuses_writes", sentence);
+        said(service.get("/readyz")).await.is_problem(503, "redis_refuses_writes", sentence);
+        let why = said(service.get("/v1/destinations/erp/why")).await.body;
+        assert_eq!(why["cause"], "redis_refuses_writes", "{why}");
+        assert!(why["explanation"].as_str().unwrap().contains(sentence), "{why}");
+        let doctor = said(service.get("/v1/doctor")).await.body;
+        let findings = doctor["findings"].as_array().unwrap();
+        let found = findings.iter().find(|finding| finding["check"] == "redis_writes").unwrap();
+        assert!(found["summary"].as_str().unwrap().contains(sentence), "{found}");
+        eventually("the log names it", async || {
+            let log = service.pod.log();
+            let wanted = format!("Redis refuses writes: {sentence}");
+            if log.contains(&wanted) { Ok(()) } else { Err(log) }
+        })
+        .await;
+        service.redis.ask::<()>(&accept).await.unwrap();
+        eventually("the pod is ready", async || {
+            let said = said_text(&service, "/readyz").await;
+            if said.0 == 200 { Ok(()) } else { Err(said.1) }
+        })
+        .await;
+        eventually("the log says that it is over", async || {
+            let log = service.pod.log();
+            let lines = |text: &str| log.matches(&format!("store::rights: {text}")).count();
+            let (refused, over) =
+                (lines("Redis refuses writes: "), lines("Redis accepts writes again"));
+            if refused == over { Ok(()) } else { Err(format!("{refused} and {over}: {log}")) }
+        })
+        .await;
+    }
+    service.inbox.gate.let_go();
+    eventually("messages are taken again", async || match send(&service, 1).await {
+        true => Ok(()),
+        false => Err("not yet".to_owned()),
+    })
+    .await;
+    drained_to(&service, 2).await;
+}
+
+async fn said_text(service: &Service, path: &str) -> (u16, String) {
+    let answer = service.get(path).send().await.unwrap();
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
+#[tokio::test]
+async fn half_open_connections_cost_one_send_not_two() {
+    let redis = TestRedis::start().await;
+    let proxy = Proxy::unix(redis.url());
+    let settings = Settings {
+        redis: "timeout_ms = 1000".into(),
+        ingest: "retry_ms = 300".into(),
+        ..Settings::new(&proxy.url)
+    }
+    .destination("erp", "url = \"http://127.0.0.1:9/\"");
+    let pod = Pod::start("reseq", "ingest", &settings).await;
+    let sent = async || {
+        let request = client().post(pod.url("/v1/destinations/erp/messages")).body("x");
+        request.send().await.unwrap().status().as_u16()
+    };
+    // Each of the connections has been used.
+    for _ in 0..16 {
+        assert_eq!(sent().await, 202);
+    }
+    proxy.forget();
+    assert_eq!(sent().await, 503, "the network has forgotten the connection");
+    assert_eq!(sent().await, 202, "the next send has another connection");
 }

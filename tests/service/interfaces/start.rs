@@ -79,6 +79,10 @@ async fn a_redis_that_is_not_there_or_would_evict_or_is_too_old_is_refused() {
     let redis = TestRedis::start_with(&evicting).await;
     refused(&config(redis.url()), &["maxmemory-policy", "allkeys-lru", "noeviction"]).await;
 
+    let redis = TestRedis::start().await;
+    redis.ask::<()>(&["CONFIG", "SET", "requirepass", "secret"]).await.unwrap();
+    refused(&config(redis.url()), &["wants a password", "redis.url has none"]).await;
+
     let (address, _server) = accept(|stream| async move {
         let _ = old_redis(stream).await;
     })

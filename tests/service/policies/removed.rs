@@ -31,6 +31,31 @@ async fn arrives(service: &Service, count: usize) {
 }
 
 #[tokio::test]
+async fn removal_takes_idempotency_keys_of_delivered_messages() {
+    let scenario = Scenario::start(json!({})).await;
+    let other = neighbours(ERP).next().unwrap();
+    scenario.define(&other, json!({})).await;
+    for name in [ERP, &other] {
+        for number in 0..30 {
+            let key = format!("key {number}");
+            let item = json!({"destinations": [name], "body": 1, "idempotency_key": key});
+            scenario.ok("POST", "/v1/messages", item).await;
+        }
+    }
+    scenario.is_drained().await;
+    let mut redis = scenario.redis.connection().await;
+    let mut count = async |name: &str| {
+        let pattern = format!("reseq:*:d:{name}:idempotency:*");
+        let keys: Vec<String> =
+            redis::cmd("KEYS").arg(pattern).query_async(&mut redis).await.unwrap();
+        keys.len()
+    };
+    assert_eq!((count(ERP).await, count(&other).await), (30, 30));
+    scenario.ok("DELETE", &format!("/v1/destinations/{ERP}?force=true"), Value::Null).await;
+    assert_eq!((count(ERP).await, count(&other).await), (0, 30));
+}
+
+#[tokio::test]
 async fn a_removal_has_nothing_of_other_destinations_sent_again() {
     let scenario = Scenario::start(json!({"ordering": "none"})).await;
     let other = std::sync::Arc::new(Service::default());

@@ -16,7 +16,7 @@ use super::{
     },
 };
 use damage::{damage, repair};
-use define::{FORGETTING, begin_remove, define, end_remove, pause};
+use define::{FORGETTING, begin_remove, define, end_remove, forget_idempotency_keys, pause};
 use ingest::ingest;
 use leases::{claim, claimed, complete, extend, fail, overdue, reap, requeue};
 use operator::{discard, expire, give_up, retry, withdraw};
@@ -24,10 +24,15 @@ use owner::{halt, own, postpone, release, resign_partition};
 
 /// Runs an operation, or refuses it. `memory_full`: Redis accepts no new data.
 pub fn step(state: &mut State, op: &Op, memory_full: bool) -> Reply {
-    if memory_full && matches!(op, Op::Ingest { .. } | Op::Define { .. }) {
+    let needs_memory = match op {
+        Op::Ingest { .. } => true,
+        Op::Define { name, .. } => !state.destinations.contains_key(name),
+        _ => false,
+    };
+    if memory_full && needs_memory {
         return Reply::Refused(Refusal::OutOfMemory);
     }
-    let reply = numbered(state, op).unwrap_or_else(Reply::Refused);
+    let reply = numbered(state, op, memory_full).unwrap_or_else(Reply::Refused);
     let State { withdrawing, destinations, .. } = state;
     withdrawing.retain(|name| destinations.get(name).is_some_and(|it| it.withdrawals() > 0));
     reply
@@ -36,8 +41,8 @@ pub fn step(state: &mut State, op: &Op, memory_full: bool) -> Reply {
 type Answer = Result<Reply, Refusal>;
 
 /// A repeated call gets the same answer and changes nothing; a late one is refused.
-fn numbered(state: &mut State, op: &Op) -> Answer {
-    let Some(call) = op.call() else { return unnumbered(state, op) };
+fn numbered(state: &mut State, op: &Op, memory_full: bool) -> Answer {
+    let Some(call) = op.call() else { return unnumbered(state, op, memory_full) };
     match state.calls.get(&call.caller) {
         Some((number, kept)) if *number == call.number => {
             return Ok(match kept {
@@ -56,12 +61,12 @@ fn numbered(state: &mut State, op: &Op) -> Answer {
     }
     let (reply, kept) = match op {
         Op::Claim { known, min, max, .. } => {
-            let sequences = claim(state, known, *min, *max, &call)?;
+            let sequences = claim(state, known, (*min, *max), &call, memory_full)?;
             let reply = claimed(state, known.name, &sequences, &call);
             (reply, Kept::Claimed { name: known.name, sequences })
         }
         _ => {
-            let reply = unnumbered(state, op)?;
+            let reply = unnumbered(state, op, memory_full)?;
             (reply.clone(), Kept::Whole(reply))
         }
     };
@@ -69,11 +74,11 @@ fn numbered(state: &mut State, op: &Op) -> Answer {
     Ok(reply)
 }
 
-fn unnumbered(state: &mut State, op: &Op) -> Answer {
+fn unnumbered(state: &mut State, op: &Op, memory_full: bool) -> Answer {
     match op {
         Op::Ingest { known, epoch, arrivals, .. } => ingest(state, known, *epoch, arrivals),
         Op::Claim { .. } => unreachable!("it is numbered"),
-        Op::Complete { known, items, .. } => Ok(complete(state, known, items)),
+        Op::Complete { known, items, .. } => Ok(complete(state, known, items, memory_full)),
         Op::Fail { known, items, .. } => Ok(fail(state, known.name, items)),
         Op::Requeue { known, tokens, .. } => Ok(requeue(state, known.name, tokens)),
         Op::Extend { known, items } => Ok(extend(state, known.name, items)),
@@ -101,11 +106,13 @@ fn unnumbered(state: &mut State, op: &Op) -> Answer {
         Op::EndRemove { name } => end_remove(state, name, FORGETTING),
         Op::Remove { name, purge } => {
             let removed = begin_remove(state, name, *purge)?;
+            forget_idempotency_keys(state, name);
             end_remove(state, name, usize::MAX)?;
             Ok(removed)
         }
         Op::Remake { name, definition } => {
             begin_remove(state, name, true)?;
+            forget_idempotency_keys(state, name);
             end_remove(state, name, usize::MAX)?;
             define(state, name, *definition)
         }

@@ -276,6 +276,7 @@ impl Calls {
             &k.bodies(),
             &k.withdrawn(),
             &k.partition.delayed(),
+            &k.lanes(),
         ];
         let (number, most) = (self.next(), most.to_string());
         let args = [&number, self.name.as_str(), &self.version, secret, LONG, &most, "1000000"];

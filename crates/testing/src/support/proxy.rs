@@ -1,6 +1,9 @@
 //! A proxy before a server that can cut connections or withhold answers.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use tempfile::TempDir;
 use tokio::{
@@ -17,6 +20,8 @@ struct Weather {
     cuts: usize,
     /// Withholds answers on connections made after this many cuts.
     keeps_answers_of: Option<usize>,
+    /// Withholds answers on the connections before this one.
+    forgotten: usize,
 }
 
 /// State that the connections share.
@@ -25,6 +30,8 @@ struct Shared {
     weather: watch::Sender<Weather>,
     /// Withhold answers once a request contains this.
     trap: Mutex<Option<String>>,
+    /// How many connections there have been.
+    made: AtomicUsize,
 }
 
 /// A proxy before one server.
@@ -84,6 +91,13 @@ impl Proxy {
         self.shared.keep_answers();
     }
 
+    /// Forgets all current connections, as a network does that lost its state: nobody hears of it, and nothing passes
+    /// any more. New connections pass.
+    pub fn forget(&self) {
+        let made = self.shared.made.load(Ordering::SeqCst);
+        self.shared.weather.send_modify(|weather| weather.forgotten = made);
+    }
+
     /// Withholds answers once a request contains this.
     pub fn keep_answers_when_asked(&self, what: &str) {
         *self.shared.trap.lock().unwrap() = Some(what.to_owned());
@@ -115,9 +129,10 @@ async fn pass<S: AsyncRead + AsyncWrite>(near: S, far: S, shared: Arc<Shared>) {
     let ((near_read, near_write), (far_read, far_write)) =
         (tokio::io::split(near), tokio::io::split(far));
     let (mut cut, cuts) = (weather.clone(), weather.borrow().cuts);
+    let number = shared.made.fetch_add(1, Ordering::SeqCst);
     tokio::select! {
         () = copy(near_read, far_write, None, |bytes| shared.asked(bytes)) => {}
-        () = copy(far_read, near_write, Some((weather, cuts)), |_| ()) => {}
+        () = copy(far_read, near_write, Some((weather, cuts, number)), |_| ()) => {}
         _ = cut.wait_for(|weather| weather.cuts != cuts) => {}
     }
 }
@@ -125,14 +140,16 @@ async fn pass<S: AsyncRead + AsyncWrite>(near: S, far: S, shared: Arc<Shared>) {
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    mut weather: Option<(watch::Receiver<Weather>, usize)>,
+    mut weather: Option<(watch::Receiver<Weather>, usize, usize)>,
     passes: impl Fn(&[u8]),
 ) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         passes(&buffer[..count]);
-        if let Some((weather, cuts)) = &mut weather {
-            let _ = weather.wait_for(|weather| weather.keeps_answers_of != Some(*cuts)).await;
+        if let Some((weather, cuts, number)) = &mut weather {
+            let passes =
+                |now: &Weather| now.keeps_answers_of != Some(*cuts) && *number >= now.forgotten;
+            let _ = weather.wait_for(passes).await;
         }
         if to.write_all(&buffer[..count]).await.is_err() {
             return;

@@ -101,6 +101,13 @@ pub fn begin_remove(state: &mut State, name: Name, purge: bool) -> Answer {
     Ok(Reply::Removed { purged })
 }
 
+/// A removal scans for keys only where there was a message.
+pub fn forget_idempotency_keys(state: &mut State, name: Name) {
+    if state.destinations.get(name).is_some_and(|found| found.last > 0) {
+        state.seen.retain(|(of, _), _| *of != name);
+    }
+}
+
 /// How many removed names the index remembers when scripts are called one by one: so few that it
 /// forgets some.
 pub const FORGETTING: usize = 1;

@@ -2,7 +2,7 @@
 
 use reseq::{
     domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone},
-    store::Status,
+    store::{INLINE_MAX, Status},
 };
 
 use super::{advance, current, given, holds, may_leave, wait_in_front};
@@ -14,15 +14,16 @@ use crate::model::{
 pub fn claim(
     state: &mut State,
     known: &CatalogEntry,
-    min: usize,
-    max: usize,
+    (min, max): (usize, usize),
     call: &Call,
+    memory_full: bool,
 ) -> Result<Vec<Sequence>, Refusal> {
     let destination = current(state, known)?;
     let leased = destination.messages.values().filter(|one| is_leased(one));
     let mut held: Vec<u32> = leased.map(|one| one.left.together).filter(|n| *n > 0).collect();
     let (mut taken, mut later, mut takes_suspects) = (Vec::new(), Vec::new(), None);
-    for sequence in destination.waiting.iter().copied().take(max) {
+    let may_go = |sequence: &Sequence| !memory_full || is_free_head(destination, *sequence);
+    for sequence in destination.waiting.iter().copied().filter(may_go).take(max) {
         let together = destination.messages.get(&sequence).map_or(0, |one| one.left.together);
         let most = held.iter().copied().min().unwrap_or(u32::MAX).min(together);
         if together == 0 && takes_suspects != Some(true) {
@@ -38,11 +39,11 @@ pub fn claim(
             later.push(sequence);
         }
     }
-    let covered = taken.len() + later.len();
-    if covered > 0 && taken.len() < min && takes_suspects.map_or(later.is_empty(), |is| !is) {
+    let is_suspect = takes_suspects.unwrap_or(!later.is_empty());
+    if !destination.waiting.is_empty() && taken.len() < min && !is_suspect {
         return Ok(Vec::new());
     }
-    destination.waiting.drain(..covered);
+    destination.waiting.retain(|sequence| !taken.contains(sequence) && !later.contains(sequence));
     for sequence in taken.iter().chain(&later) {
         if let Some(message) = destination.messages.get_mut(sequence) {
             message.stand = match later.contains(sequence) {
@@ -60,6 +61,23 @@ pub fn claim(
 
 fn is_leased(message: &Message) -> bool {
     matches!(message.stand, Stand::Leased { .. })
+}
+
+/// True if the message is the head of its lane, and its delivery is not paused: only such messages are claimed when
+/// Redis has no memory left. A message whose record cannot be read counts as a head.
+fn is_free_head(destination: &Destination, sequence: Sequence) -> bool {
+    let is_there =
+        |sequence: Sequence| destination.messages.get(&sequence).is_some_and(Message::has_record);
+    let message = destination.messages.get(&sequence);
+    let is_head = match destination.definition.ordering {
+        Ordering::None => true,
+        Ordering::Destination => !is_there(sequence - 1),
+        Ordering::Key => message
+            .filter(|message| !message.is_unreadable())
+            .and_then(|message| message.previous)
+            .is_none_or(|previous| !is_there(previous)),
+    };
+    is_head && !destination.paused.contains("delivery")
 }
 
 /// The messages that a claim still holds. Damaged ones are halted, and not returned.
@@ -119,7 +137,12 @@ fn why_gone(message: &Message) -> Status {
     if message.has_record() { Status::StaleLease } else { Status::Settled }
 }
 
-pub fn complete(state: &mut State, known: &CatalogEntry, items: &[(Token, Output)]) -> Reply {
+pub fn complete(
+    state: &mut State,
+    known: &CatalogEntry,
+    items: &[(Token, Output)],
+    memory_full: bool,
+) -> Reply {
     let (mut completed, mut sets) = (Vec::new(), Vec::new());
     let mut statuses = vec![Status::Settled; items.len()];
     // Lowest sequence first: its lane advances first.
@@ -141,6 +164,11 @@ pub fn complete(state: &mut State, known: &CatalogEntry, items: &[(Token, Output
             None => Status::Settled,
             _ if completed.contains(&token.sequence) => Status::Settled,
             // A token that names another lane than the message's is forged.
+            Some((true, message))
+                if holds(message, &token.secret) && memory_full && is_longer(message, output) =>
+            {
+                Status::Full
+            }
             Some((true, message)) if holds(message, &token.secret) => {
                 finish(message, token.sequence, output, known);
                 completed.push(token.sequence);
@@ -171,6 +199,12 @@ pub fn complete(state: &mut State, known: &CatalogEntry, items: &[(Token, Output
         }
     }
     Reply::Statuses(statuses)
+}
+
+/// True if the output needs much more memory: Redis stores it apart, and the body not.
+fn is_longer(message: &Message, output: &Output) -> bool {
+    let is_long = !output.dropped && !output.is_unchanged && output.body.len() > INLINE_MAX;
+    is_long && message.length_apart().is_none()
 }
 
 /// The output replaces the body; earlier errors stay.

@@ -1,0 +1,20 @@
+-- Redis has no memory left, but what leaves frees more than a completion adds. So completions go on: those that add
+-- little always, heads of lanes from a reserve.
+
+-- The bytes that a message may grow by and still count as one that does not grow. Processing notes its times, and an
+-- output may be a little longer than its input.
+local GROWTH_MAX = 1024
+-- The reserve: Redis may use this much of its maxmemory.
+local RESERVE = 1.05
+
+local beyond_reserve
+
+-- True if the reserve is used up. INFO is expensive, so it is asked at most once a call.
+local function is_beyond_reserve()
+  if beyond_reserve == nil then
+    local info = redis.call('INFO', 'memory')
+    local function field(name) return tonumber(string.match(info, '\n' .. name .. ':(%d+)')) or 0 end
+    beyond_reserve = field('used_memory') - field('mem_not_counted_for_evict') > RESERVE * field('maxmemory')
+  end
+  return beyond_reserve
+end

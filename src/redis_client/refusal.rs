@@ -1,0 +1,35 @@
+//! Whether a server refuses all writes, and its sentence: too few replicas, a disk error, a replica, a busy script.
+
+use redis::{Cmd, aio::MultiplexedConnection};
+
+use super::{client::RedisClient, error::ClientError};
+
+/// Redis checks the flags of a script before it runs it. By these flags this script may write, but it does nothing.
+const NO_OPERATION: &str = "#!lua flags=allow-oom\nreturn 1";
+
+fn no_operation() -> Cmd {
+    let mut call = redis::cmd("EVAL");
+    call.arg(NO_OPERATION).arg(0);
+    call
+}
+
+fn sentence<T>(answer: Result<T, ClientError>) -> Option<String> {
+    match answer {
+        Err(ClientError::RefusesWrites(sentence)) => Some(sentence),
+        _ => None,
+    }
+}
+
+/// Asks the server. `None` if it accepts writes, or if this question does not tell.
+pub async fn refusal_of_writes(connection: &mut MultiplexedConnection) -> Option<String> {
+    sentence(no_operation().exec_async(connection).await.map_err(ClientError::from))
+}
+
+impl RedisClient {
+    /// Asks the server that holds this key.
+    pub async fn refusal_at(&self, key: &str) -> Option<String> {
+        let mut pipe = redis::pipe();
+        pipe.add_command(no_operation());
+        sentence(self.query_at::<()>(key.as_bytes(), &pipe).await)
+    }
+}
