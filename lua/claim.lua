@@ -53,7 +53,7 @@ if not answered then
 end
 
 -- The rest is for calls that cannot take the fast path.
--- include: expect, portions, withdrawn, bodies, attempts, suspects, heads
+-- include: expect, portions, withdrawn, bodies, attempts, suspects, reserve, heads
 
 -- Destinations are served in turn: this one comes behind all others. A destination that was not served yet has 0.
 local function to_end_of_active(active, destination)
@@ -144,16 +144,18 @@ if #sequences == 0 then
   redis.call('ZREM', KEYS[7], destination)
   return keep(KEYS[1], number, {deadline})
 end
-local taken = sequences
-if IS_FULL then
-  local is_paused = string.find(known[5] or '', 'delivery', 1, true)
-  taken = is_paused and {} or heads_among(sequences, ARGV[9], KEYS[4], KEYS[12], most)
-end
+local taken, is_paused = sequences, IS_FULL and string.find(known[5] or '', 'delivery', 1, true)
+if IS_FULL then taken = is_paused and {} or heads_among(sequences, ARGV[9], KEYS[4], KEYS[12], most) end
 local turn_of, held_suspects = suspect_turns(known[4], KEYS[6], ARGV[10] == '1')
 local answer, covered, claimed, later = answer_of(deadline, taken, tonumber(ARGV[7]), turn_of)
 local suspects = held_suspects()
 -- All or nothing: leave them for callers that want fewer.
 if #claimed < least and not suspects and (#claimed > 0 or #later == 0) then
+  if IS_FULL and not by_priority and not is_paused and #taken == 0 and has_more then
+    -- No head among these: the next call looks at others.
+    redis.call('LTRIM', KEYS[3], text(#sequences), '-1')
+    redis.call('RPUSH', KEYS[3], unpack(sequences))
+  end
   return keep(KEYS[1], number, {deadline, IS_FULL and 'full' or nil})
 end
 if IS_FULL then table.insert(answer, 2, 'full') end

@@ -154,10 +154,16 @@ if IS_FULL then
     growth[which] = growth[which] + #ARGV[i + 2] - stored
   end
 end
+local passes
 local function must_wait(lane, sequence, i)
   if not IS_FULL or growth[i] <= GROWTH_MAX then return false end
-  return string.find(known[8] or '', 'delivery', 1, true) or is_beyond_reserve()
-    or ordering ~= 'none' and head_of(lane) ~= sequence
+  if string.find(known[8] or '', 'delivery', 1, true) then return true end
+  if ordering ~= 'none' and head_of(lane) ~= sequence then return true end
+  if ordering == 'destination' or not is_beyond_reserve() then return false end
+  -- Where few other messages of the destination can leave, it passes: otherwise all would wait for ever.
+  if passes == nil then passes = HEADS_BEYOND - redis.call('ZCARD', KEYS[6]) end
+  passes = passes - 1
+  return passes < 0
 end
 
 for i = 1, count do

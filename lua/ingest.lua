@@ -29,7 +29,8 @@
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] epoch that the records carry
 --   [5] `known` of include/epoch.lua  [6] 'waiting' or 'ready' (nothing to process)  [7] most pending messages
---   [8] most pending bytes (0: no limit)  [9] idempotency window, ms (0: while the first is pending)
+--   [8] most pending bytes (0: no limit)  [9] '<idempotency window, ms; 0: while the first is pending> <the most
+--   idempotency keys to remember within it>'
 --   [10] 'destination', 'key' or 'none'  [11] 'parallel' or 'serial'  [12] number of lanes
 --   [13] number of idempotency keys in ARGV  [14] schema of the records  [15] number of arrivals  [16] the sum
 --   of their accounted bytes  [17] number of bodies that are stored apart  [18] how many ids are remembered
@@ -109,15 +110,17 @@ if is_short then
   else
     KEYS[5], KEYS[7], KEYS[10], KEYS[FIRST_LANE], KEYS[FIRST_LANE + 1] = k[4], k[5], k[6], k[7], k[8]
   end
-  ARGV = {a[1], a[2], a[3], a[4], a[5], a[6], a[7], '0', '0', 'destination', 'parallel', '1', '0', a[8], text(count),
+  ARGV = {a[1], a[2], a[3], a[4], a[5], a[6], a[7], '0', '0 0', 'destination', 'parallel', '1', '0', a[8], text(count),
     a[9], '0', '0', '', unpack(a, 10)}
 end
 
 -- The rest is for calls that cannot take the fast path.
--- include: expect, lists, attempts, waiting, bodies, dead_letters
+-- include: expect, lists, attempts, waiting, bodies, dead_letters, remembered
 
 local count = tonumber(ARGV[15])
-local ordering, serial, window_ms = ARGV[10], ARGV[11] == 'serial', tonumber(ARGV[9])
+local ordering, serial = ARGV[10], ARGV[11] == 'serial'
+local window_ms, keys_max = string.match(ARGV[9], '^(%d+) (%d+)$')
+window_ms = tonumber(window_ms)
 local bytes, has_room_for_all = 0, ARGV[8] == '0'
 local room_bytes = has_room_for_all and math.huge or tonumber(ARGV[8]) - pending_bytes
 local lane_count, name_count = tonumber(ARGV[12]), tonumber(ARGV[13])
@@ -268,6 +271,8 @@ local function damaged_of(lane, is_delayed, is_finished, letter)
 end
 
 local left_out, stamped_as = 0, {}
+-- Counts the idempotency keys within the window, if an arrival has one.
+local counted, room_for_keys
 for arrival = 1, count do
   local lane = lane_count > 1 and tonumber(ARGV[lane_base + arrival]) or 1
   local record, seen, options = ARGV[record_base + arrival], '', ''
@@ -279,6 +284,10 @@ for arrival = 1, count do
     index, digest, id = string.match(seen, '^(%d+):(%S+) ?(.*)$')
     index = tonumber(index)
     before, damaged = stamped_before(index)
+    if window_ms > 0 and not counted then
+      counted = counted_keys(redis.call('HGET', KEYS[3], 'remembered'), window_ms, now)
+      room_for_keys = keys_max - remembered_keys(counted, window_ms, now)
+    end
   end
   damaged = not before and (damaged or damaged_lanes[lane] or cannot_store[arrival])
   local due, priority, is_finished = nil, '4', not needs_processing
@@ -300,7 +309,8 @@ for arrival = 1, count do
       or not redis.call('ZSCORE', KEYS[14], letter)) then
     -- It was redriven or discarded before, or belongs to an earlier destination of this name.
     refusal = {arrival, 'gone', '0', '0', ''}
-  elseif room <= 0 or room_bytes < accounted_bytes and pending_bytes + bytes > 0 then
+  elseif room <= 0 or room_bytes < accounted_bytes and pending_bytes + bytes > 0
+      or index and counted and room_for_keys < 1 then
     -- Later arrivals of the batch must not overtake it.
     room = 0
     refusal = {arrival, 'backlog_full', '0', '0', ''}
@@ -322,6 +332,7 @@ for arrival = 1, count do
     if index then
       stamped_here[index] = {ARGV[4], sequence, digest, id}
       remember[#remember + 1] = {index, math.max(0, (due or 0) - now)}
+      if counted then room_for_keys = room_for_keys - 1 end
     end
   end
 end
@@ -403,6 +414,10 @@ if records.n > 0 then
   local redriven = {}
   for letter in pairs(letters) do redriven[#redriven + 1] = letter end
   if #redriven > 0 then remove_letters(KEYS[14], KEYS[15], KEYS[17], KEYS[16], redriven) end
+  if counted and #remember > 0 then
+    counted.count = counted.count + #remember
+    redis.call('HSET', KEYS[3], 'remembered', text_of_counted(counted))
+  end
   for _, one in ipairs(remember) do
     local index, ms = one[1], window_ms + one[2]
     local in_epoch, sequence, digest, id = unpack(stamped_here[index])

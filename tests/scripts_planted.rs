@@ -103,7 +103,7 @@ fn what_catches_the_bugs_finds_nothing_without_one() {
 
 #[test]
 fn every_bug_has_its_one_place() {
-    for bug in &BUGS {
+    for bug in BUGS {
         assert_ne!(bug.planted_text(), bug.whole_text(), "{}", bug.name);
     }
 }

@@ -20,7 +20,7 @@ end
 -- Which of these are heads that may leave now: at most `most`.
 local function heads_among(sequences, ordering, messages, lanes, most)
   local heads = {}
-  most = math.min(most, HEADS_MAX - redis.call('ZCARD', lanes))
+  most = math.min(most, (is_beyond_reserve() and HEADS_BEYOND or HEADS_MAX) - redis.call('ZCARD', lanes))
   for _, sequence in ipairs(sequences) do
     if #heads >= most then break end
     if leads_lane(ordering, messages, sequence) then heads[#heads + 1] = sequence end

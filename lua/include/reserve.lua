@@ -1,11 +1,13 @@
--- Redis has no memory left, but what leaves frees more than a completion adds. So completions go on: those that add
--- little always, heads of lanes from a reserve.
+-- Redis has no memory left, but a message that leaves frees more than its completion adds. So completions go on: those
+-- that add little always, heads of lanes from a reserve.
 
 -- The bytes that a message may grow by and still count as one that does not grow. Processing notes its times, and an
 -- output may be a little longer than its input.
 local GROWTH_MAX = 1024
 -- The reserve: Redis may use this much of its maxmemory.
 local RESERVE = 1.05
+-- Where the reserve is used up, a destination still stores this many heads that leave at once.
+local HEADS_BEYOND = 16
 
 local beyond_reserve
 

@@ -25,9 +25,22 @@ pub(super) async fn healthz() -> &'static str {
 /// The process is ready: Redis answers and accepts writes, this version knows its schema, and the process is not
 /// stopping.
 #[utoipa::path(get, path = "/readyz", tag = "health", operation_id = "readyz",
-    responses((status = 200, description = "`ready`, and a line for each warning", body = String,
-        content_type = "text/plain"), document::Ready))]
-pub(super) async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
+    responses(
+        (status = 200, description = "`ready`, and a line for each warning", body = String,
+            content_type = "text/plain"),
+        (status = 503, description = "The code of the reason, and a sentence: `redis_refuses_writes: …`",
+            body = String, content_type = "text/plain")))]
+pub(super) async fn readyz(State(api): State<Api>) -> Response {
+    match readiness(&api).await {
+        Ok(text) => text.into_response(),
+        // Text, too: people read it where their orchestrator shows failed probes.
+        Err(Problem { status, code, detail, .. }) => {
+            (status, format!("{}: {detail}\n", code.as_str())).into_response()
+        }
+    }
+}
+
+async fn readiness(api: &Api) -> Result<String, Problem> {
     if api.stop.is_cancelled() {
         return Err(Problem::new(Code::Draining, "this pod is stopping"));
     }

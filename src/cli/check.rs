@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use crate::{
     config::Config,
     redis_client::embedded::EmbeddedRedis,
-    store::{Keyring, SecretsFound, Store},
+    store::{Keyring, SecretsFound, ServerState, Store, StoreError},
     tls,
 };
 
@@ -32,9 +32,9 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
     let current = keyring.current().map(str::to_owned);
     let lease = Duration::from_millis(config.sender.lease_ms);
     let opened = Store::open_with(&config.redis, lease, keyring).await;
-    let secrets = match &opened {
-        Ok((store, _)) => Some(store.secrets_found().await),
-        Err(_) => None,
+    let (secrets, servers) = match &opened {
+        Ok((store, _)) => (Some(store.secrets_found().await), store.examine_servers().await),
+        Err(_) => (None, Vec::new()),
     };
     if let Some(embedded) = embedded {
         embedded.stop().await?;
@@ -52,11 +52,25 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
         .warnings
         .iter()
         .chain(&fitness.lacks)
+        .chain(&syncs_skipped(&servers))
         .chain(&secrets.advice())
         .for_each(|warning| println!("warning        {warning}"));
     let missing: Vec<String> = secrets.missing_keys().collect();
     anyhow::ensure!(missing.is_empty(), missing.join("\n"));
     Ok(())
+}
+
+/// A warning for each server that does not sync its append-only file while it saves or rewrites.
+fn syncs_skipped(servers: &[(String, Result<ServerState, StoreError>)]) -> Vec<String> {
+    let states = servers.iter().filter_map(|(name, state)| Some((name, state.as_ref().ok()?)));
+    let skipping = states.filter(|(_, state)| state.appends && state.skips_syncs);
+    let warning = |name| {
+        format!(
+            "While {name} saves or rewrites, it does not sync its append-only file, whatever appendfsync \
+             says. Set no-appendfsync-on-rewrite no."
+        )
+    };
+    skipping.map(|(name, _)| warning(name)).collect()
 }
 
 /// How the secrets of destinations are stored, in one line.

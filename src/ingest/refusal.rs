@@ -51,8 +51,8 @@ pub enum Refusal {
     Conflict,
     /// The destination's backlog is full.
     #[error(
-        "the destination has as many pending messages, or bytes, as its limits allow \
-         (backlog_max, backlog_bytes_max); nothing was stored, send again later"
+        "the destination has as many pending messages, bytes or idempotency keys as its limits allow \
+         (backlog_max, backlog_bytes_max, idempotency_keys_max); nothing was stored, send again later"
     )]
     BacklogFull,
     /// Ingest of the destination is paused.

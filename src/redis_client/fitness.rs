@@ -221,15 +221,6 @@ async fn check_server(
                 .to_owned(),
         );
     }
-    if field("aof_enabled") == "1"
-        && setting(connection, "no-appendfsync-on-rewrite").await == "yes"
-    {
-        warnings.push(
-            "While Redis saves or rewrites, it does not sync its append-only file, whatever appendfsync \
-             says. Set no-appendfsync-on-rewrite no."
-                .to_owned(),
-        );
-    }
     if in_cluster && setting(connection, "cluster-require-full-coverage").await == "yes" {
         warnings.push(
             "The cluster stops as a whole when one primary is gone. Set \

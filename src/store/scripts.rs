@@ -10,7 +10,7 @@ use super::{
 use crate::{faults::planted_lua::text_of, redis_client::Script};
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 34] = [
+const INCLUDES: &[(&str, &str)] = &[
     ("apart", include_str!("../../lua/include/apart.lua")),
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
@@ -36,6 +36,7 @@ const INCLUDES: [(&str, &str); 34] = [
     ("pulled", include_str!("../../lua/include/pulled.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
     ("release_alone", include_str!("../../lua/include/release_alone.lua")),
+    ("remembered", include_str!("../../lua/include/remembered.lua")),
     ("reserve", include_str!("../../lua/include/reserve.lua")),
     ("runs", include_str!("../../lua/include/runs.lua")),
     ("schema", include_str!("../../lua/include/schema.lua")),

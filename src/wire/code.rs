@@ -181,7 +181,7 @@ codes! {
          expression of the destination reads the body, and Reseq cannot decode the message's `Content-Encoding`.",
         "Set `Content-Type`, or use the raw route. Send the body as it is, or as `gzip`, `deflate` or `br`.";
     BacklogFull "backlog_full" TOO_MANY, "Backlog full":
-        "The destination has reached `backlog_max` or `backlog_bytes_max`. Nothing was stored.",
+        "The destination has reached `backlog_max`, `backlog_bytes_max` or `idempotency_keys_max`. Nothing was stored.",
         "Send again after `Retry-After`.";
     RateLimited "rate_limited" TOO_MANY, "Too many messages in a second":
         "The token has sent as many messages as its `rate_per_second_max` allows, or the destination got as many as \

@@ -154,11 +154,6 @@ groups! {
     /// Defines or removes a topic.
     DefinesTopic: ANY, CHANGE, BODY,
         &[Code::UnknownDestination, Code::UnknownTopic, Code::DefinedInFile];
-    /// Checks the process.
-    Ready: &[
-        Code::Draining, Code::NewerSchema, Code::NoRights, Code::RedisUnavailable,
-        Code::RedisRefusesWrites,
-    ];
     /// Reads the metrics.
     Metrics: &[Code::NotFound];
     /// Calls of workers.

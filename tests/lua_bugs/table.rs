@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 126] = [
+pub static BUGS: &[Bug] = &[
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -147,6 +147,18 @@ end",
         "if #leases > 0 then redis.call('ZADD', KEYS[6], unpack(leases)) end",
         "",
     ),
+    bug(
+        "takes more idempotency keys than a destination may remember",
+        "ingest",
+        "or index and counted and room_for_keys < 1 then",
+        "then",
+    ),
+    bug(
+        "counts only one idempotency key of a call",
+        "ingest",
+        "counted.count = counted.count + #remember",
+        "counted.count = counted.count + 1",
+    ),
     // A full Redis.
     bug(
         "claims messages behind the head of their lane, although Redis has no memory left",
@@ -157,14 +169,20 @@ end",
     bug(
         "claims messages whose delivery is paused, although Redis has no memory left",
         "claim",
-        "local is_paused = string.find(known[5] or '', 'delivery', 1, true)",
-        "local is_paused = false",
+        "IS_FULL and string.find(known[5] or '', 'delivery', 1, true)",
+        "false",
     ),
     bug(
         "loses the waiting messages that are no heads when Redis has no memory left",
         "claim",
         "if #others > 0 then redis.call('LPUSH', KEYS[3], unpack(others)) end",
         "",
+    ),
+    bug(
+        "lets no head pass when the reserve of a full Redis is used up, although nothing else can leave",
+        "complete",
+        "return passes < 0",
+        "return true",
     ),
     bug(
         "refuses to change a destination when Redis has no memory left",

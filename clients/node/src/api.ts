@@ -751,7 +751,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The process is ready: Redis answers, this version knows its schema, and the process is not
+         * The process is ready: Redis answers and accepts writes, this version knows its schema, and the process is not
          *     stopping.
          */
         get: operations["readyz"];
@@ -1060,7 +1060,7 @@ export interface components {
          * @description Why the head is still there.
          * @enum {string}
          */
-        BlockedBy: "nothing" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "processing" | "paused" | "no_owner" | "takeover_wait" | "rate_limit" | "awaiting_connection" | "awaiting_consumer" | "consuming" | "delivering" | "redis";
+        BlockedBy: "nothing" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "processing" | "paused" | "no_owner" | "takeover_wait" | "rate_limit" | "awaiting_connection" | "awaiting_consumer" | "consuming" | "delivering" | "redis" | "redis_refuses_writes";
         /** @description The output of one message: `body`, or `body_base64`, or `drop`. */
         CompleteItem: {
             token: string;
@@ -1276,6 +1276,11 @@ export interface components {
             idempotency_window_ms?: number;
             /**
              * Format: int64
+             * @description Ingest refuses messages with an idempotency key beyond this number of keys within the window.
+             */
+            idempotency_keys_max?: number;
+            /**
+             * Format: int64
              * @description How many of the last settled messages the log keeps; 0: no log.
              */
             log_max?: number;
@@ -1391,6 +1396,11 @@ export interface components {
             idempotency_window_ms?: number;
             /**
              * Format: int64
+             * @description Ingest refuses messages with an idempotency key beyond this number of keys within the window.
+             */
+            idempotency_keys_max?: number;
+            /**
+             * Format: int64
              * @description How many of the last settled messages the log keeps; 0: no log.
              */
             log_max?: number;
@@ -1490,6 +1500,7 @@ export interface components {
             backlog_bytes_max?: null | number;
             ingest_rate_per_second_max?: null | number;
             idempotency_window_ms?: null | number;
+            idempotency_keys_max?: null | number;
             log_max?: null | number;
             log_bodies?: null | boolean;
             dead_letters_max?: null | number;
@@ -1775,6 +1786,11 @@ export interface components {
                  *     it is pending.
                  */
                 idempotency_window_ms?: number;
+                /**
+                 * Format: int64
+                 * @description Ingest refuses messages with an idempotency key beyond this number of keys within the window.
+                 */
+                idempotency_keys_max?: number;
                 /**
                  * Format: int64
                  * @description How many of the last settled messages the log keeps; 0: no log.
@@ -3056,6 +3072,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -3248,6 +3265,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -3399,6 +3417,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -3526,6 +3545,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -3669,6 +3689,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -3796,6 +3817,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -3903,6 +3925,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -4022,6 +4045,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -4222,6 +4246,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -4356,6 +4381,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -4542,6 +4568,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -4653,6 +4680,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -4770,6 +4798,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -4893,6 +4922,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -5015,6 +5045,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -5122,6 +5153,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -5224,6 +5256,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -5331,6 +5364,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -5480,6 +5514,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -5599,6 +5634,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -5725,6 +5761,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -5844,6 +5881,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -5951,6 +5989,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -6068,6 +6107,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -6240,6 +6280,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -6394,6 +6435,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -6560,6 +6602,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -6723,6 +6766,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -6904,6 +6948,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -7080,6 +7125,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -7261,6 +7307,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -7442,6 +7489,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -7581,6 +7629,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -7706,6 +7755,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -7840,6 +7890,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -8021,6 +8072,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -8203,6 +8255,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -8340,6 +8393,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -8460,6 +8514,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -8641,6 +8696,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -8766,6 +8822,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -8891,6 +8948,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -9017,6 +9075,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -9171,6 +9230,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -9330,6 +9390,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -9487,6 +9548,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -9644,6 +9706,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -9800,6 +9863,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -9959,6 +10023,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -10115,6 +10180,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -10272,6 +10338,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -10428,6 +10495,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -10584,6 +10652,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -10642,20 +10711,13 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /**
-             * @description - `draining`: Process stopping
-             *     - `newer_schema`: Newer schema
-             *     - `no_rights`: Missing Redis right
-             *     - `redis_unavailable`: Redis unavailable
-             */
+            /** @description The code of the reason, and a sentence: `redis_refuses_writes: …` */
             503: {
                 headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "text/plain": string;
                 };
             };
         };
@@ -11019,6 +11081,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing
@@ -11241,6 +11304,7 @@ export interface operations {
             };
             /**
              * @description - `redis_unavailable`: Redis unavailable
+             *     - `redis_refuses_writes`: Redis refuses writes
              *     - `no_rights`: Missing Redis right
              *     - `newer_schema`: Newer schema
              *     - `no_secrets_key`: Key of secrets missing

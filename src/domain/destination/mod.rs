@@ -1,5 +1,6 @@
 //! A destination: a named receiver with its transform and its policies.
 
+mod defaults;
 mod delivery;
 pub mod expression;
 mod forward_headers;
@@ -75,10 +76,10 @@ pub struct Destination {
     #[serde(default)]
     pub durability: Durability,
     /// Its share of the processors' claims, relative to other destinations.
-    #[serde(default = "default_weight")]
+    #[serde(default = "defaults::weight")]
     pub weight: u32,
     /// Ingest refuses messages beyond this number of pending ones.
-    #[serde(default = "default_backlog_max")]
+    #[serde(default = "defaults::backlog_max")]
     pub backlog_max: u64,
     /// Ingest refuses messages beyond this number of pending bytes of bodies; 0: no limit.
     #[serde(default)]
@@ -88,24 +89,27 @@ pub struct Destination {
     pub ingest_rate_per_second_max: u32,
     /// How long an idempotency key is remembered, in milliseconds; 0: while the message that used
     /// it is pending.
-    #[serde(default = "default_idempotency_window_ms")]
+    #[serde(default = "defaults::idempotency_window_ms")]
     pub idempotency_window_ms: u64,
+    /// Ingest refuses messages with an idempotency key beyond this number of keys within the window.
+    #[serde(default = "defaults::idempotency_keys_max")]
+    pub idempotency_keys_max: u64,
     /// How many of the last settled messages the log keeps; 0: no log.
-    #[serde(default = "default_log_max")]
+    #[serde(default = "defaults::log_max")]
     pub log_max: u64,
     /// True if the log also keeps bodies as they arrived, which a replay needs.
     #[serde(default)]
     pub log_bodies: bool,
     /// The most dead letters. At the limit, a message that would become one halts its lane instead.
     /// 0: no limit.
-    #[serde(default = "default_dead_letters_max")]
+    #[serde(default = "defaults::dead_letters_max")]
     pub dead_letters_max: u64,
     /// How long a dead letter is kept, in milliseconds; 0: until it is redriven or discarded.
-    #[serde(default = "default_dead_letters_max_age_ms")]
+    #[serde(default = "defaults::dead_letters_max_age_ms")]
     pub dead_letters_age_max_ms: u64,
     /// With ordering by key: for how many keys without pending messages the last sequence is
     /// remembered (the most recent ones); 0: for none.
-    #[serde(default = "default_previous_keys_max")]
+    #[serde(default = "defaults::previous_keys_max")]
     pub previous_keys_max: u64,
     /// For how many of the last messages Reseq remembers the sequence of their id, so that they are
     /// found by it; 0: for none.
@@ -249,34 +253,6 @@ impl Default for Transform {
     }
 }
 
-fn default_weight() -> u32 {
-    1
-}
-
-fn default_log_max() -> u64 {
-    10_000
-}
-
-fn default_dead_letters_max() -> u64 {
-    100_000
-}
-
-fn default_dead_letters_max_age_ms() -> u64 {
-    90 * 24 * 3600 * 1000
-}
-
-fn default_previous_keys_max() -> u64 {
-    10_000
-}
-
-fn default_backlog_max() -> u64 {
-    1_000_000
-}
-
-fn default_idempotency_window_ms() -> u64 {
-    24 * 3600 * 1000
-}
-
 impl Transform {
     /// The wait between attempts.
     pub fn backoff(&self) -> Backoff {
@@ -326,16 +302,17 @@ impl Destination {
             processing: Processing::default(),
             on_exhausted: OnExhausted::default(),
             durability: Durability::default(),
-            weight: default_weight(),
-            backlog_max: default_backlog_max(),
+            weight: defaults::weight(),
+            backlog_max: defaults::backlog_max(),
             backlog_bytes_max: 0,
             ingest_rate_per_second_max: 0,
-            idempotency_window_ms: default_idempotency_window_ms(),
-            log_max: default_log_max(),
+            idempotency_window_ms: defaults::idempotency_window_ms(),
+            idempotency_keys_max: defaults::idempotency_keys_max(),
+            log_max: defaults::log_max(),
             log_bodies: false,
-            dead_letters_max: default_dead_letters_max(),
-            dead_letters_age_max_ms: default_dead_letters_max_age_ms(),
-            previous_keys_max: default_previous_keys_max(),
+            dead_letters_max: defaults::dead_letters_max(),
+            dead_letters_age_max_ms: defaults::dead_letters_max_age_ms(),
+            previous_keys_max: defaults::previous_keys_max(),
             ids_max: 0,
         }
     }

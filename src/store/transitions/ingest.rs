@@ -30,7 +30,7 @@ pub enum Ingested {
     Duplicate(Position, String),
     /// A message with another body was stamped under the same idempotency key.
     Conflict,
-    /// The destination's backlog is full, in messages or bytes. Nothing was stored.
+    /// The destination's backlog is full, in messages, bytes or idempotency keys. Nothing was stored.
     BacklogFull,
     /// The dead letter to redrive is gone. Nothing was stored.
     Gone,
@@ -232,7 +232,9 @@ impl Store {
         call.arg(epoch).arg(self.known_of_epoch(entry.partition));
         call.arg(first_state(destination));
         call.arg(destination.backlog_max).arg(destination.backlog_bytes_max);
-        call.arg(destination.idempotency_window_ms);
+        let (window_ms, keys_max) =
+            (destination.idempotency_window_ms, destination.idempotency_keys_max);
+        call.arg(format!("{window_ms} {keys_max}"));
         call.arg(entry.ordering_text()).arg(entry.processing_text());
         call.arg(batch.lanes.len()).arg(if has_window { 0 } else { batch.names.len() });
         call.arg(schema).arg(batch.arrivals.len()).arg(batch.accounted_bytes);

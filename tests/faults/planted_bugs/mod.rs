@@ -40,7 +40,7 @@ macro_rules! scenario {
     };
 }
 
-const SCENES: [Of; 34] = [
+const SCENES: &[Of] = &[
     scenario!(failures, "journey"),
     scenario!(unclear_answers, "journey"),
     scenario!(sent_twice, "journey"),
@@ -79,7 +79,7 @@ const SCENES: [Of; 34] = [
 
 /// Each bug, its description, the scenario that must find it, and the anomalies that prove it. A
 /// request that is sent before the answer to the previous one may also overtake it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 55] = [
+const BUGS: &[(&str, &str, &str, &[Anomaly])] = &[
     (
         "accepted_when_sent",
         "settles before the receiver's answer",

@@ -241,5 +241,9 @@ async fn outputs_of_a_full_redis_stay_within_the_reserve() {
         assert_eq!(complete(token).await.body["results"][0]["status"], "ok");
     }
     service.inbox.gate.let_go();
-    service.inbox.journal.reaches(10).await;
+    eventually("all are delivered", async || {
+        let delivered = stats(&service.pod, "work").await?["delivered_total"].clone();
+        if delivered == 10 { Ok(()) } else { Err(delivered.to_string()) }
+    })
+    .await;
 }

@@ -55,7 +55,8 @@ async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_i
     is_temporary(&said(service.put("crm", &json!({"url": service.receiver.url()}))).await);
     is_temporary(&said(service.delete("/v1/destinations/work")).await);
     is_temporary(&said(client().get(pod.url("/v1/destinations/erp/stats"))).await);
-    is_temporary(&said(client().get(pod.url("/readyz"))).await);
+    let (status, text) = said_text(&service, "/readyz").await;
+    assert!(status == 503 && text.starts_with("redis_unavailable: "), "{status} {text}");
     is_temporary(&said(service.json("/v1/leases", &json!({"destinations": ["work"]}))).await);
     // Whether the destination exists cannot be known.
     is_temporary(&said(service.post("/v1/destinations/nowhere/messages", "", "x")).await);
@@ -222,7 +223,9 @@ async fn refused_writes_are_named_by_the_sentence_of_redis() {
         sent.is_problem(503, "redis_refuses_writes", sentence);
         let paused = service.json("/v1/destinations/erp/pause", &json!({"what": "delivery"}));
         said(paused).await.is_problem(503, "redis_refuses_writes", sentence);
-        said(service.get("/readyz")).await.is_problem(503, "redis_refuses_writes", sentence);
+        let (status, text) = said_text(&service, "/readyz").await;
+        let is_named = text.starts_with("redis_refuses_writes: ") && text.contains(sentence);
+        assert!(status == 503 && is_named, "{status} {text}");
         let why = said(service.get("/v1/destinations/erp/why")).await.body;
         assert_eq!(why["cause"], "redis_refuses_writes", "{why}");
         assert!(why["explanation"].as_str().unwrap().contains(sentence), "{why}");

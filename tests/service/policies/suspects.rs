@@ -35,12 +35,13 @@ async fn worker(scenario: &Scenario, name: &str, calls: usize, max: usize) -> us
         let mut held: Vec<Value> = Vec::new();
         for _ in 0..calls {
             let asked =
-                json!({"destinations": [name], "max": max, "lease_ms": 200, "wait_ms": 100});
+                json!({"destinations": [name], "max": max, "lease_ms": 600_000, "wait_ms": 100});
             let answer = scenario.ok("POST", "/v1/leases", asked).await;
             held.extend(answer["leases"].as_array().unwrap().clone());
         }
         if held.iter().any(|lease| lease["body"] == "guilty") {
             crashes += 1;
+            leases_end(scenario, name, &held).await;
         } else if !held.is_empty() {
             let item = |lease: &Value| json!({"token": lease["token"], "drop": true});
             let items: Vec<Value> = held.iter().map(item).collect();
@@ -50,6 +51,20 @@ async fn worker(scenario: &Scenario, name: &str, calls: usize, max: usize) -> us
             scenario.ok("GET", &format!("/v1/destinations/{name}/stats"), json!(null)).await;
         if stats["pending"] == 0 {
             return crashes;
+        }
+    }
+}
+
+/// The leases of these messages run out.
+async fn leases_end(scenario: &Scenario, name: &str, held: &[Value]) {
+    let held: Vec<String> =
+        held.iter().map(|lease| format!("{name}/{}/", lease["sequence"])).collect();
+    let keys: Vec<String> = scenario.redis.ask(&["KEYS", "reseq:*:leases"]).await.unwrap();
+    for key in keys {
+        let members: Vec<String> =
+            scenario.redis.ask(&["ZRANGE", &key, "0", "-1"]).await.unwrap();
+        for member in members.iter().filter(|one| held.iter().any(|lease| one.starts_with(lease))) {
+            scenario.redis.ask::<()>(&["ZADD", &key, "XX", "1", member]).await.unwrap();
         }
     }
 }

@@ -36,6 +36,15 @@ pub struct CallSequences {
     attempts: u32,
 }
 
+/// Leased, and the lease has not run out.
+fn is_leased(stand: &Stand) -> bool {
+    matches!(stand, Stand::Leased { until: Until::Future, .. })
+}
+
+fn is_waiting(stand: &Stand) -> bool {
+    *stand == Stand::Waiting
+}
+
 impl CallSequences {
     /// The initial destinations, each of another kind.
     pub fn beginning() -> Vec<Op> {
@@ -45,6 +54,7 @@ impl CallSequences {
             kind: TransformKind::Http,
             backlog_max: 12,
             backlog_bytes_max: 0,
+            idempotency_keys_max: 1000,
             has_window: true,
             attempts_max: 2,
             stalls_max: 2,
@@ -119,6 +129,11 @@ impl CallSequences {
             Kind::Discard | Kind::Expire => rotated.find(|name| pick::has_letters(name, state)),
             Kind::GiveUp => rotated.find(|name| pick::has_halted(name, state)),
             Kind::Damage => rotated.find(|name| pick::to_damage(draw, name, state).is_some()),
+            // What makes stalls of the same message follow each other.
+            Kind::Reap => rotated.find(|name| pick::stalled(name, state, is_leased).is_some()),
+            Kind::Claim if draw.many[0].2 % 4 == 0 => {
+                rotated.find(|name| pick::stalled(name, state, is_waiting).is_some())
+            }
             Kind::CarryOut => rotated.find(|name| pick::has_withdrawals(name, state)),
             _ => None,
         };
@@ -144,6 +159,10 @@ impl CallSequences {
                     && destination.is_some_and(|d| d.lanes.values().any(|hint| !hint.is_due())) =>
             {
                 Some(Op::Pass(Deadline::Postponed { name }))
+            }
+            Kind::Reap if pick::stalled(name, state, is_leased).is_some() => {
+                let sequence = pick::stalled(name, state, is_leased)?;
+                Some(Op::Pass(Deadline::Lease { name, sequence }))
             }
             Kind::Reap => {
                 let mut all = deadlines(name, state);

@@ -119,6 +119,7 @@ fn destination(name: Name, definition: &Definition) -> Destination {
     made.transform.stalls_max = definition.stalls_max;
     made.backlog_max = definition.backlog_max;
     made.backlog_bytes_max = definition.backlog_bytes_max;
+    made.idempotency_keys_max = definition.idempotency_keys_max;
     if !definition.has_window {
         made.idempotency_window_ms = 0;
     }
@@ -332,6 +333,8 @@ impl Real {
                 format!("{} {paused} {born}", self.version(field, version))
             }
             _ if key.ends_with(":idempotency-keys") => self.unique(value),
+            // The window is longer than the test.
+            (_, "remembered") => value.rsplit(' ').next().unwrap_or_default().to_owned(),
             (_, "version") => self.version(&key["d:".len()..], number(value)).to_string(),
             _ => value.to_owned(),
         }

@@ -70,6 +70,7 @@ pub struct Definition {
     pub backlog_max: u64,
     /// 0: no limit.
     pub backlog_bytes_max: u64,
+    pub idempotency_keys_max: u64,
     /// False: an idempotency key is remembered while its message is pending.
     pub has_window: bool,
     pub attempts_max: u32,
@@ -250,6 +251,8 @@ pub struct Destination {
     pub lanes: BTreeMap<String, Hint>,
     /// Idempotency keys that are remembered while their messages are pending.
     pub unique: BTreeMap<String, Seen>,
+    /// How many idempotency keys were stamped with a window: it is longer than the test.
+    pub remembered: u64,
     pub letters: BTreeMap<Sequence, Letter>,
     /// The outcomes of the last messages, oldest first.
     pub log: Vec<(Sequence, Option<Tombstone>)>,

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Cases that must occur at least once, or the test means nothing.
-pub const WANTED: [&str; 122] = [
+pub const WANTED: &[&str] = &[
     "calls together",
     "takeover wait ended by a vouch",
     "vouched for another epoch",
@@ -27,6 +27,7 @@ pub const WANTED: [&str; 122] = [
     "conflict",
     "backlog full",
     "backlog full of bytes",
+    "backlog full of idempotency keys",
     "dead letter gone",
     "dead letter of another destination",
     "previous remembered",
@@ -172,7 +173,7 @@ impl Tally {
 
     /// The wanted cases that never occurred.
     pub fn missing(&self) -> Vec<String> {
-        let wanted = WANTED.into_iter().chain(WANTED_REFUSALS);
+        let wanted = WANTED.iter().copied().chain(WANTED_REFUSALS);
         let missing = wanted.filter(|what| !self.counts.contains_key(what)).map(str::to_owned);
         missing.chain(self.transitions.missing()).collect()
     }
@@ -313,6 +314,13 @@ impl Tally {
                 Ingested::Duplicate { .. } if !definition.has_window => "duplicate while pending",
                 Ingested::Duplicate { .. } => "duplicate",
                 Ingested::Conflict => "conflict",
+                Ingested::BacklogFull
+                    if definition.has_window
+                        && arrival.idempotency_key.is_some()
+                        && after.remembered >= definition.idempotency_keys_max =>
+                {
+                    "backlog full of idempotency keys"
+                }
                 Ingested::BacklogFull if after.pending() < definition.backlog_max => {
                     "backlog full of bytes"
                 }

@@ -236,7 +236,8 @@ impl Calls {
         made.keys.push(k.ids());
         let names = if has_window { &[] } else { seen };
         let counts = [lanes.len().to_string(), names.len().to_string()];
-        let more = [self.window, self.ordering, self.processing];
+        let window = format!("{} 1000", self.window);
+        let more = [window.as_str(), self.ordering, self.processing];
         made.args.extend(more.into_iter().map(str::to_owned).chain(counts));
         let charges = (4 * arrivals.len()).to_string();
         // One message has a body that is stored separately.

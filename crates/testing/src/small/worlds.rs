@@ -16,6 +16,7 @@ const DEFINITION: Definition = Definition {
     kind: TransformKind::Http,
     backlog_max: 12,
     backlog_bytes_max: 0,
+    idempotency_keys_max: 1000,
     has_window: true,
     attempts_max: 0,
     stalls_max: 0,

@@ -126,6 +126,7 @@ pub fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
         kind,
         backlog_max: if b < 64 { 4 } else { 12 },
         backlog_bytes_max: if b % 4 == 0 { 60 } else { 0 },
+        idempotency_keys_max: if b % 8 == 1 { 3 } else { 1000 },
         has_window: d < 128,
         attempts_max: u32::from(e % 4),
         stalls_max: u32::from(e / 4 % 3),
@@ -167,6 +168,13 @@ pub fn deadline(draw: &Draw, name: Name, state: &State) -> Deadline {
         _ if state.takeover_wait == Some(Until::Future) => Deadline::TakeoverWait,
         _ => all.swap_remove(draw.many[0].0 as usize % all.len()),
     }
+}
+
+/// A message whose lease ran out before, if there is one that stands like this.
+pub fn stalled(name: Name, state: &State, stands: fn(&Stand) -> bool) -> Option<Sequence> {
+    let mut messages = state.destinations.get(name).into_iter().flat_map(|d| &d.messages);
+    let found = messages.find(|(_, message)| message.left.stalls > 0 && stands(&message.stand));
+    found.map(|(sequence, _)| *sequence)
 }
 
 pub fn has_letters(name: Name, state: &State) -> bool {

@@ -100,6 +100,7 @@ fn of_hash(all: &mut Snapshot, name: Name, destination: &Destination) {
         ("cancelled", destination.cancelled),
         ("discarded", destination.discarded),
         ("expired", destination.expired),
+        ("remembered", destination.remembered),
     ];
     let definition = destination.definition;
     let mut texts = vec![

@@ -48,6 +48,7 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
         waiting: Vec::new(),
         lanes: Default::default(),
         unique: Default::default(),
+        remembered: 0,
         letters: Default::default(),
         log: Vec::new(),
         previous: Default::default(),

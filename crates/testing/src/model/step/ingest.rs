@@ -59,7 +59,10 @@ fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full:
         || definition.backlog_bytes_max > 0
             && destination.bytes() > 0
             && destination.bytes() + arrival.accounted_bytes > definition.backlog_bytes_max;
-    if is_full || no_room {
+    let no_keys = definition.has_window
+        && arrival.idempotency_key.is_some()
+        && destination.remembered >= definition.idempotency_keys_max;
+    if is_full || no_room || no_keys {
         return Ingested::BacklogFull;
     }
     if let Some(redrive) = &arrival.redrive {
@@ -113,6 +116,7 @@ fn remember(state: &mut State, name: Name, arrival: &Arrival, first: Seen) {
     let Some(destination) = state.destinations.get_mut(name) else { return };
     match &arrival.idempotency_key {
         Some(key) if destination.definition.has_window => {
+            destination.remembered += 1;
             state.seen.insert((name, key.clone()), first);
         }
         Some(key) => {

@@ -163,7 +163,8 @@ pub fn retry(
     }
     let is_finished = message.is_finished();
     if message.is_halted() {
-        message.left = Left { failed: 0, stalls: 0, ..message.left.clone() };
+        let Left { checkpoint, errors, .. } = message.left.clone();
+        message.left = Left { checkpoint, errors, ..Left::default() };
     }
     if let Some(body) = repaired {
         message.body = body.to_owned();

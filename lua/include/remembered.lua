@@ -1,0 +1,26 @@
+-- Counts the idempotency keys that a destination remembers within its window: all that were stamped in the current
+-- window, and of the window before as large a share as the last window still covers (a sliding window counter). So
+-- the count costs nothing for each key, and is right where the keys arrive evenly.
+--
+-- The field `remembered` of the destination: '<ms since 1970 at which the current window began> <keys in the window
+-- before> <keys in the current window>'.
+
+local function counted_keys(kept, window_ms, now)
+  local since, before, count = string.match(kept or '', '^(%d+) (%d+) (%d+)$')
+  since, before, count = tonumber(since) or now, tonumber(before) or 0, tonumber(count) or 0
+  local windows = math.floor((now - since) / window_ms)
+  if windows > 0 then
+    since, before, count = since + windows * window_ms, windows == 1 and count or 0, 0
+  end
+  -- The clock was set back.
+  if windows < 0 then since = now end
+  return {since = since, before = before, count = count}
+end
+
+local function remembered_keys(counted, window_ms, now)
+  return math.ceil(counted.before * (1 - (now - counted.since) / window_ms)) + counted.count
+end
+
+local function text_of_counted(counted)
+  return text(counted.since) .. ' ' .. text(counted.before) .. ' ' .. text(counted.count)
+end
