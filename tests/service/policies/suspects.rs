@@ -61,8 +61,7 @@ async fn leases_end(scenario: &Scenario, name: &str, held: &[Value]) {
         held.iter().map(|lease| format!("{name}/{}/", lease["sequence"])).collect();
     let keys: Vec<String> = scenario.redis.ask(&["KEYS", "reseq:*:leases"]).await.unwrap();
     for key in keys {
-        let members: Vec<String> =
-            scenario.redis.ask(&["ZRANGE", &key, "0", "-1"]).await.unwrap();
+        let members: Vec<String> = scenario.redis.ask(&["ZRANGE", &key, "0", "-1"]).await.unwrap();
         for member in members.iter().filter(|one| held.iter().any(|lease| one.starts_with(lease))) {
             scenario.redis.ask::<()>(&["ZADD", &key, "XX", "1", member]).await.unwrap();
         }
