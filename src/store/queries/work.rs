@@ -13,8 +13,8 @@ use crate::{
 
 /// The most heads that the owner looks at in one scan for consumers, less one: a tombstone may be one of them.
 const HEADS_MAX: isize = 63;
-/// The most leases that are looked at because they end too late, less one.
-const LATE_LEASES_MAX: isize = 15;
+/// The most leases that are looked at because they end too late.
+const LATE_LEASES_MAX: isize = 16;
 /// A hint below this is no time: it means now (`lua/include/head.lua`).
 const FIRST_TIME_MS: u64 = 1_000_000_000_000;
 /// Hints for more than this time from now are compared with the longest backoff of their destination.
@@ -157,10 +157,13 @@ impl Store {
         let (now_ms, wait_max_ms) = (server_ms(time), entry.destination.delivery.wait_max_ms());
         let next = soonest.iter().find(|(_, ms)| *ms as u64 > now_ms);
         let next_due = next.map(|(_, ms)| Duration::from_millis(*ms as u64 - now_ms));
+        let over = soonest.partition_point(|(_, ms)| *ms as u64 <= now_ms);
+        let late = latest.partition_point(|(_, ms)| *ms as u64 > now_ms + wait_max_ms);
+        // Not for lanes whose backoff goes on: nothing is to be done for them.
         let is_cut = max > 0 && waiting.len() == max
-            || first.len().max(soonest.len()) == DUE_LANES_MAX as usize;
-        let over = soonest.into_iter().take_while(|(_, ms)| *ms as u64 <= now_ms);
-        let late = latest.into_iter().take_while(|(_, ms)| *ms as u64 > now_ms + wait_max_ms);
+            || first.len().max(over) == DUE_LANES_MAX as usize
+            || late == LATE_LANES_MAX as usize;
+        let (over, late) = (soonest.into_iter().take(over), latest.into_iter().take(late));
         // A lane that is not valid UTF-8 is skipped, so that it does not hide others.
         let texts = |lanes: Vec<Vec<u8>>| {
             lanes.into_iter().filter_map(|lane| String::from_utf8(lane).ok()).collect::<Vec<_>>()
@@ -180,7 +183,7 @@ impl Store {
         let keys = self.keys().destination(&entry.destination.name);
         let mut pipe = redis::pipe();
         pipe.zrange_withscores(keys.consumer_lease_ends(), 0, max as isize - 1);
-        pipe.cmd("ZRANGE").arg(keys.consumer_lease_ends()).arg(0).arg(LATE_LEASES_MAX);
+        pipe.cmd("ZRANGE").arg(keys.consumer_lease_ends()).arg(0).arg(LATE_LEASES_MAX - 1);
         pipe.arg("REV").arg("WITHSCORES");
         pipe.zrange(keys.lanes(), 0, HEADS_MAX).cmd("TIME");
         type Ends = Vec<(Vec<u8>, f64)>;
@@ -191,7 +194,8 @@ impl Store {
         // A lease that ends later than any may was given while the clock was ahead.
         let late_ms = (now_ms + entry.destination.delivery.timeout_ms) as f64;
         let due = ends.into_iter().filter(|(_, end)| *end <= now_ms as f64);
-        let late = last.into_iter().filter(|(_, end)| *end > late_ms);
+        let late: Vec<_> = last.into_iter().filter(|(_, end)| *end > late_ms).collect();
+        let has_more_late = late.len() == LATE_LEASES_MAX as usize;
         let mut seen = HashSet::new();
         let mut texts = |lanes: Vec<Vec<u8>>| {
             let lanes = lanes.into_iter().filter_map(|lane| String::from_utf8(lane).ok());
@@ -199,7 +203,7 @@ impl Store {
         };
         let due = texts(due.chain(late).map(|(lane, _)| lane).collect());
         let waiting = if has_room { texts(heads) } else { Vec::new() };
-        let is_cut = due.len() >= max;
+        let is_cut = due.len() >= max || has_more_late;
         Ok(ReleasableLanes { due, waiting, is_cut, next_due: None })
     }
 

@@ -37,8 +37,9 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Redis compares whole milliseconds, so a scan at the very end of a backoff is too early.
 const SCAN_DELAY: Duration = Duration::from_millis(2);
 
-/// While there is no room for other lanes, scans for lanes that are due begin at least this far apart.
-const DUE_SCAN_EVERY: Duration = Duration::from_millis(20);
+/// Scans begin at least this far apart if the last one found nothing new, and those for lanes that are due while there
+/// is no room for others.
+const SCAN_EVERY: Duration = Duration::from_millis(20);
 /// The most lanes that are loaded although there is no room for others: they settle and resolve at once, and are the
 /// next to deliver.
 const DUE_LANES_MAX: usize = 256;
@@ -211,7 +212,7 @@ impl Scheduler {
             return None;
         }
         self.wants_due_scan = false;
-        self.due_scan_from = Some(now + DUE_SCAN_EVERY);
+        self.due_scan_from = Some(now + SCAN_EVERY);
         Some(Scan::Due)
     }
 
@@ -222,12 +223,19 @@ impl Scheduler {
         now: Instant,
         is_new: impl Fn(&String) -> bool,
     ) {
-        self.wants_scan |= found.is_cut;
-        self.wants_due_scan |= found.is_cut;
+        let mut has_new = false;
         for key in found.due.into_iter().filter(&is_new) {
+            has_new = true;
             self.due.push(&Some(key));
         }
-        self.named.extend(found.waiting.into_iter().filter(is_new));
+        let waiting = found.waiting.into_iter().filter(is_new);
+        self.named.extend(waiting.inspect(|_| has_new = true));
+        match found.is_cut {
+            true if has_new => self.wants_scan(),
+            // The same lanes would be found at once again.
+            true => self.scan_after(now, SCAN_EVERY),
+            false => {}
+        }
         if let Some(wait) = found.next_due {
             self.scan_after(now, wait);
         }

@@ -204,11 +204,21 @@ fn without_room_only_lanes_that_are_due_are_scanned_for() {
     assert_eq!(scheduler.take_scan(false, start), Some(Scan::Due));
     scheduler.wants_scan();
     assert_eq!(scheduler.take_scan(false, start), None, "not at once again");
-    assert_eq!(scheduler.next_time(), Some(start + DUE_SCAN_EVERY));
-    scheduler.advance(start + DUE_SCAN_EVERY);
-    assert_eq!(scheduler.take_scan(false, start + DUE_SCAN_EVERY), Some(Scan::Due));
-    assert_eq!(scheduler.take_scan(true, start + DUE_SCAN_EVERY), Some(Scan::All), "there is room");
-    assert_eq!(scheduler.take_scan(true, start + DUE_SCAN_EVERY), None);
+    assert_eq!(scheduler.next_time(), Some(start + SCAN_EVERY));
+    scheduler.advance(start + SCAN_EVERY);
+    assert_eq!(scheduler.take_scan(false, start + SCAN_EVERY), Some(Scan::Due));
+    assert_eq!(scheduler.take_scan(true, start + SCAN_EVERY), Some(Scan::All), "there is room");
+    assert_eq!(scheduler.take_scan(true, start + SCAN_EVERY), None);
+}
+
+#[test]
+fn after_a_scan_that_found_nothing_new_the_next_waits() {
+    let (start, mut scheduler) = (Instant::now(), Scheduler::default());
+    scheduler.named(waiting(&["a", "b"], true), start, |_| false);
+    assert_eq!(scheduler.take_scan(true, start), None);
+    assert_eq!(scheduler.next_time(), Some(start + SCAN_EVERY + SCAN_DELAY));
+    scheduler.advance(start + SCAN_EVERY + SCAN_DELAY);
+    assert_eq!(scheduler.take_scan(true, start + SCAN_EVERY + SCAN_DELAY), Some(Scan::All));
 }
 
 #[test]
@@ -233,7 +243,7 @@ fn a_scan_begins_only_when_all_named_lanes_are_loaded() {
     assert_eq!(scheduler.take_scan(true, start), None);
     scheduler.named(waiting(&["a", "b", "c"], true), start, |name| name != "b");
     assert_eq!(scheduler.take_scan(true, start), Some(Scan::Due), "two are not loaded yet");
-    scheduler.advance(start + DUE_SCAN_EVERY);
+    scheduler.advance(start + SCAN_EVERY);
     assert_eq!(loaded_one(&mut scheduler), Some(key("a")));
     assert!(scheduler.others_wait());
     assert_eq!(loaded_one(&mut scheduler), Some(key("c")));
