@@ -17,7 +17,7 @@
 -- ARGV:
 --   [1] destination  [2] number of leases  [3] by how much the clock has stepped back since the members were added,
 --   ms, or '0'  [4] how many leases of the destination expired together, at least; then the members of leases, then
---   members of delayed: hints, which this script checks again
+--   members of delayed: hints, which this script checks again; then, after a step, the score of each that moves
 -- Returns: {expired leases, ended delays, halted messages}
 -- Errors: NEWER_SCHEMA <schema>
 -- What has not expired, or is gone, stays unchanged: no call number is needed. After a step of the clock, leases and
@@ -32,6 +32,7 @@ local exists, most = known[1], tonumber(known[2]) or 0
 -- So many leases are halved at most: the destination lists the suspects that are being processed.
 local SUSPECTS_MAX = 512
 local back_ms = tonumber(ARGV[3])
+local count = (#ARGV - 4) / (back_ms > 0 and 2 or 1)
 
 -- The members that are over, and those to move with the clock with their new scores.
 local function over(key, from, to, moves)
@@ -40,7 +41,7 @@ local function over(key, from, to, moves)
     local score = tonumber(redis.call('ZSCORE', key, ARGV[i]) or '')
     if score and score <= now and not seen[ARGV[i]] then
       members[#members + 1] = ARGV[i]
-    elseif score and back_ms > 0 and score > now + back_ms and not seen[ARGV[i]] and moves(ARGV[i]) then
+    elseif score and back_ms > 0 and score == tonumber(ARGV[i + count]) and not seen[ARGV[i]] and moves(ARGV[i]) then
       moved[#moved + 1], moved[#moved + 2] = text(score - back_ms), ARGV[i]
     end
     seen[ARGV[i]] = true
@@ -49,7 +50,7 @@ local function over(key, from, to, moves)
 end
 
 local expired, moved_leases = over(KEYS[4], 5, 4 + lease_count, function() return true end)
-local due, moved_delays = over(KEYS[5], 5 + lease_count, #ARGV, function(member)
+local due, moved_delays = over(KEYS[5], 5 + lease_count, 4 + count, function(member)
   local attempts = attempts_of(KEYS[3], string.match(member, '%d+$'))
   return attempts[1] > 0 or attempts[7] > 0
 end)

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, transitions::reap::Behind};
 use crate::domain::Epoch;
 
 /// A clock that goes back by less is corrected all the time (NTP).
@@ -30,6 +30,8 @@ struct Seen {
     since: Mutex<Instant>,
     /// The time of its server, in ms since 1970, and when this pod had read it.
     clock: Mutex<Option<(u64, Instant)>>,
+    /// What is still to be moved with the clock.
+    behind: Mutex<Vec<Behind>>,
     /// The highest epoch that a message carried or a destination was created in. It may be above
     /// that of the partition.
     carried: AtomicU64,
@@ -41,6 +43,7 @@ impl Epochs {
             own: AtomicU64::new(0),
             since: Mutex::new(Instant::now()),
             clock: Mutex::default(),
+            behind: Mutex::default(),
             carried: AtomicU64::new(0),
         });
         let seen = seen.collect();
@@ -57,16 +60,40 @@ impl Epochs {
         *since
     }
 
-    /// By how many milliseconds the clock of the server has stepped back since the last call for this partition.
-    /// Redis was asked at `asked`, and has just answered `now_ms`. Only what is certain: a slow answer is no step.
-    pub(super) fn stepped_back(&self, partition: u16, now_ms: u64, asked: Instant) -> u64 {
-        let Some(seen) = self.seen.get(usize::from(partition)) else { return 0 };
-        let mut clock = seen.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        let earlier = clock.replace((now_ms, Instant::now()));
-        let Some((then_ms, at)) = earlier else { return 0 };
+    /// If the clock of the server has stepped back since it was noted for this partition: the time that was noted, and
+    /// the length of the step, in ms. Redis was asked at `asked`, and said `now_ms`. Only what is certain: a slow answer
+    /// is no step.
+    pub(super) fn stepped_back(
+        &self,
+        partition: u16,
+        now_ms: u64,
+        asked: Instant,
+    ) -> Option<(u64, u64)> {
+        let seen = self.seen.get(usize::from(partition))?;
+        let (then_ms, at) = (*seen.clock.lock().unwrap_or_else(PoisonError::into_inner))?;
         let passed_ms = asked.saturating_duration_since(at).as_millis() as u64;
         let back_ms = (then_ms + passed_ms).saturating_sub(now_ms);
-        if back_ms > STEP_MS_MIN { back_ms } else { 0 }
+        (back_ms > STEP_MS_MIN).then_some((then_ms, back_ms))
+    }
+
+    /// Notes the clock of a partition's server: it said `now_ms` at `answered`.
+    pub(super) fn note_clock(&self, partition: u16, now_ms: u64, answered: Instant) {
+        if let Some(seen) = self.seen.get(usize::from(partition)) {
+            let mut clock = seen.clock.lock().unwrap_or_else(PoisonError::into_inner);
+            *clock = Some((now_ms, answered));
+        }
+    }
+
+    /// Takes what is to be moved with the clock.
+    pub(super) fn take_behind(&self, partition: u16) -> Vec<Behind> {
+        let Some(seen) = self.seen.get(usize::from(partition)) else { return Vec::new() };
+        std::mem::take(&mut seen.behind.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn add_behind(&self, partition: u16, more: impl IntoIterator<Item = Behind>) {
+        if let Some(seen) = self.seen.get(usize::from(partition)) {
+            seen.behind.lock().unwrap_or_else(PoisonError::into_inner).extend(more);
+        }
     }
 
     /// Notes an epoch that messages carry, or may carry.

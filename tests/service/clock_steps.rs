@@ -3,7 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use reseq::store::{Ingested, StoreError};
+use reseq::{
+    domain::TransformKind,
+    store::{Ingested, StoreError},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -190,6 +193,52 @@ async fn step_back_does_not_lengthen_a_backoff() {
     assert_eq!(failed["results"][0]["status"], "ok", "{failed}");
     deployment.step_back();
     assert_eq!(claimed(&pod, 60_000).await["attempt"], 3);
+}
+
+/// Of each of two destinations, a worker holds a message. Its lease ended, and then the clock stepped back. The owner
+/// has not read the clock since the leases began.
+async fn with_ended_leases(redis: &TestRedis) -> World {
+    let mut world = World::new(redis.url(), LONG).await;
+    world.store.recover_owned(&[0]).await.unwrap();
+    for name in ["first", "second"] {
+        let destination = &mut world.known.destination;
+        destination.name = name.parse().unwrap();
+        destination.transform.kind = TransformKind::Worker;
+        let defined = world.store.define(destination).await.unwrap();
+        (world.known.version, world.known.born) = (defined.version, defined.born);
+        world.places.clear();
+        world.stamp().await;
+        let (store, call) = (&world.store, world.store.call_sequence("worker"));
+        let lease = Duration::from_millis(1);
+        let claimed = store.claim(&call, &world.known, 1..=1, lease).await.unwrap();
+        assert_eq!(claimed.messages.len(), 1);
+        eventually("its lease has ended", async || {
+            let now_ms = store.server_time_ms().await.unwrap();
+            if now_ms > claimed.deadline_ms { Ok(()) } else { Err(now_ms.to_string()) }
+        })
+        .await;
+    }
+    redis.clock().step(STEP, false);
+    world
+}
+
+#[tokio::test]
+async fn lease_that_ended_before_a_step_does_not_wait_for_it() {
+    let redis = TestRedis::start_with_clock().await;
+    let world = with_ended_leases(&redis).await;
+    assert_eq!(world.store.recover_owned(&[0]).await.unwrap().leases, 2);
+}
+
+#[tokio::test]
+async fn step_is_remembered_until_all_leases_are_moved() {
+    let redis = TestRedis::start_with_clock().await;
+    let world = with_ended_leases(&redis).await;
+    let attempts = world.store.keys().destination(&"first".parse().unwrap()).attempts();
+    redis.ask::<()>(&["SET", &attempts, "damaged"]).await.unwrap();
+    assert_eq!(world.store.recover_owned(&[0]).await.unwrap().leases, 1, "of the second");
+    redis.ask::<u64>(&["DEL", &attempts]).await.unwrap();
+    assert_eq!(world.store.recover_owned(&[0]).await.unwrap().leases, 1, "of the first");
+    assert_eq!(world.store.recover_owned(&[0]).await.unwrap().leases, 0);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::{
         pause::{Point, point},
         planted,
     },
-    redis_client::texts,
+    redis_client::{ScriptCall, texts},
     store::{Store, StoreError, calls::answered, keys::Claimers},
     telemetry,
 };
@@ -47,13 +47,25 @@ impl Overdue {
         let mut overdue = Overdue::default();
         let tagged = leases.iter().map(|l| (l, true)).chain(delays.iter().map(|d| (d, false)));
         for (member, is_lease) in tagged {
-            let name = member.split('/').next().unwrap_or_default().parse();
-            let Ok(name) = name else { continue };
+            let Some(name) = destination_of(member) else { continue };
             let (leases, delays) = overdue.by_destination.entry(name).or_default();
             if is_lease { leases } else { delays }.push(member.clone());
         }
         overdue
     }
+}
+
+/// Some leases or delays of one destination that are to be moved with the clock, each with the time when it ends.
+#[derive(Debug)]
+pub(in crate::store) struct Behind {
+    destination: DestinationName,
+    are_leases: bool,
+    members: Vec<(String, u64)>,
+    back_ms: u64,
+}
+
+fn destination_of(member: &str) -> Option<DestinationName> {
+    member.split('/').next()?.parse().ok()
 }
 
 /// What was recovered.
@@ -90,42 +102,92 @@ impl Store {
         Ok(answered(found)?.into_iter().map(read).collect())
     }
 
-    /// The same for the owner of the partitions. If the clock of their server has stepped back since its last call,
+    /// The same for the owner of the partitions. If the clock of their server has stepped back since the last call,
     /// first moves leases and backoffs with it: a message must not wait for the size of the step.
     pub async fn recover_owned(&self, partitions: &[u16]) -> Result<Reaped, StoreError> {
         let place = |number: &u16| self.keys().partition(*number).leases();
         let asked = Instant::now();
         let clocks = self.clocks(&partitions.iter().map(place).collect::<Vec<_>>()).await;
+        let (answered, epochs) = (Instant::now(), &self.inner.epochs);
+        let mut read = Vec::new();
         for (partition, now_ms) in partitions.iter().zip(clocks) {
             let Some(now_ms) = now_ms else { continue };
-            let back_ms = self.inner.epochs.stepped_back(*partition, now_ms, asked);
-            if back_ms > 0 && !planted::is("clock_step_unnoticed") {
+            if let Some((then_ms, back_ms)) = epochs.stepped_back(*partition, now_ms, asked)
+                && !planted::is("clock_step_unnoticed")
+            {
                 tracing::warn!(partition, back_ms, "the clock of Redis has stepped back");
-                self.move_back(*partition, now_ms, back_ms).await?;
+                match self.behind(*partition, then_ms, back_ms).await {
+                    Ok(behind) => epochs.add_behind(*partition, behind),
+                    // The next call finds the step again.
+                    Err(error) => {
+                        tracing::debug!(partition, %error, "cannot read leases and delays");
+                        continue;
+                    }
+                }
+                epochs.note_clock(*partition, now_ms, answered);
             }
+            self.move_behind(*partition).await;
+            read.push((*partition, now_ms));
         }
-        self.recover(partitions).await
+        let reaped = self.recover(partitions).await?;
+        // All that had ended by these clocks is recovered, so after a step what had not is moved.
+        for (partition, now_ms) in read {
+            epochs.note_clock(partition, now_ms, answered);
+        }
+        Ok(reaped)
     }
 
-    async fn move_back(&self, partition: u16, now_ms: u64, back_ms: u64) -> Result<(), StoreError> {
+    /// The leases and delays that had not ended at this time, before the clock stepped back.
+    async fn behind(
+        &self,
+        partition: u16,
+        then_ms: u64,
+        back_ms: u64,
+    ) -> Result<Vec<Behind>, StoreError> {
         let (keys, mut pipe) = (self.keys().partition(partition), redis::pipe());
-        let from = now_ms + back_ms;
-        pipe.zrangebyscore_limit(keys.leases(), from, "+inf", 0, MOVED_MAX);
-        pipe.zrangebyscore_limit(keys.delayed(), from, "+inf", 0, MOVED_MAX);
-        let found: (Vec<Vec<u8>>, Vec<Vec<u8>>) = self.query(&pipe).await?;
-        let texts = |all: Vec<Vec<u8>>| -> Vec<String> {
-            all.into_iter().filter_map(|member| String::from_utf8(member).ok()).collect()
-        };
-        for (name, (leases, delays)) in Overdue::of(&texts(found.0), &texts(found.1)).by_destination
-        {
-            for some in leases.chunks(PAGE_MAX as usize) {
-                self.reap_some(&name, some, some.len(), &[], back_ms).await?;
-            }
-            for some in delays.chunks(PAGE_MAX as usize) {
-                self.reap_some(&name, &[], 0, some, back_ms).await?;
+        for key in [keys.leases(), keys.delayed()] {
+            pipe.zrangebyscore_limit_withscores(key, format!("({then_ms}"), "+inf", 0, MOVED_MAX);
+        }
+        type Scored = Vec<(Vec<u8>, f64)>;
+        let (leases, delays): (Scored, Scored) = self.query(&pipe).await?;
+        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (found, are_leases) in [(leases, true), (delays, false)] {
+            for (member, score) in found {
+                let Ok(member) = String::from_utf8(member) else { continue };
+                let Some(destination) = destination_of(&member) else { continue };
+                all.entry((destination, are_leases)).or_default().push((member, score as u64));
             }
         }
-        Ok(())
+        let parts = all.into_iter().flat_map(|((destination, are_leases), members)| {
+            let part = |members: &[(String, u64)]| Behind {
+                destination: destination.clone(),
+                are_leases,
+                members: members.to_vec(),
+                back_ms,
+            };
+            members.chunks(PAGE_MAX as usize).map(part).collect::<Vec<_>>()
+        });
+        Ok(parts.collect())
+    }
+
+    /// Moves leases and delays with the clock. The next call tries again what fails.
+    async fn move_behind(&self, partition: u16) {
+        for part in self.inner.epochs.take_behind(partition) {
+            let mut call = self.reap_call(&part.destination);
+            let count = part.members.len();
+            call.arg(if part.are_leases { count } else { 0 }).arg(part.back_ms).arg(count);
+            for (member, _) in &part.members {
+                call.arg(member);
+            }
+            for (_, score) in &part.members {
+                call.arg(*score);
+            }
+            if let Err(error) = self.run::<(u64, u64, u64)>(&call).await {
+                let destination = &part.destination;
+                tracing::debug!(%destination, %error, "cannot move leases and delays");
+                self.inner.epochs.add_behind(partition, [part]);
+            }
+        }
     }
 
     /// Recovers all that has expired in these partitions. For a destination that is gone, only
@@ -182,9 +244,9 @@ impl Store {
     ) -> Result<Reaped, StoreError> {
         let (first, rest) = leases.split_at(leases.len().min(LEASES_MAX));
         let count = leases.len();
-        let mut all = self.reap_some(destination, first, count, delays, 0).await?;
+        let mut all = self.reap_some(destination, first, count, delays).await?;
         for some in rest.chunks(LEASES_MAX) {
-            let reaped = self.reap_some(destination, some, count, &[], 0).await?;
+            let reaped = self.reap_some(destination, some, count, &[]).await?;
             all.leases += reaped.leases;
             all.delays += reaped.delays;
             all.halted += reaped.halted;
@@ -198,8 +260,17 @@ impl Store {
         leases: &[String],
         together: usize,
         delays: &[String],
-        back_ms: u64,
     ) -> Result<Reaped, StoreError> {
+        let mut call = self.reap_call(destination);
+        call.arg(leases.len()).arg(0).arg(together);
+        for member in leases.iter().chain(delays) {
+            call.arg(member);
+        }
+        let (leases, delays, halted) = self.run(&call).await?;
+        Ok(Reaped { leases, delays, halted })
+    }
+
+    fn reap_call(&self, destination: &DestinationName) -> ScriptCall<'_> {
         let keys = self.keys().destination(destination);
         let mut call = self.call(|scripts| &scripts.reap);
         call.key(keys.hash()).key(keys.waiting()).key(keys.attempts());
@@ -208,11 +279,7 @@ impl Store {
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.key(keys.partition.epoch());
-        call.arg(destination.as_str()).arg(leases.len()).arg(back_ms).arg(together);
-        for member in leases.iter().chain(delays) {
-            call.arg(member);
-        }
-        let (leases, delays, halted) = self.run(&call).await?;
-        Ok(Reaped { leases, delays, halted })
+        call.arg(destination.as_str());
+        call
     }
 }
