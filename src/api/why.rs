@@ -173,7 +173,7 @@ impl Why {
         let in_ms = |(cause, time): (Cause, Duration)| (cause, time.as_millis() as u64);
         let waits_until = match cause {
             Cause::Delayed | Cause::Backoff => lane.head.due_ms.or(lane.not_before_ms),
-            Cause::TakeoverWait => Some(around.now_ms + lane.ownership.takeover_wait_ms),
+            // How much of a takeover wait is over, only the owner knows.
             _ => None,
         };
         let message = &lane.head.message.message;

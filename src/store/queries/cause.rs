@@ -106,6 +106,10 @@ impl Cause {
             _ if around.refuses_writes => Cause::RedisRefusesWrites,
             State::Damaged => Cause::Damaged,
             State::Halted => Cause::Halted,
+            // Only an owner carries it out.
+            State::Ready | State::Delivering if head.withdrawing && ownership.owner.is_none() => {
+                Cause::NoOwner
+            }
             _ if head.withdrawing => Cause::Withdrawing,
             State::Delayed if attempts.failed + attempts.stalls > 0 => Cause::Backoff,
             State::Delayed => Cause::Delayed,

@@ -134,6 +134,40 @@ async fn a_delivery_waits_for_its_backoff_for_a_pause_or_for_a_sender() {
     scenario.receives(&["one", "two"]).await;
 }
 
+/// The sender was killed. Its key in Redis stays.
+#[tokio::test]
+async fn withdrawal_without_a_live_sender_waits_for_an_owner() {
+    let mut scenario = Scenario::start_apart(json!({})).await;
+    scenario.define(ERP, json!({})).await;
+    scenario.send("one", json!({})).await;
+    scenario.receives(&["one"]).await;
+    scenario.sender.take().unwrap().kill();
+    scenario.send("two", json!({})).await;
+    let path = format!("/v1/destinations/{ERP}/messages/2");
+    let (status, answer) = scenario.ask("DELETE", &path, Value::Null).await;
+    assert_eq!(status, 202, "{answer}");
+    // Its heartbeat is over.
+    scenario.redis.ask::<u64>(&["DEL", "reseq:pods"]).await.unwrap();
+    let why = scenario.blocked_by("no_owner").await;
+    assert_eq!(why["head"]["withdrawing"], true, "{why}");
+    assert_eq!(why["actions"][0]["command"], "reseq serve --roles sender", "{why}");
+}
+
+#[tokio::test]
+async fn takeover_wait_tells_no_time_that_runs_ahead() {
+    let scenario = Scenario::start_apart(json!({})).await;
+    scenario.define(ERP, json!({"ordering": "key"})).await;
+    scenario.send("one", json!({"key": "a"})).await;
+    scenario.receives(&["one"]).await;
+    let name = ERP.parse().unwrap();
+    let epoch = reseq::store::Keys::new("reseq", 64).destination(&name).partition.epoch();
+    let wait = ["HSET", &epoch, "takeover_wait_ms", "60000"];
+    scenario.redis.ask::<u64>(&wait).await.unwrap();
+    scenario.send("two", json!({"key": "a"})).await;
+    let why = scenario.blocked_by("takeover_wait").await;
+    assert_eq!(why.get("next_attempt_at"), None, "{why}");
+}
+
 #[tokio::test]
 async fn a_rate_limit_and_a_missing_redis_are_causes_and_the_time_is_told_by_cause() {
     let scenario = Scenario::start(json!({"delivery": {"rate_per_second_max": 1}})).await;
