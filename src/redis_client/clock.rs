@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// A sample with a longer round trip is too vague to replace an earlier one.
+/// A sample with a longer round trip is too vague to replace an earlier one that may be right.
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(100);
 /// No sample yet.
 const UNKNOWN: i64 = i64::MIN;
@@ -25,8 +25,8 @@ fn begun() -> Instant {
 }
 
 /// Milliseconds since 1970 by Redis's clock, as this pod estimates it: the last `TIME` plus the
-/// time since; before the first `TIME`, this pod's own clock. For display and metrics only; decisions
-/// use `TIME` in the scripts.
+/// time since; before the first `TIME`, this pod's own clock. What expires outside of Redis follows it: tokens,
+/// sessions, signatures and the numbers of calls. Decisions about messages use `TIME` in the scripts.
 pub fn server_clock_ms() -> u64 {
     match AHEAD_MS.load(Ordering::Relaxed) {
         UNKNOWN => {
@@ -43,11 +43,33 @@ pub fn server_clock() -> SystemTime {
 
 /// Records a sample: Redis, asked at `asked`, has just answered `server_ms`.
 pub fn note_server_clock(server_ms: u64, asked: Instant) {
-    let base = begun();
-    let round_trip = asked.elapsed();
-    if round_trip > ROUND_TRIP_MAX && AHEAD_MS.load(Ordering::Relaxed) != UNKNOWN {
-        return;
+    let at = |instant: Instant| instant.saturating_duration_since(begun()).as_millis() as i64;
+    let ahead_ms = AHEAD_MS.load(Ordering::Relaxed);
+    let ahead_ms = sampled(ahead_ms, server_ms as i64, at(asked), at(Instant::now()));
+    AHEAD_MS.store(ahead_ms, Ordering::Relaxed);
+}
+
+/// How far the server's clock is ahead, by a sample that was taken between these times, and by what was known before.
+fn sampled(known_ms: i64, server_ms: i64, asked_ms: i64, answered_ms: i64) -> i64 {
+    let possible = server_ms - answered_ms..=server_ms - asked_ms;
+    let is_vague = answered_ms - asked_ms > ROUND_TRIP_MAX.as_millis() as i64;
+    // One that contradicts it shows that the clock has stepped.
+    if is_vague && possible.contains(&known_ms) {
+        return known_ms;
     }
-    let said = (asked + round_trip / 2).saturating_duration_since(base).as_millis() as i64;
-    AHEAD_MS.store(server_ms as i64 - said, Ordering::Relaxed);
+    server_ms - (asked_ms + answered_ms) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vague_samples_replace_only_what_they_contradict() {
+        assert_eq!(sampled(UNKNOWN, 5_000, 1_000, 3_000), 3_000, "it is the first");
+        assert_eq!(sampled(2_500, 5_000, 1_000, 3_000), 2_500, "it may be right");
+        assert_eq!(sampled(2_500, 5_000, 1_000, 1_100), 3_950, "this one is exact");
+        assert_eq!(sampled(2_500, 605_000, 1_000, 3_000), 603_000, "the clock has stepped forward");
+        assert_eq!(sampled(602_500, 5_000, 1_000, 3_000), 3_000, "and back");
+    }
 }
