@@ -98,10 +98,8 @@ pub(super) struct Lane {
 impl Lane {
     /// A lane that got its first message without asking for it.
     pub(super) fn handed(message: Stamped, rules: &Rules, now: Now) -> Lane {
-        let message = Arc::new(message);
-        let queue = VecDeque::from([BufferedMessage { message, came: now.instant }]);
-        let mut lane = Lane { queue, supply: Supply::Known(now.instant), ..Lane::default() };
-        lane.pass_tombstones(rules, now);
+        let mut lane = Lane { supply: Supply::Known(now.instant), ..Lane::default() };
+        lane.fill([message], rules, now);
         lane
     }
 
@@ -189,11 +187,7 @@ impl Lane {
         }
         if !has_gap && !self.is_refused() {
             let after = messages.into_iter().filter(|message| message.position.sequence > last);
-            let buffered =
-                |message| BufferedMessage { message: Arc::new(message), came: now.instant };
-            self.queue.extend(after.map(buffered));
-            // They wait for no delivery: not for a turn, nor until the destination is resumed.
-            self.pass_tombstones(rules, now);
+            self.fill(after, rules, now);
         }
     }
 
@@ -335,6 +329,14 @@ impl Lane {
 
 /// Steps of the events.
 impl Lane {
+    /// Puts messages behind the queue. Tombstones at its front wait for no delivery: not for a turn, nor until the
+    /// destination is resumed.
+    fn fill(&mut self, messages: impl IntoIterator<Item = Stamped>, rules: &Rules, now: Now) {
+        let buffered = |message| BufferedMessage { message: Arc::new(message), came: now.instant };
+        self.queue.extend(messages.into_iter().map(buffered));
+        self.pass_tombstones(rules, now);
+    }
+
     /// Passes tombstones at the front: they are not sent.
     fn pass_tombstones(&mut self, rules: &Rules, now: Now) {
         let Phase::Ready = self.phase else { return };
