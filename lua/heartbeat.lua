@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- heartbeat: records that a pod is alive in a role, and counts the live pods. Removes pods that were silent
--- for too long. If the clock has stepped back, none counts for longer than this caller's heartbeat. It must run even when memory is full: senders that do not count each other keep all
--- partitions.
+-- for too long. If the clock has stepped back, none counts for longer than this caller's heartbeat. It must run even
+-- when memory is full: senders that do not count each other keep all partitions.
 --
 -- KEYS:
 --   [1] pods   reseq:pods
