@@ -8,7 +8,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Failure, Finisher, Outcome, Output, Transform, Transforms,
-    claims::{Alone, Class},
+    alone::Alone,
+    claims::Class,
     leases::{LeaseGuard, Leases},
 };
 use crate::{

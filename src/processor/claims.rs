@@ -11,13 +11,18 @@ use futures::{
     stream::FuturesUnordered,
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, broadcast::error::RecvError},
+    sync::broadcast::error::RecvError,
     time::{Instant, sleep_until},
 };
 
 use looks::{Check, Poll};
 
-use super::{claim_sizes::ClaimSizes, rivals::Rivals, turns::Turns};
+use super::{
+    alone::{Alone, OneAlone},
+    claim_sizes::ClaimSizes,
+    rivals::Rivals,
+    turns::Turns,
+};
 use crate::{
     domain::{DestinationName, TransformKind},
     faults::pause::{Point, point},
@@ -80,8 +85,6 @@ impl Slots {
     }
 }
 
-/// The permit of a process to hold messages that must be alone: a claim asks for them only with it.
-pub(super) type Alone = Arc<OwnedSemaphorePermit>;
 /// While Redis has no memory left, and no head waits: how long until the next claim of the destination.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// What [`Claims::next`] returns.
@@ -127,8 +130,8 @@ pub(super) struct Claims {
     /// Destinations with a claim that Redis did not answer: it may have leased messages that no
     /// process has received. With the permit of the claim, because its repetition returns the same messages.
     unanswered: HashMap<DestinationName, Option<Alone>>,
-    /// For the permit to hold suspects.
-    alone: Arc<Semaphore>,
+    /// A claim asks for messages that must be alone only with this permit.
+    alone: OneAlone,
     /// Call sequences without a call in flight.
     call_sequences: HashMap<DestinationName, CallSequence>,
     /// Changed destinations, to drop the call sequences and the rivals of removed ones.
@@ -153,7 +156,7 @@ impl Claims {
             begun: Instant::now(),
             failed: Vec::new(),
             unanswered: HashMap::new(),
-            alone: Arc::new(Semaphore::new(1)),
+            alone: OneAlone::new(),
             call_sequences: HashMap::new(),
         }
     }
@@ -270,8 +273,7 @@ impl Claims {
         let call_sequence =
             call_sequence.unwrap_or_else(|| self.store.new_call_sequence(&format!("claim:{name}")));
         let kept = self.unanswered.get_mut(&name).and_then(Option::take);
-        let free = || self.alone.clone().try_acquire_owned().ok().map(Arc::new);
-        let alone = kept.or_else(free);
+        let alone = kept.or_else(|| self.alone.take(&name, self.begun));
         let (store, catalog, lease) = (self.store.clone(), self.catalog.clone(), self.lease);
         let begun = self.begun;
         let call = async move {
@@ -396,6 +398,9 @@ impl Claims {
                 return ClaimsEvent::Messages(entry, Claimed::default(), None);
             }
         };
+        if alone.is_none() && claimed.may_have_more {
+            self.alone.keep_for(&name, Instant::now());
+        }
         let got = claimed.messages.len();
         if room > 0 {
             self.rivals.claimed(took);

@@ -1,6 +1,7 @@
 //! The processor role: claims waiting messages, transforms them in any order, completes them. It
 //! scales by adding pods; nothing is assigned to a pod, so nothing moves when one joins or dies.
 
+mod alone;
 mod attempt;
 mod claim_sizes;
 mod claims;
