@@ -140,7 +140,7 @@ async fn withdrawal_without_a_live_sender_waits_for_an_owner() {
     let mut scenario = Scenario::start_apart(json!({})).await;
     scenario.define(ERP, json!({})).await;
     scenario.send("one", json!({})).await;
-    scenario.receives(&["one"]).await;
+    scenario.until("it has left", |stats| stats["delivered_total"] == 1).await;
     scenario.sender.take().unwrap().kill();
     scenario.send("two", json!({})).await;
     let path = format!("/v1/destinations/{ERP}/messages/2");
