@@ -144,7 +144,7 @@ if #sequences == 0 then
   redis.call('ZREM', KEYS[7], destination)
   return keep(KEYS[1], number, {deadline})
 end
-local taken, is_paused = sequences, IS_FULL and string.find(known[5] or '', 'delivery', 1, true)
+local taken, is_paused = sequences, IS_FULL and is_delivery_paused(known[5])
 if IS_FULL then taken = is_paused and {} or heads_among(sequences, ARGV[9], KEYS[4], KEYS[12], most) end
 local turn_of, held_suspects = suspect_turns(known[4], KEYS[6], ARGV[10] == '1')
 local answer, covered, claimed, later = answer_of(deadline, taken, tonumber(ARGV[7]), turn_of)

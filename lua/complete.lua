@@ -154,16 +154,11 @@ if IS_FULL then
     growth[which] = growth[which] + #ARGV[i + 2] - stored
   end
 end
-local passes
 local function must_wait(lane, sequence, i)
   if not IS_FULL or growth[i] <= GROWTH_MAX then return false end
-  if string.find(known[8] or '', 'delivery', 1, true) then return true end
+  if is_delivery_paused(known[8]) then return true end
   if ordering ~= 'none' and head_of(lane) ~= sequence then return true end
-  if ordering == 'destination' or not is_beyond_reserve() then return false end
-  -- Where few other messages of the destination can leave, it passes: otherwise all would wait for ever.
-  if passes == nil then passes = HEADS_BEYOND - redis.call('ZCARD', KEYS[6]) end
-  passes = passes - 1
-  return passes < 0
+  return ordering ~= 'destination' and not has_room_for_head(KEYS[6])
 end
 
 for i = 1, count do

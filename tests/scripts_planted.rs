@@ -156,6 +156,7 @@ fn meeting(file: &str) -> &'static [Kind] {
         "halt" => &[Kind::Halt],
         "acquire_partition" | "resign_partition" => &[Kind::Own, Kind::Disown, Kind::Restart],
         "include/changes" => &[Kind::Define, Kind::BeginRemove, Kind::Remove],
+        "include/heads" | "include/reserve" => &[Kind::Claim, Kind::Complete, Kind::Pause],
         "repair" => &[Kind::Damage, Kind::Repair, Kind::Withdraw],
         "include/gone" => &[Kind::Withdraw, Kind::CarryOut, Kind::GiveUp],
         "expire" | "discard" | "include/dead_letters" => {

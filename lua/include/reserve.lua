@@ -20,3 +20,15 @@ local function is_beyond_reserve()
   end
   return beyond_reserve
 end
+
+-- True if one more head may be stored. Where the reserve is used up, and few other messages of the destination can
+-- leave, it may: otherwise all would wait for ever.
+local heads_left
+local function has_room_for_head(lanes)
+  if not is_beyond_reserve() then return true end
+  heads_left = (heads_left or HEADS_BEYOND - redis.call('ZCARD', lanes)) - 1
+  return heads_left >= 0
+end
+
+-- What is stored for a destination whose delivery is paused would not leave.
+local function is_delivery_paused(paused) return string.find(paused or '', 'delivery', 1, true) end

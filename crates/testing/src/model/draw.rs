@@ -107,7 +107,7 @@ const TWISTS: [(u32, Twist); 4] = [
     (40, Twist::Nothing),
     (2, Twist::StaleDefinition),
     (1, Twist::StaleEpoch),
-    (1, Twist::MemoryFull),
+    (3, Twist::MemoryFull),
 ];
 
 /// A sequence of operations, fewer than `most`.

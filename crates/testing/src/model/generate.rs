@@ -68,7 +68,12 @@ impl CallSequences {
         let kinds = [
             Definition { attempts_max: 0, dead_letters_max: 1, ..plain },
             Definition { ordering: key, serial: true, has_window: false, stalls_max: 1, ..plain },
-            Definition { kind: TransformKind::None, backlog_bytes_max: 60, ..plain },
+            Definition {
+                kind: TransformKind::None,
+                backlog_bytes_max: 60,
+                idempotency_keys_max: 3,
+                ..plain
+            },
             Definition {
                 ordering: none,
                 has_window: false,
