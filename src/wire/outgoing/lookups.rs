@@ -1,4 +1,7 @@
 //! Look-ups of host names: one of a name at a time, a limited number, and none longer than five seconds.
+//!
+//! A new name that is not answered within a second is *silent* until it is found: its look-ups leave places to those of
+//! all other names, so that a new name does not wait behind silent ones.
 
 use std::{
     collections::HashMap,
@@ -25,9 +28,11 @@ use crate::{
 
 /// A look-up takes at most this long.
 const LOOKUP_MAX: Duration = Duration::from_secs(5);
+/// The same for a name without a known result: then it is looked up again, as a silent one.
+const FIRST_MAX: Duration = Duration::from_secs(1);
 /// The most look-ups at once.
 pub(crate) const LOOKUPS_MAX: usize = 64;
-/// How many names are known to have been found.
+/// How many names have a known result.
 const KNOWN_MAX: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 /// The most look-ups of one destination at once.
 const EACH_MAX: usize = 16;
@@ -50,13 +55,15 @@ pub(super) struct Lookups {
     lookup: Arc<dyn Lookup>,
     pub(super) share: FairShare<Who>,
     names: Arc<Mutex<Names>>,
+    pub(super) first_max: Duration,
+    pub(super) longest: Duration,
 }
 
 struct Names {
     /// Whoever asks for the same name gets the same answer.
     in_flight: HashMap<String, Answer>,
-    /// Names whose last look-up found something.
-    known: LruCache<String, ()>,
+    /// By name: whether its last look-up found something, or was not answered.
+    known: LruCache<String, bool>,
 }
 
 impl Lookups {
@@ -64,7 +71,8 @@ impl Lookups {
     pub(super) fn new(lookup: Arc<dyn Lookup>, all: usize) -> Lookups {
         let share = FairShare::new("lookups", Shares::new(all, EACH_MAX));
         let names = Names { in_flight: HashMap::new(), known: LruCache::new(KNOWN_MAX) };
-        Lookups { lookup, share, names: Arc::new(Mutex::new(names)) }
+        let names = Arc::new(Mutex::new(names));
+        Lookups { lookup, share, names, first_max: FIRST_MAX, longest: LOOKUP_MAX }
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
@@ -73,21 +81,37 @@ impl Lookups {
 
     /// True if the last look-up of this name found something.
     pub(super) fn is_known(&self, name: &str) -> bool {
-        self.names().known.get(name).is_some()
+        self.last(name) == Some(true)
+    }
+
+    fn last(&self, name: &str) -> Option<bool> {
+        self.names().known.get(name).copied()
     }
 
     /// The addresses of this name.
     pub(super) async fn find(&self, who: &Who, name: &str) -> io::Result<Vec<IpAddr>> {
-        let begun = self.names().in_flight.get(name).cloned();
-        let answer = match begun {
-            Some(answer) if !planted::is("lookups_not_shared") => answer,
-            // A name that was not found the last time may have a silent server.
-            _ => self.begin(name, self.share.take_as(who, !self.is_known(name)).await),
-        };
-        answer.await.map_err(|(kind, problem)| io::Error::new(kind, problem))
+        loop {
+            let last = self.last(name);
+            let begun = self.names().in_flight.get(name).cloned();
+            let answer = match begun {
+                Some(answer) if !planted::is("lookups_not_shared") => answer,
+                _ => {
+                    let place = self.share.take_as(who, last == Some(false)).await;
+                    if self.last(name) != last {
+                        continue;
+                    }
+                    let within = if last.is_none() { self.first_max } else { self.longest };
+                    self.begin(name, place, within)
+                }
+            };
+            match answer.await {
+                Err((io::ErrorKind::TimedOut, _)) if last.is_none() => {}
+                found => return found.map_err(|(kind, problem)| io::Error::new(kind, problem)),
+            }
+        }
     }
 
-    fn begin(&self, name: &str, place: Place<Who>) -> Answer {
+    fn begin(&self, name: &str, place: Place<Who>, within: Duration) -> Answer {
         let mut names = self.names();
         if let Some(begun) = names.in_flight.get(name)
             && !planted::is("lookups_not_shared")
@@ -97,18 +121,21 @@ impl Lookups {
         let (this, owned) = (self.clone(), name.to_owned());
         // In a task: it ends, and gives its place back, also when nobody waits for it any more.
         let task = tokio::spawn(async move {
-            let found = timeout(LOOKUP_MAX, this.lookup.lookup(&owned)).await;
+            let found = timeout(within, this.lookup.lookup(&owned)).await;
             let mut names = this.names();
             names.in_flight.remove(&owned);
             match &found {
-                Ok(Ok(_)) => drop(names.known.put(owned, ())),
-                _ => drop(names.known.pop(&owned)),
+                // The server has answered.
+                Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+                    names.known.pop(&owned);
+                }
+                found => drop(names.known.put(owned, matches!(found, Ok(Ok(_))))),
             }
             drop((names, place));
             match found {
                 Ok(found) => found.map_err(|error| (error.kind(), error.to_string())),
                 Err(_) => {
-                    let problem = format!("no DNS server has answered within {LOOKUP_MAX:?}");
+                    let problem = format!("no DNS server has answered within {within:?}");
                     Err((io::ErrorKind::TimedOut, problem))
                 }
             }

@@ -380,6 +380,8 @@ async fn a_resolver_that_does_not_know_the_port_connects_to_nothing() {
     assert_eq!(resolved.unwrap().count(), 1);
 }
 
+const HOUR: Duration = Duration::from_secs(3600);
+
 /// Answers when told to. Counts who asks at once, and how often all in all.
 struct Silent {
     now: AtomicUsize,
@@ -403,7 +405,9 @@ impl Lookup for Silent {
 fn silent() -> (Arc<Silent>, Outgoing) {
     let (now, asked) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let silent = Arc::new(Silent { now, asked, answers: tokio::sync::Semaphore::new(0) });
-    (silent.clone(), Outgoing::new(Vec::new()).with_lookup(silent))
+    let mut outgoing = Outgoing::new(Vec::new()).with_lookup(silent.clone());
+    outgoing.lookups.first_max = HOUR;
+    (silent, outgoing)
 }
 
 /// Asks for so many names at once.
@@ -424,19 +428,41 @@ async fn silent_dns_takes_the_share_of_its_destination_alone() {
     asks(&outgoing, "evil", 100, 16, &silent).await;
     let other = Some("other".parse().unwrap());
     outgoing.permitted(&other, "answered.example", 1).await.unwrap();
-    // Beyond a quarter of all, each gets one place for names that were not found before.
+    // Each gets half of what the others leave, and at most 16.
     let mut taken = 16;
-    for (name, more) in [("evil-2", 1), ("evil-3", 1), ("evil-4", 1)] {
+    for (name, more) in [("evil-2", 16), ("evil-3", 16), ("evil-4", 8)] {
         taken += more;
         asks(&outgoing, name, 100, taken, &silent).await;
     }
     outgoing.permitted(&other, "answered.example", 1).await.unwrap();
-    assert_eq!(silent.now.load(Ordering::Relaxed), 19, "nobody had an answer meanwhile");
+    assert_eq!(silent.now.load(Ordering::Relaxed), 56, "nobody had an answer meanwhile");
     silent.answers.add_permits(1000);
     while outgoing.lookups.share.taken() + outgoing.lookups.share.waiting().len() > 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(silent.asked.load(Ordering::Relaxed), 402);
+}
+
+#[tokio::test]
+async fn new_name_does_not_wait_behind_silent_ones() {
+    let (silent, _) = silent();
+    let mut outgoing = Outgoing::new(Vec::new()).with_lookups(silent.clone(), 5);
+    (outgoing.lookups.first_max, outgoing.lookups.longest) = (Duration::from_millis(1), HOUR);
+    for number in 0..20 {
+        let name = format!("silent-{number}.example");
+        let who = Some(format!("evil-{number}").parse().unwrap());
+        for _ in 0..15 {
+            let (outgoing, who, name) = (outgoing.clone(), who.clone(), name.clone());
+            tokio::spawn(async move { while outgoing.permitted(&who, &name, 1).await.is_err() {} });
+        }
+    }
+    // Each name once, and those for which there are places as silent ones.
+    while silent.asked.load(Ordering::Relaxed) < 24 || outgoing.lookups.share.taken() != 4 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let other = Some("other".parse().unwrap());
+    outgoing.permitted(&other, "answered.example", 1).await.unwrap();
+    assert_eq!(silent.asked.load(Ordering::Relaxed), 25, "no silent one ended meanwhile");
 }
 
 #[tokio::test]
