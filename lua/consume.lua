@@ -22,14 +22,15 @@
 --   [1] call number  [2] `known` of include/epoch.lua  [3] definition version  [4] secret (the same for the whole
 --   call)  [5] lease, ms  [6] most messages  [7] most bytes of records and bodies (at least one message is
 --   returned)  [8] destination  [9] 'destination', 'key' or 'none'  [10] most lanes that consumers hold at once
---   [11] number of lanes; then their keys (without ordering: the sequences), as the hints name them
+--   [11] longest backoff, ms  [12] number of lanes; then their keys (without ordering: the sequences), as the hints
+--   name them
 -- Returns: {deadline in ms since 1970, then per message: lane's key (without ordering: the sequence), sequence,
 --   record, attempts or '', followed by the body ('': missing) if it is stored apart}
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, epoch, expect, apart, bodies, head, runs, consumers, wake
 
 -- The index of the key of the first lane in ARGV.
-local FIRST_KEY = 12
+local FIRST_KEY = 13
 -- The most messages that one call reads to find those to lease.
 local READS_MAX = 4000
 -- How long consumers leave a lane alone that has to wait for the owner, or has nothing else for them, ms.
@@ -50,7 +51,7 @@ expect('HLEN', KEYS[3], KEYS[5], KEYS[6], KEYS[7], KEYS[12])
 expect('ZCARD', KEYS[4], KEYS[9], KEYS[10], KEYS[11], KEYS[14])
 
 local destination, ordering = ARGV[8], ARGV[9]
-local lane_count = tonumber(ARGV[11])
+local wait_max, lane_count = tonumber(ARGV[11]), tonumber(ARGV[12])
 local budget = {reads = READS_MAX, first_read = 32}
 
 -- The messages of a lane after those accepted that are ready, without a gap: at most this many.
@@ -150,8 +151,16 @@ local function note(list, score, key)
   list[#list + 1], list[#list + 2] = text(score), key
 end
 
+-- When the lanes may be leased. Whoever chose them may have seen earlier hints.
+local function read_hints()
+  if lane_count == 0 then return {} end
+  if ordering == 'destination' then return {redis.call('ZSCORE', KEYS[9], destination)} end
+  return redis.call('ZMSCORE', KEYS[10], unpack(ARGV, FIRST_KEY, FIRST_KEY + lane_count - 1))
+end
+
 -- Leases the front of a lane. False if no other lane may be in this call.
-local function lease(i, key)
+local function lease(i, key, hint)
+  local wait, is_too_late = wait_of(hint, now, wait_max)
   local entry = read_lease(KEYS[3], key)
   if has_consumer(entry, now) then
     note(hints, entry.deadline, key)
@@ -159,6 +168,9 @@ local function lease(i, key)
     -- The owner decides first.
     note(owner_ends, 0, key)
     note(hints, now + LOOK_AGAIN_MS, key)
+  elseif wait > 0 then
+    -- Its backoff is not over.
+    if is_too_late then note(hints, now + wait_max, key) end
   elseif entry.most and #leased > 0 then
     return true
   else
@@ -183,9 +195,10 @@ local function lease(i, key)
   return true
 end
 
+local waits_until = read_hints()
 for i = 1, lane_count do
   if left <= 0 or room <= 0 or #leased >= lanes_left or budget.reads <= 0 then break end
-  if not lease(i, ARGV[FIRST_KEY + i - 1]) then break end
+  if not lease(i, ARGV[FIRST_KEY + i - 1], waits_until[i]) then break end
 end
 
 for _, one in ipairs(leased) do

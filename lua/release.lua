@@ -460,7 +460,7 @@ local function renew_hints()
       empty[#empty + 1] = ordering == 'destination' and destination or lane.key
     elseif lane.is_too_late then
       may_leave(KEYS[6], KEYS[7], destination, ordering, lane.key, text(now + wait_max))
-    elseif ordering ~= 'destination' and lane.hint and has_had_turn(lane) then
+    elseif (ordering ~= 'destination' or is_pulled) and lane.hint and has_had_turn(lane) then
       may_leave(KEYS[6], KEYS[7], destination, ordering, lane.key, known[10] or '1')
     end
   end

@@ -25,6 +25,12 @@ local function left_of(lane, ordering)
   return redis.call('ZCOUNT', lane.ready, '(' .. text(entry.accepted), text(entry.leased))
 end
 
+-- True if a message is pending behind those that were read.
+local function is_behind(lane, sequence)
+  local last = lane.run[#lane.run] or '0'
+  return tonumber(sequence) > tonumber(last) and redis.call('ZSCORE', lane.in_progress, sequence)
+end
+
 -- Ends the run of a lane behind the last message for the owner.
 local function end_for_owner(lane, epoch, now, ordering, messages)
   if not lane.asks or lane.wrong or lane.has_no_room then return end
@@ -43,8 +49,9 @@ local function end_for_owner(lane, epoch, now, ordering, messages)
   elseif entry.secret and not has_consumer(entry, now) then
     end_lease(entry)
   end
-  -- A refused message may have been withdrawn since.
-  if entry.refusal and entry.refusal[1] ~= next_one then entry.refusal = nil end
+  -- A refused message may have been withdrawn since. It may also stand behind more accepted ones than were read.
+  local refused = entry.refusal and entry.refusal[1]
+  if refused and refused ~= next_one and (next_one or not is_behind(lane, refused)) then entry.refusal = nil end
   if next_one and (entry.refusal or not entry.secret and not is_readable(record)) then n = n + 1 end
   lane.run = {unpack(run, 1, n)}
 end

@@ -771,7 +771,7 @@ end",
     bug(
         "a refusal counts against the message behind the one that was refused",
         "include/pulled",
-        "if entry.refusal and entry.refusal[1] ~= next_one then",
+        "if refused and refused ~= next_one and (next_one or not is_behind(lane, refused)) then",
         "if false then",
     ),
     bug(

@@ -53,28 +53,36 @@ async fn consumers_do_and_answer_what_the_model_says() {
 
 /// Two consumers, while the owner settles what they accept.
 const ACCEPTED: [&[Act]; 3] = [
-    &[Act::Look, Act::Settle, Act::Postpone],
+    &[Act::Look(9), Act::Settle, Act::Postpone],
     &[Act::Consume(2), Act::Acknowledge("accept", 0), Act::Acknowledge("accept", 0)],
     &[Act::Consume(100), Act::Acknowledge("refuse", 0)],
 ];
 /// A lease expires at any moment, and another consumer comes.
 const EXPIRES: [&[Act]; 4] = [
-    &[Act::Look, Act::Look],
+    &[Act::Look(9), Act::Look(9)],
     &[Act::Consume(2), Act::Acknowledge("accept", 0), Act::Acknowledge("accept", 1)],
     &[Act::Consume(2), Act::Acknowledge("accept", 0)],
     &[Act::PassDeadline],
 ];
 /// A message is withdrawn that a consumer holds, while Redis may have forgotten leases.
 const WITHDRAWN: [&[Act]; 3] = [
-    &[Act::Look, Act::Withdraw(0), Act::Settle],
+    &[Act::Look(9), Act::Withdraw(0), Act::Settle],
     &[Act::Consume(2), Act::Acknowledge("extend", 0), Act::Acknowledge("requeue", 0)],
     &[Act::RaiseEpoch, Act::EndWait],
+];
+
+/// A message is refused behind more accepted ones than the owner reads at once, and comes again after its backoff.
+const REFUSED: [&[Act]; 3] = [
+    &[Act::Look(1), Act::Settle, Act::Look(9), Act::Settle, Act::Postpone],
+    &[Act::Consume(3), Act::Acknowledge("refuse", 2)],
+    &[Act::Consume(9)],
 ];
 
 #[tokio::test]
 async fn consumers_in_every_interleaving_do_what_the_model_says() {
     let mut both = Both::start().await;
-    for (world, count) in [(&ACCEPTED[..], 560), (&EXPIRES[..], 1680), (&WITHDRAWN[..], 560)] {
+    let first = [(&ACCEPTED[..], 560), (&EXPIRES[..], 1680), (&WITHDRAWN[..], 560)];
+    for (world, count) in first.into_iter().chain([(&REFUSED[..], 168)]) {
         match both.interleave(world).await {
             Ok(orders) => assert_eq!(orders, count, "{world:?}"),
             Err(difference) => panic!("{world:?}\n{difference}"),

@@ -496,3 +496,43 @@ async fn innocent_messages_beside_a_deadly_one_are_not_given_up() {
     assert_eq!(handled, [1, 2, 3, 4, 6, 7, 8, 11, 12, 13]);
     service.until("erp", json!({"delivered_total": 10, "dropped_total": 1})).await;
 }
+
+#[tokio::test]
+async fn refused_head_of_a_destination_that_is_one_lane_waits() {
+    let service = Service::start().await;
+    let waits = json!({"backoff_ms": 600_000, "backoff_max_ms": 600_000});
+    service.define("erp", json!({"delivery": waits})).await;
+    service.send_at_once("erp", &[("a", 1), ("a", 2)]).await;
+    let taken = service.take("erp", 2).await;
+    assert_eq!(service.end("refuse", &taken[0], json!({})).await["status"], "ok");
+    eventually("the sender has decided", async || {
+        let why = service.ok("GET", "/v1/destinations/erp/why", Value::Null).await;
+        if why.to_string().contains("\"backoff\"") { Ok(()) } else { Err(why.to_string()) }
+    })
+    .await;
+    for _ in 0..2 {
+        assert!(service.consume("erp", json!({"max": 9})).await.is_empty());
+    }
+    service.ok("POST", "/v1/destinations/erp/retry-head", json!({})).await;
+    let taken = service.next("erp", 9).await;
+    assert_eq!((bodies(&taken), &taken[0]["attempt"]), (vec![1, 2], &json!(2)), "{taken:?}");
+}
+
+#[tokio::test]
+async fn refusal_behind_many_accepted_messages_counts() {
+    let mut service = Service::start().await;
+    service.define("erp", json!({"on_exhausted": "dead_letter"})).await;
+    service.send_at_once("erp", &[("a", 1), ("a", 2), ("a", 3), ("a", 4)]).await;
+    let taken = service.take("erp", 4).await;
+    service.sender.drains().await;
+    let mut settings = service.settings.clone();
+    // In the section `sender`, which is the last.
+    settings.destinations = "release_batch_max = 1\n".to_owned();
+    let sender = Pod::start("other", "sender", &settings).await;
+    let refusal = json!({"error": "never", "final": true});
+    assert_eq!(service.end("refuse", &taken[2], refusal).await["status"], "ok");
+    service.until("erp", json!({"delivered_total": 2, "dead_lettered_total": 1})).await;
+    let taken = service.next("erp", 9).await;
+    assert_eq!((bodies(&taken), &taken[0]["attempt"]), (vec![4], &json!(1)), "{taken:?}");
+    drop(sender);
+}

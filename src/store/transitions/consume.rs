@@ -42,7 +42,9 @@ impl Store {
             return Ok(vec![String::new()]);
         }
         let found = self.releasable_lanes(entry, max.clamp(LANES_MIN, LANES_MAX)).await?;
-        Ok([found.due, found.waiting].concat())
+        let mut lanes = [found.due, found.waiting].concat();
+        lanes.truncate(LANES_MAX);
+        Ok(lanes)
     }
 
     /// Leases messages of one destination to a consumer: at most `max`, from the fronts of these lanes.
@@ -76,7 +78,8 @@ impl Store {
         call.arg(number).arg(self.known_of_epoch(entry.partition));
         call.arg(entry.version).arg(&*secret).arg(lease.as_millis() as u64);
         call.arg(max.clamp(1, 1000)).arg(BYTES_MAX).arg(destination.name.as_str());
-        call.arg(entry.ordering_text()).arg(destination.delivery.lanes_max).arg(lanes.len());
+        call.arg(entry.ordering_text()).arg(destination.delivery.lanes_max);
+        call.arg(destination.delivery.wait_max_ms()).arg(lanes.len());
         lanes.iter().for_each(|lane| _ = call.arg(lane));
         let answer = call_sequence.answered(self.run::<Vec<Value>>(&call).await)?;
         read_all(entry, &secret, answer)

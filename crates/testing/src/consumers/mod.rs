@@ -24,15 +24,17 @@ const LANES: [&str; 3] = ["a", "b", "c"];
 /// The messages of a lane at first.
 const LENGTH: u64 = 6;
 const OWNER: &str = "me";
+/// Longer than a test.
+const BACKOFF_MS: &str = "600000";
 
 /// What one actor does in a small world, all in the first lane.
 #[derive(Debug)]
 pub enum Act {
-    /// The owner looks at the lane.
-    Look,
+    /// The owner looks at the lane: at most this many messages.
+    Look(usize),
     /// The owner settles what it got last.
     Settle,
-    /// The owner decides what becomes of a message that a consumer did not accept: it comes again.
+    /// The owner decides what becomes of a message that a consumer did not accept: it comes again after a backoff.
     Postpone,
     /// A consumer leases at most this many messages.
     Consume(usize),
@@ -40,7 +42,7 @@ pub enum Act {
     Acknowledge(&'static str, usize),
     /// The owner withdraws a pending message: its number, from 0.
     Withdraw(usize),
-    /// The lease of the lane expires.
+    /// The lease or the backoff of the lane is over.
     PassDeadline,
     /// Redis may have forgotten something.
     RaiseEpoch,
@@ -188,7 +190,7 @@ impl Both {
         let at = rng.random_range(0..LANES.len());
         let lane = LANES[at];
         match rng.random_range(0..100) {
-            0..18 => self.look(lane).await,
+            0..18 => self.look(lane, rng.random_range(1..=9)).await,
             18..30 => self.settle(lane).await,
             30..36 => self.decide(lane, rng.random_bool(0.3)).await,
             36..50 => {
@@ -221,7 +223,7 @@ impl Both {
     async fn act(&mut self, actor: usize, act: &Act) -> Done {
         let lane = LANES[0];
         match *act {
-            Act::Look => self.look(lane).await,
+            Act::Look(most) => self.look(lane, most).await,
             Act::Settle => self.settle(lane).await,
             Act::Postpone => self.decide(lane, false).await,
             Act::Consume(most) => {
@@ -253,9 +255,9 @@ impl Both {
     }
 
     /// The owner looks at a lane.
-    async fn look(&mut self, lane: &'static str) -> Done {
-        let answer = self.run(self.calls.look(OWNER, lane, 0, 9)).await;
-        let run = self.model.look(lane, 9);
+    async fn look(&mut self, lane: &'static str, most: usize) -> Done {
+        let answer = self.run(self.calls.look(OWNER, lane, 0, most)).await;
+        let run = self.model.look(lane, most);
         let said = format!("{run:?}");
         self.runs.insert(lane, run);
         ("look".to_owned(), format!("{:?}", read_run(answer)), said)
@@ -286,13 +288,16 @@ impl Both {
         if refused == sequence {
             let call = match halts {
                 true => self.calls.halt(OWNER, lane, sequence),
-                false => self.calls.postpone(OWNER, lane, sequence, "0"),
+                false => self.calls.postpone(OWNER, lane, sequence, BACKOFF_MS),
             };
             self.run(call).await;
             self.model.entries.entry(lane).or_default().refusal = None;
             self.runs.remove(lane);
             if halts {
+                self.model.postponed.remove(lane);
                 self.model.pending.get_mut(lane).unwrap().insert(sequence, Stand::Halted);
+            } else {
+                self.model.postponed.insert(lane, sequence);
             }
         }
         (what.to_owned(), "done".to_owned(), "done".to_owned())
@@ -301,6 +306,7 @@ impl Both {
     /// A consumer leases at most this many messages. Also returns what it got.
     async fn consume(&mut self, most: usize, lanes: &[&'static str]) -> (Done, Vec<(String, u64)>) {
         let secret = format!("s{}", self.secrets.len());
+        self.end_other_waits().await;
         let call = self.calls.consume(&secret, most, lanes);
         let answer = self.run(call.clone()).await;
         let mut real = taken(&answer);
@@ -317,6 +323,15 @@ impl Both {
             real.push(("accepted before".to_owned(), again.1));
         }
         (("consume".to_owned(), format!("{real:?}"), format!("{model:?}")), model)
+    }
+
+    /// Only backoffs are modelled. All other times in hints pass before a consumer comes.
+    async fn end_other_waits(&mut self) {
+        for lane in LANES.iter().filter(|lane| !self.model.is_postponed(lane)) {
+            let mut hint = cmd("ZADD");
+            hint.arg(self.calls.keys.lanes()).arg("XX").arg(0).arg(*lane);
+            hint.exec_async(&mut self.connection).await.unwrap();
+        }
     }
 
     async fn acknowledge_any(&mut self, rng: &mut StdRng, lane: &'static str) -> Done {
@@ -357,8 +372,9 @@ impl Both {
         done
     }
 
-    /// A consumer's lease expires.
+    /// A consumer's lease expires, and a backoff is over.
     async fn pass_deadline(&mut self, lane: &'static str) -> Done {
+        self.model.postponed.remove(lane);
         let lease = self.model.entries.get_mut(lane).and_then(|entry| entry.lease.as_mut());
         if let Some(lease) = lease {
             lease.is_over = true;

@@ -70,6 +70,8 @@ pub(super) struct Model {
     /// The messages that have not left, by lane.
     pub(super) pending: BTreeMap<&'static str, BTreeMap<u64, Stand>>,
     pub(super) entries: BTreeMap<&'static str, Entry>,
+    /// The heads whose backoff is not over.
+    pub(super) postponed: BTreeMap<&'static str, u64>,
 }
 
 /// What an owner got of a lane: the messages, and the one that a consumer did not accept.
@@ -81,6 +83,13 @@ impl Model {
         let behind = self.pending[lane].range(after + 1..);
         let ready = behind.take_while(|(_, stand)| **stand != Stand::Waiting).take(most);
         ready.map(|(sequence, stand)| (*sequence, *stand)).collect()
+    }
+
+    /// True while the head of a lane is in backoff.
+    pub(super) fn is_postponed(&self, lane: &str) -> bool {
+        let head = self.pending[lane].iter().next();
+        let head = head.filter(|(_, stand)| **stand != Stand::Tombstone);
+        head.is_some_and(|(sequence, _)| self.postponed.get(lane) == Some(sequence))
     }
 
     pub(super) fn consume(
@@ -105,6 +114,9 @@ impl Model {
             }
             if entry.lease.is_some() || entry.refusal.is_some() {
                 self.entries.get_mut(lane).unwrap().look = Look::Now;
+                continue;
+            }
+            if self.is_postponed(lane) {
                 continue;
             }
             let run =
@@ -206,9 +218,15 @@ impl Model {
                 entry.most = Some(((left / 2).max(1), lease.leased));
             }
         }
-        entry.refusal = entry.refusal.filter(|(sequence, _)| Some(*sequence) == next);
+        // A refused message may stand behind more accepted ones than were read.
+        let last = run.last().map_or(0, |one| one.0);
+        let is_behind = |sequence| sequence > last && self.pending[lane].contains_key(&sequence);
+        entry.refusal = entry.refusal.filter(|(sequence, _)| match next {
+            Some(next) => *sequence == next,
+            None => is_behind(*sequence),
+        });
         let refused = entry.refusal.map(|(sequence, _)| sequence);
-        count += usize::from(refused.is_some());
+        count += usize::from(next.is_some() && refused.is_some());
         let run: Vec<u64> = run[..count].iter().map(|one| one.0).collect();
         self.keep(lane, entry, !run.is_empty());
         (run, refused)

@@ -29,7 +29,7 @@ impl Calls {
         let name = self.name.as_str();
         let args = [&number, LONG, &self.version, secret, LONG, &most, "1000000", name];
         let mut made = self.with_lanes(call("consume", &keys, &args), lanes);
-        made.args.extend([self.ordering, "64", &count].map(str::to_owned));
+        made.args.extend([self.ordering, "64", LONG, &count].map(str::to_owned));
         made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
         made
     }
