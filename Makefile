@@ -19,7 +19,7 @@ NEWER_TESTS := random_operations cluster wrong_types journey upgrades power_cut 
 .DEFAULT_GOAL := help
 # Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build build-bench demo run test quick torture test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers lint fmt deny sbom fuzz release-clean
+.PHONY: help setup build build-bench demo run test quick torture torture-shares test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers lint fmt deny sbom fuzz release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +66,10 @@ torture: setup ## Run a storm of faults, print a table (SEED=1 MINUTES=3 TOPOLOG
 	TORTURE_SEED=$(SEED) TORTURE_MINUTES=$(or $(MINUTES),3) TORTURE_TOPOLOGY=$(TOPOLOGY) \
 	  TORTURE_DURABILITY=$(DURABILITY) TORTURE_BACKLOG=$(BACKLOG) TORTURE_TLS=$(TLS) \
 	  cargo test --locked --no-fail-fast $(TEST_FEATURES) --test torture -- --nocapture
+
+torture-shares: setup ## Storms of moving clocks, a Redis that refuses, and places that run out; about an hour (FAULTS=1000 SEED=1)
+	TORTURE_SEED=$(SEED) TORTURE_TOPOLOGY=$(TOPOLOGY) TORTURE_FAULTS=$(or $(FAULTS),1000) cargo test --locked $(TEST_FEATURES) \
+	  --test torture clocks_move_and_places_run_out -- --nocapture
 
 test-node: setup build build-node ## Kill pods, Redis, worker and receiver amid messages of the Node.js client (ROUNDS=10 MESSAGES=5000)
 	RESEQ_BIN=$(RESEQ) STORM_ROUNDS=$(or $(ROUNDS),10) STORM_MESSAGES=$(or $(MESSAGES),5000) PROPERTY_RUNS=500 \

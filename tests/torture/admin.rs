@@ -7,7 +7,10 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::{
-    support::{pods::client, wait::LOOK_EVERY},
+    support::{
+        pods::{Addresses, client},
+        wait::LOOK_EVERY,
+    },
     world::World,
 };
 
@@ -15,6 +18,8 @@ use crate::{
 const DONE_MAX: Duration = Duration::from_secs(300);
 /// A pod that does not answer by then is frozen or cut off.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// The same for what is only looked at, again and again.
+const LOOK_MAX: Duration = Duration::from_secs(2);
 /// The same for a purge, whose answer waits for its end for a while.
 const ALL_MAX: Duration = Duration::from_secs(60);
 
@@ -42,6 +47,13 @@ async fn once(
 /// Asks one pod, once, for something that may fail.
 pub async fn tried(world: &World, method: Method, path: &str, body: Value) {
     let _ = once(world, 0, &method, path, &body).await;
+}
+
+/// Asks one pod, once, for something to read.
+pub async fn look(pod: &Addresses, path: &str) -> Option<Value> {
+    let request = client().get(pod.url(path)).timeout(LOOK_MAX);
+    let answer = request.send().await.ok().filter(|answer| answer.status() == 200)?;
+    serde_json::from_str(&answer.text().await.ok()?).ok()
 }
 
 /// Asks until `is_done` accepts a status. Each attempt goes to the next pod.

@@ -67,7 +67,7 @@ pub async fn remove(world: &World, name: &str) -> Result<(), String> {
     admin::ask(world, Method::DELETE, &path, Value::Null, is_gone).await.map(drop)
 }
 
-async fn stats(world: &World, name: &str) -> Result<Value, String> {
+pub async fn stats(world: &World, name: &str) -> Result<Value, String> {
     admin::done(world, Method::GET, &format!("{}/stats", path(name)), Value::Null).await
 }
 
@@ -112,12 +112,12 @@ async fn fill(world: &World, names: &[&str], wanted: u64) -> Result<(), String> 
     }
 }
 
-/// Purges `PURGED` once, and waits for the end of that.
-async fn purge_once(world: &World) -> Result<(), String> {
-    let purge = format!("{}/purge", path(PURGED));
+/// Purges a destination once, and waits for the end of that.
+pub async fn purge_once(world: &World, name: &str) -> Result<(), String> {
+    let purge = format!("{}/purge", path(name));
     let begun = admin::done(world, Method::POST, &purge, json!({})).await?;
     let id = begun["id"].as_str().ok_or_else(|| format!("no operation: {begun}"))?;
-    let operation = format!("{}/operations/{id}", path(PURGED));
+    let operation = format!("{}/operations/{id}", path(name));
     // It shows as interrupted if its pod was killed; a lost primary may take it with it.
     let has_ended =
         |status: u16, now: &Value| status == 404 || status == 200 && now["state"] != "running";
@@ -131,7 +131,7 @@ pub async fn purge(world: &World) -> Result<(), String> {
     let before = stats(world, PURGED).await?;
     // A lost primary may take cancellations with it; then they are repeated.
     loop {
-        purge_once(world).await?;
+        purge_once(world, PURGED).await?;
         let after = stats(world, PURGED).await?;
         if after["pending"] == 0 {
             let cancelled = |numbers: &Value| numbers["cancelled_total"].as_u64().unwrap_or(0);

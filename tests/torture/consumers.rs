@@ -48,20 +48,18 @@ async fn consume(world: Arc<World>, number: usize) {
     }
 }
 
-struct Consumer<'a> {
-    world: &'a World,
-    client: &'a reqwest::Client,
-    pod: &'a Addresses,
+pub struct Consumer<'a> {
+    pub world: &'a World,
+    pub client: &'a reqwest::Client,
+    pub pod: &'a Addresses,
 }
 
 impl Consumer<'_> {
     /// Takes some messages, and handles them while their leases certainly last.
     async fn once(&self, number: usize) -> Option<()> {
-        let name = SUBJECTS[PULLED].destination;
         let ends = Instant::now() + Duration::from_millis(LEASE_MS);
-        let take = json!({"max": 20, "wait_ms": 500, "consumer": format!("consumer-{number}")});
-        let answer = self.post(&format!("/v1/destinations/{name}/consume"), take).await?;
-        let mut left = answer["deliveries"].as_array()?.iter();
+        let taken = self.take(&format!("consumer-{number}")).await?;
+        let mut left = taken.iter();
         while let Some(message) = left.next() {
             // A consumer that was paused for longer than its lease handles nothing more of it.
             if Instant::now() >= ends {
@@ -76,15 +74,21 @@ impl Consumer<'_> {
             if takes_one(&self.world.killing) {
                 return Some(());
             }
-            let results = self.acknowledge("accept", [message]).await?;
-            if results["results"][0]["status"] != "ok" {
+            if self.acknowledge("accept", [message]).await?["results"][0]["status"] != "ok" {
                 return Some(());
             }
         }
         Some(())
     }
 
-    async fn acknowledge(
+    /// Takes some messages.
+    pub async fn take(&self, consumer: &str) -> Option<Vec<Value>> {
+        let path = format!("/v1/destinations/{}/consume", SUBJECTS[PULLED].destination);
+        let take = json!({"max": 20, "wait_ms": 500, "consumer": consumer});
+        Some(self.post(&path, take).await?["deliveries"].as_array()?.clone())
+    }
+
+    pub async fn acknowledge(
         &self,
         verb: &str,
         messages: impl IntoIterator<Item = &Value>,
@@ -108,7 +112,7 @@ impl Consumer<'_> {
 }
 
 /// The message, as a receiver over HTTP would journal it.
-fn delivery(message: &Value) -> Option<Delivery> {
+pub fn delivery(message: &Value) -> Option<Delivery> {
     let headers = Headers {
         epoch: message["epoch"].as_u64()?,
         sequence: message["sequence"].as_u64()?,

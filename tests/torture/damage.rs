@@ -102,10 +102,8 @@ fn is_damaged(item: &Value) -> bool {
 
 async fn look(world: &World, path: &str) -> Option<Value> {
     for pod in &world.addresses {
-        let request = client().get(pod.url(path)).timeout(Duration::from_secs(2));
-        let Ok(answer) = request.send().await else { continue };
-        if answer.status() == 200 {
-            return serde_json::from_str(&answer.text().await.ok()?).ok();
+        if let Some(shown) = admin::look(pod, path).await {
+            return Some(shown);
         }
     }
     None

@@ -3,13 +3,14 @@
 
 use std::time::{Duration, Instant};
 
+use futures::future::try_join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::{sync::Mutex, time::sleep};
 
 use crate::{
     admin, bulk,
-    inject::{fires, heals},
+    inject::heals,
     kind::Hog,
     plan::{PODS, Planned},
     support::pods::{Addresses, client},
@@ -20,13 +21,19 @@ use crate::{
 const MESSAGES: usize = 300;
 /// Host names that no server answers about.
 const NAMES: usize = 20;
+/// The next fault of the same kind waits for the end of the one before it.
+static TURNS: [Mutex<()>; 3] = [const { Mutex::const_new(()) }; 3];
+/// Messages that have not made others wait by then are sent again.
+const AGAIN: Duration = Duration::from_secs(5);
 /// A pod that does not answer by then has nothing left for the request.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 /// Its destinations, and their definitions.
 fn destinations(world: &World, hog: Hog) -> Vec<(String, Value)> {
     let (url, hour_ms) = (world.holding.url(), 3_600_000);
-    let delivery = json!({"lanes_max": 1000, "timeout_ms": hour_ms});
+    // A look-up is given up after 5 s in any case. The removal of a destination waits for that.
+    let timeout_ms = if hog == Hog::Dns { 2000 } else { hour_ms };
+    let delivery = json!({"lanes_max": 1000, "timeout_ms": timeout_ms});
     let to = |url: &str| json!({"url": url, "ordering": "none", "delivery": delivery});
     match hog {
         Hog::Receiver => vec![("hog-receiver".into(), to(&url))],
@@ -46,24 +53,30 @@ fn destinations(world: &World, hog: Hog) -> Vec<(String, Value)> {
 /// Makes the destinations, sends them messages, and removes them in the end. Meanwhile some deliveries or transforms must
 /// wait for places, all pods must answer, and others must be delivered.
 pub async fn inject(world: &World, planned: Planned, hog: Hog) -> Result<Instant, String> {
+    let _alone = TURNS[hog as usize].lock().await;
     let all = destinations(world, hog);
     let struck = || match hog {
         Hog::Dns => world.dns.ignored(),
         Hog::Receiver | Hog::Transform => world.holding.accepted(),
     };
     let before = struck();
-    for (name, definition) in &all {
-        admin::done(world, Method::PUT, &bulk::path(name), definition.clone()).await?;
-    }
+    let defined = all.iter().map(|(name, definition)| async move {
+        admin::done(world, Method::PUT, &bulk::path(name), definition.clone()).await.map(drop)
+    });
+    try_join_all(defined).await?;
     let names: Vec<&String> = all.iter().map(|(name, _)| name).collect();
     let line = json!({"destinations": names, "body": 1}).to_string();
     let body = vec![line; MESSAGES.div_ceil(all.len())].join("\n");
-    let fired = fires("deliveries or transforms wait for a place", async || {
+    let mut sent: Option<Instant> = None;
+    // Another fault may refuse these messages for a while.
+    let fired = heals("deliveries or transforms wait for a place", async || {
         if struck() > before && waiting(world, hog).await {
             return Some(());
         }
         // A pod may have been killed, or a failover may have lost them.
-        send(world, &body).await;
+        if sent.is_none_or(|sent| sent.elapsed() > AGAIN) && send(world, &body).await {
+            sent = Some(Instant::now());
+        }
         None
     })
     .await;
@@ -77,20 +90,20 @@ pub async fn inject(world: &World, planned: Planned, hog: Hog) -> Result<Instant
         (world.journal.messages() > delivered).then_some(())
     })
     .await;
-    for (name, _) in &all {
-        bulk::remove(world, name).await?;
-    }
+    // Each removal waits for what is under way in its destination.
+    try_join_all(names.iter().map(|name| bulk::remove(world, name))).await?;
     fired.and(goes_on).map(|()| Instant::now())
 }
 
-async fn send(world: &World, body: &str) {
+async fn send(world: &World, body: &str) -> bool {
     for pod in &world.addresses[..PODS] {
         let request = client().post(pod.url("/v1/messages")).timeout(ANSWER_MAX);
         let request = request.header("content-type", "application/x-ndjson").body(body.to_owned());
         if request.send().await.is_ok_and(|answer| answer.status().is_success()) {
-            return;
+            return true;
         }
     }
+    false
 }
 
 async fn waiting(world: &World, hog: Hog) -> bool {

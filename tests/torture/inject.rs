@@ -14,10 +14,11 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tokio::time::sleep;
 
 use crate::{
-    bulk, damage, hogs, limits,
+    bulk, damage, held, hogs, limits,
     link::{Link, Weather},
     plan::{Between, Clocks, Kind, Mood, PODS, Planned, Trouble, clock_step},
-    support::{pods::client, receiver::Fault, redis::TestRedis, wait::LOOK_EVERY},
+    refusal,
+    support::{pods::client, preload::Clock, receiver::Fault, redis::TestRedis, wait::LOOK_EVERY},
     world::{FLOWING, SUBJECTS, World, ends, revive},
 };
 
@@ -26,7 +27,7 @@ const FIRES_MAX: Duration = Duration::from_secs(20);
 /// The most time until Redis is well again after a fault.
 const HEALS_MAX: Duration = Duration::from_secs(60);
 /// A reply that takes longer than this counts as missing.
-const REPLY_MAX: Duration = Duration::from_secs(20);
+pub const REPLY_MAX: Duration = Duration::from_secs(20);
 
 /// A fault that fired.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +56,7 @@ pub async fn inject(world: &Arc<World>, planned: Planned) -> Result<Struck, Stri
         Kind::DescriptorsGone => limits::descriptors(world, planned).await?,
         Kind::Hog(hog) => hogs::inject(world, planned, hog).await?,
         Kind::Purged => bulk::purge(world).await.map(|()| Instant::now())?,
+        Kind::HeldPurged => held::purge(world).await?,
         Kind::Removed => bulk::remove_and_use(world).await.map(|()| Instant::now())?,
         Kind::Clock(clocks) => move_clocks(world, planned, clocks).await?,
         Kind::WorkerForgets => counted_down(&world.forgetting, "a worker has a lease").await?,
@@ -224,38 +226,42 @@ async fn redis(world: &World, planned: Planned) -> Result<Instant, String> {
             Ok(Instant::now())
         }
         Kind::MemoryFull => memory_full(world, server, planned.lasts).await,
+        Kind::MemoryLowered => refusal::memory_lowered(world, server, destination).await,
+        Kind::WritesRefused => refusal::writes_refused(world, server, planned.lasts).await,
+        Kind::ScriptBusy => refusal::script_busy(world, server).await,
         Kind::DiskFull => disk_full(server, planned.lasts).await,
         other => Err(format!("{other} is not about Redis")),
     }
 }
 
+/// Steps or drifts happen beside all other faults of Redis.
 async fn move_clocks(world: &World, planned: Planned, how: Clocks) -> Result<Instant, String> {
-    let servers = world.redis.lock().await;
-    let target = servers.primary_of(SUBJECTS[planned.target].destination).await;
-    let struck: Vec<&TestRedis> = match how {
-        Clocks::OneForward | Clocks::OneBack => vec![servers.node(target)],
-        _ => servers.nodes().iter().collect(),
+    let one = planned.target % world.clocks.len();
+    let struck = match how {
+        Clocks::OneForward | Clocks::OneBack | Clocks::OneDrifts => &world.clocks[one..=one],
+        Clocks::AllForward | Clocks::AllBack | Clocks::AllDrift => &world.clocks[..],
     };
-    if how == Clocks::Drift {
-        // Between 2 and 20 % faster.
-        let drift = |at: usize| 20_000 + 90 * planned.bytes as i64 / (at as i64 + 1);
-        struck.iter().enumerate().for_each(|(at, server)| server.clock().drift(drift(at)));
-        drop(servers);
-        sleep(planned.lasts).await;
-        let servers = world.redis.lock().await;
-        servers.nodes().iter().for_each(|server| server.clock().drift(0));
-        return Ok(Instant::now());
-    }
-    let is_forward = matches!(how, Clocks::OneForward | Clocks::AllForward);
-    let step = clock_step(&planned.bytes);
-    for server in struck {
-        let before = server.clock().ahead();
-        server.clock().step(step, is_forward);
-        if server.clock().ahead() == before {
-            return Err("the clock has not moved".to_owned());
+    let before: Vec<i64> = struck.iter().map(Clock::ahead).collect();
+    match how {
+        Clocks::OneDrifts | Clocks::AllDrift => {
+            for (at, clock) in struck.iter().enumerate() {
+                // Between 2 and 20 % faster, or slower.
+                let parts = 20_000 + 90 * planned.bytes as i64 / (at as i64 + 1);
+                let is_faster = (planned.bytes + at).is_multiple_of(2);
+                clock.drift(if is_faster { parts } else { -parts });
+            }
+            sleep(planned.lasts).await;
+            struck.iter().for_each(|clock| clock.drift(0));
+        }
+        _ => {
+            let is_forward = matches!(how, Clocks::OneForward | Clocks::AllForward);
+            struck.iter().for_each(|clock| clock.step(clock_step(&planned.bytes), is_forward));
         }
     }
-    Ok(Instant::now())
+    match struck.iter().zip(before).all(|(clock, before)| clock.ahead() != before) {
+        true => Ok(Instant::now()),
+        false => Err("the clock has not moved".to_owned()),
+    }
 }
 
 fn process(server: &TestRedis) -> Result<Pid, String> {
@@ -279,7 +285,7 @@ pub async fn ask<T: redis::FromRedisValue>(
 }
 
 /// A field of INFO.
-async fn info(
+pub async fn info(
     connection: &mut MultiplexedConnection,
     section: &str,
     field: &str,
@@ -295,28 +301,32 @@ async fn memory_full(
     lasts: Duration,
 ) -> Result<Instant, String> {
     let mut connection = server.connection().await;
-    // Redis refuses, or ingest before it, which sees how full Redis is.
-    let refused = async |connection: &mut MultiplexedConnection| {
-        let by_redis = info(connection, "errorstats", "errorstat_OOM").await.unwrap_or_default();
-        let mut by_ingest = Vec::new();
-        for pod in &world.addresses[..PODS] {
-            let asked = client().get(pod.url("/metrics")).timeout(REPLY_MAX).send().await;
-            let Ok(text) = async { asked?.text().await }.await else { continue };
-            let is_of_memory = |line: &&str| line.contains("memory_high");
-            by_ingest.extend(text.lines().filter(is_of_memory).map(str::to_owned));
-        }
-        (by_redis, by_ingest)
-    };
-    let before = refused(&mut connection).await;
+    let before = refused(world, &mut connection).await;
     let used = info(&mut connection, "memory", "used_memory").await?;
     ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", &used]).await?;
     sleep(lasts).await;
     let fired = fires("an arrival that was refused for want of memory", async || {
-        (refused(&mut connection).await != before).then_some(())
+        (refused(world, &mut connection).await != before).then_some(())
     })
     .await;
     ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "0"]).await?;
     fired.map(|()| Instant::now())
+}
+
+/// How often something was refused for want of memory: by Redis, or by ingest before it, which sees how full Redis is.
+pub async fn refused(
+    world: &World,
+    connection: &mut MultiplexedConnection,
+) -> (String, Vec<String>) {
+    let by_redis = info(connection, "errorstats", "errorstat_OOM").await.unwrap_or_default();
+    let mut by_ingest = Vec::new();
+    for pod in &world.addresses[..PODS] {
+        let asked = client().get(pod.url("/metrics")).timeout(REPLY_MAX).send().await;
+        let Ok(text) = async { asked?.text().await }.await else { continue };
+        let is_of_memory = |line: &&str| line.contains("memory_high");
+        by_ingest.extend(text.lines().filter(is_of_memory).map(str::to_owned));
+    }
+    (by_redis, by_ingest)
 }
 
 async fn disk_full(server: &TestRedis, lasts: Duration) -> Result<Instant, String> {

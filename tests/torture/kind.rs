@@ -46,8 +46,10 @@ pub enum Clocks {
     OneBack,
     AllForward,
     AllBack,
-    /// All are faster for a while, each by another amount.
-    Drift,
+    /// One is faster or slower for a while.
+    OneDrifts,
+    /// All are, each by another amount.
+    AllDrift,
 }
 
 /// What a destination uses up.
@@ -91,6 +93,12 @@ pub enum Kind {
     ScriptFlush,
     /// Sets `maxmemory` to what is in use.
     MemoryFull,
+    /// Sets `maxmemory` to half of what is in use, until a destination has delivered everything.
+    MemoryLowered,
+    /// Redis wants more replicas than it has.
+    WritesRefused,
+    /// A script does not end until it is killed.
+    ScriptBusy,
     /// Redis cannot write its append-only file.
     DiskFull,
     /// The record or the body of a message is deleted or overwritten in Redis.
@@ -105,6 +113,8 @@ pub enum Kind {
     DescriptorsGone,
     /// The whole backlog of a destination is cancelled.
     Purged,
+    /// The same while a consumer holds messages, one of which is also cancelled alone.
+    HeldPurged,
     /// A destination is removed with its backlog, made again, and used.
     Removed,
     /// SIGKILL of the receiver that is a separate process; it is started again later.
@@ -145,13 +155,17 @@ impl fmt::Display for Kind {
             Kind::Clock(Clocks::OneBack) => f.write_str("clock of one server steps back"),
             Kind::Clock(Clocks::AllForward) => f.write_str("clocks of all servers step forward"),
             Kind::Clock(Clocks::AllBack) => f.write_str("clocks of all servers step back"),
-            Kind::Clock(Clocks::Drift) => f.write_str("clocks of all servers drift"),
+            Kind::Clock(Clocks::OneDrifts) => f.write_str("clock of one server drifts"),
+            Kind::Clock(Clocks::AllDrift) => f.write_str("clocks of all servers drift"),
             Kind::PrimaryKilled => f.write_str("primary killed"),
             Kind::PrimaryFrozen => f.write_str("primary frozen, and back"),
             Kind::Failover => f.write_str("failover asked for"),
             Kind::SlotsMoved => f.write_str("slots moved"),
             Kind::ScriptFlush => f.write_str("SCRIPT FLUSH"),
             Kind::MemoryFull => f.write_str("Redis out of memory"),
+            Kind::MemoryLowered => f.write_str("Redis far above maxmemory"),
+            Kind::WritesRefused => f.write_str("writes refused (NOREPLICAS)"),
+            Kind::ScriptBusy => f.write_str("script does not end (BUSY)"),
             Kind::DiskFull => f.write_str("disk full"),
             Kind::Damaged => f.write_str("message damaged in Redis"),
             Kind::RightsTaken => f.write_str("right to a command taken away"),
@@ -159,6 +173,7 @@ impl fmt::Display for Kind {
             Kind::ConnectionsFull => f.write_str("connections of ingest used up"),
             Kind::DescriptorsGone => f.write_str("file descriptors used up"),
             Kind::Purged => f.write_str("purge of a long backlog"),
+            Kind::HeldPurged => f.write_str("purge while a consumer holds messages"),
             Kind::Removed => f.write_str("removal with a long backlog"),
             Kind::ReceiverKilled => f.write_str("receiver killed"),
             Kind::Hog(Hog::Receiver) => f.write_str("receiver holds connections"),
@@ -169,7 +184,7 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
-    /// All kinds for a topology, without those that move clocks.
+    /// The kinds of the usual storms.
     pub fn all(topology: Topology) -> Vec<Kind> {
         let mut all = Vec::new();
         for role in Role::ALL {
@@ -192,7 +207,7 @@ impl Kind {
         ]);
         all.extend([Kind::Damaged, Kind::RightsTaken, Kind::ChannelsTaken]);
         all.extend([Kind::ConnectionsFull, Kind::DescriptorsGone]);
-        all.extend([Kind::Purged, Kind::Removed, Kind::ReceiverKilled]);
+        all.extend([Kind::Purged, Kind::HeldPurged, Kind::Removed, Kind::ReceiverKilled]);
         if topology != Topology::Sentinel {
             // A primary that answers PING with MISCONF is dead for sentinels. They promote another
             // one, and what the old one accepts until it hears of that is lost.
@@ -211,19 +226,15 @@ impl Kind {
         all
     }
 
-    /// The kinds that take places of pods: only where TORTURE_KINDS names them.
-    pub fn places() -> [Kind; 3] {
-        [Hog::Receiver, Hog::Transform, Hog::Dns].map(Kind::Hog)
-    }
-
-    /// The kinds that move clocks: only where TORTURE_KINDS names them.
-    pub fn clocks(topology: Topology) -> Vec<Kind> {
-        let mut all = vec![Clocks::Drift];
-        // Nodes of a cluster take each other for dead when a clock steps: failovers that nobody planned.
-        if topology != Topology::Cluster {
-            all.extend([Clocks::OneForward, Clocks::OneBack, Clocks::AllForward, Clocks::AllBack]);
-        }
-        all.into_iter().map(Kind::Clock).collect()
+    /// The kinds that move clocks, make Redis refuse, or take places of pods: in storms of their own, or where
+    /// TORTURE_KINDS names them.
+    pub fn of_shares() -> Vec<Kind> {
+        let steps = [Clocks::OneForward, Clocks::OneBack, Clocks::AllForward, Clocks::AllBack];
+        let clocks = steps.into_iter().chain([Clocks::OneDrifts, Clocks::AllDrift]);
+        let mut all: Vec<Kind> = clocks.map(Kind::Clock).collect();
+        all.extend([Kind::MemoryLowered, Kind::WritesRefused, Kind::ScriptBusy]);
+        all.extend([Hog::Receiver, Hog::Transform, Hog::Dns].map(Kind::Hog));
+        all
     }
 
     /// The name of the victim. Two faults never strike the same victim at once.
@@ -240,6 +251,7 @@ impl Kind {
                 format!("{}-{}", Role::ALL[target / PODS].name(), target % PODS + 1)
             }
             Kind::Purged => "backlog to purge".into(),
+            Kind::HeldPurged => "messages of consumers".into(),
             Kind::Removed => "backlog to remove".into(),
             Kind::WorkerForgets => "worker".into(),
             Kind::ConsumerKilled => "consumer".into(),
@@ -256,7 +268,7 @@ impl Kind {
             Kind::Link(Between::Redis, _) | Kind::DescriptorsGone => PODS * Role::ALL.len(),
             Kind::Link(Between::Ingest, _) | Kind::ConnectionsFull => PODS,
             Kind::WorkerForgets | Kind::ConsumerKilled | Kind::ReceiverKilled => 1,
-            Kind::Purged | Kind::Removed | Kind::Hog(_) => 1,
+            Kind::Purged | Kind::HeldPurged | Kind::Removed | Kind::Hog(_) => 1,
             // The last receiver is a separate process, which has no moods.
             Kind::Receiver(_) => destinations - 1,
             // Faults of Redis strike the server of a destination.
@@ -290,15 +302,17 @@ impl Kind {
             Kind::Link(_, Trouble::Delayed) | Kind::Receiver(Mood::Slow) => 1000..3000,
             Kind::Link(_, _) | Kind::Receiver(_) => 500..2000,
             Kind::RedisFrozen => 300..2500,
-            Kind::Clock(Clocks::Drift) => 1000..5000,
+            Kind::Clock(Clocks::OneDrifts | Clocks::AllDrift) => 1000..3000,
             Kind::Clock(_) => 0..1,
-            Kind::MemoryFull | Kind::DiskFull => 500..2000,
+            Kind::MemoryFull | Kind::DiskFull | Kind::MemoryLowered => 500..2000,
+            Kind::WritesRefused => 200..1500,
             Kind::RightsTaken | Kind::ChannelsTaken => 500..2000,
             Kind::ConnectionsFull | Kind::DescriptorsGone => 500..2000,
             Kind::Hog(_) => 1000..3000,
             Kind::PrimaryFrozen => 100..1500,
             Kind::WorkerForgets | Kind::ScriptFlush | Kind::Failover | Kind::SlotsMoved => 0..1,
-            Kind::Damaged | Kind::Purged | Kind::Removed | Kind::ConsumerKilled => 0..1,
+            Kind::Damaged | Kind::Purged | Kind::HeldPurged | Kind::Removed => 0..1,
+            Kind::ConsumerKilled | Kind::ScriptBusy => 0..1,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         pods::{Addresses, client},
         redis::minimal_rules,
     },
-    world::{DESCRIPTORS, World, descriptors_max},
+    world::{DESCRIPTORS, World},
 };
 
 /// More than a pod accepts, for HTTP and for TCP.
@@ -119,7 +119,7 @@ pub async fn descriptors(world: &World, planned: Planned) -> Result<Instant, Str
     let pod = world.pod(role, planned.target % PODS).lock().await;
     let id = i32::try_from(pod.id()).ok().and_then(Pid::from_raw).ok_or("no process")?;
     let limit = |count: u64| {
-        let limit = Rlimit { current: Some(count), maximum: Some(descriptors_max().into()) };
+        let limit = Rlimit { current: Some(count), maximum: Some(world.descriptors.into()) };
         prlimit(Some(id), Resource::Nofile, limit).map(drop).map_err(|error| error.to_string())
     };
     limit(lowest_free(pod.id()))?;
@@ -131,7 +131,7 @@ pub async fn descriptors(world: &World, planned: Planned) -> Result<Instant, Str
         request.send().await.is_err().then_some(())
     })
     .await;
-    limit(descriptors_max().into())?;
+    limit(world.descriptors.into())?;
     let given = Instant::now();
     fired?;
     heals("the pod answers again", async || {

@@ -53,7 +53,7 @@ pub fn recoveries(
                 &flows[fault.planned.target..=fault.planned.target]
             }
             Kind::ReceiverKilled => &flows[FLOWING - 1..FLOWING],
-            Kind::ConsumerKilled => &flows[PULLED..=PULLED],
+            Kind::ConsumerKilled | Kind::HeldPurged => &flows[PULLED..=PULLED],
             _ => &flows[..FLOWING],
         };
         let times: Option<Vec<Duration>> =

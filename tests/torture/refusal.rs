@@ -1,18 +1,49 @@
-//! Redis answers, but refuses: each pod must name its sentence.
+//! Redis answers, but refuses: above its `maxmemory` the drain goes on, and each pod names the sentence of any other
+//! refusal.
 
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::{
-    inject::{REPLY_MAX, ask, fires, heals},
+    admin,
+    bulk::path,
+    inject::{REPLY_MAX, ask, fires, heals, info, refused},
     plan::PODS,
     support::{pods::client, redis::TestRedis},
     world::World,
 };
 
-/// How long a script runs before Redis answers others with BUSY, in ms.
-const BUSY_AFTER: &str = "50";
+/// How long a script runs before Redis answers others with BUSY, in ms, and how long by default.
+const BUSY_AFTER: [&str; 2] = ["50", "5000"];
+
+/// Half of the memory in use becomes the limit. A destination delivers everything that it has, and then the limit goes.
+pub async fn memory_lowered(
+    world: &World,
+    server: &TestRedis,
+    name: &str,
+) -> Result<Instant, String> {
+    let mut connection = server.connection().await;
+    let before = refused(world, &mut connection).await;
+    let used = info(&mut connection, "memory", "used_memory").await?;
+    let half = used.parse::<u64>().map_err(|error| error.to_string())? / 2;
+    ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", &half.to_string()]).await?;
+    let fired = fires("an arrival that was refused for want of memory", async || {
+        (refused(world, &mut connection).await != before).then_some(())
+    })
+    .await;
+    let stats = format!("{}/stats", path(name));
+    let (mut numbers, mut pods) = (Value::Null, world.addresses.iter().cycle());
+    let drained = heals(&format!("{name} delivers everything"), async || {
+        numbers = admin::look(pods.next()?, &stats).await?;
+        (numbers["pending"] == 0).then_some(())
+    })
+    .await;
+    ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "0"]).await?;
+    drained.map_err(|problem| format!("{problem}: {numbers}"))?;
+    fired.map(|()| Instant::now())
+}
 
 /// Succeeds once all ingest pods name this refusal, or none does.
 async fn are_naming(world: &World, sentence: &str, expected: bool) -> Option<()> {
@@ -49,25 +80,29 @@ pub async fn writes_refused(
     fired.map(|()| healed)
 }
 
-/// A script does not end until it is killed.
-pub async fn script_busy(
-    world: &World,
-    server: &TestRedis,
-    lasts: Duration,
-) -> Result<Instant, String> {
+/// A script does not end until it is killed, as soon as the pods name that: sentinels take a busy primary for dead.
+pub async fn script_busy(world: &World, server: &TestRedis) -> Result<Instant, String> {
     let (mut connection, mut busy) = (server.connection().await, server.connection().await);
-    ask::<()>(&mut connection, &["CONFIG", "SET", "busy-reply-threshold", BUSY_AFTER]).await?;
+    let set = async |connection: &mut _, ms: &str| {
+        ask::<()>(connection, &["CONFIG", "SET", "busy-reply-threshold", ms]).await
+    };
+    set(&mut connection, BUSY_AFTER[0]).await?;
     let script = tokio::spawn(async move {
         let endless =
             redis::cmd("EVAL").arg("while true do end").arg(0).exec_async(&mut busy).await;
         drop(endless);
     });
-    sleep(lasts).await;
     let fired = fires("pods that name BUSY", async || are_naming(world, "BUSY", true).await).await;
-    heals("the script ends", async || ask::<()>(&mut connection, &["SCRIPT", "KILL"]).await.ok())
-        .await?;
+    // A sentinel may have killed it already.
+    heals("the script ends", async || {
+        let killed = ask::<()>(&mut connection, &["SCRIPT", "KILL"]).await;
+        (killed.is_ok() || script.is_finished()).then_some(())
+    })
+    .await?;
     let healed = Instant::now();
     script.abort();
+    heals("Redis takes a setting again", async || set(&mut connection, BUSY_AFTER[1]).await.ok())
+        .await?;
     heals("no pod names BUSY", async || are_naming(world, "BUSY", false).await).await?;
     fired.map(|()| healed)
 }

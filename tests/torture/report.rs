@@ -21,7 +21,7 @@ use crate::{
 const THROUGHPUT_MIN: f64 = 30.0;
 
 pub struct Report {
-    topology: Topology,
+    pub topology: Topology,
     level: Level,
     seed: u64,
     planned_for: Duration,
@@ -38,7 +38,7 @@ pub struct Report {
     /// What did not finish, in words.
     pub problems: Vec<String>,
     pub recoveries: BTreeMap<Kind, Vec<Option<Duration>>>,
-    acknowledged: usize,
+    pub acknowledged: usize,
     duplicates: usize,
     again: usize,
     deliveries: usize,
@@ -85,7 +85,7 @@ impl Report {
     }
 
     /// How many faults overlapped with another one.
-    fn overlapping(&self) -> usize {
+    pub fn overlapping(&self) -> usize {
         let overlaps = |one: &Struck, other: &Struck| {
             one.planned.number != other.planned.number
                 && one.begun < other.ended

@@ -16,6 +16,7 @@ use tokio::{
 use crate::{
     bulk, consumers, damage,
     encryption::Encryption,
+    held,
     inject::{Struck, inject},
     level::Level,
     load,
@@ -44,12 +45,17 @@ const TOLD_EVERY: Duration = Duration::from_secs(5);
 const HELD_MAX: usize = 100_000;
 
 /// A storm to run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Storm {
     pub topology: Topology,
     pub level: Level,
     pub seed: u64,
     pub lasts: Duration,
+    /// The kinds of its faults, and how many there are at most.
+    pub kinds: Vec<Kind>,
+    pub faults_max: usize,
+    /// The most file descriptors of a pod.
+    pub descriptors: u32,
     /// All connections of the pods are over TLS, and all certificates change in the middle.
     pub is_tls: bool,
 }
@@ -58,7 +64,15 @@ impl Storm {
     /// The beginning of the names of its files.
     pub fn name(&self) -> String {
         let Storm { topology, seed, .. } = self;
-        format!("{seed}-{topology}{}", if self.is_tls { "-tls" } else { "" })
+        let is_usual = self.kinds.contains(&Kind::Purged);
+        let of = if self.is_tls {
+            "-tls"
+        } else if is_usual {
+            ""
+        } else {
+            "-part"
+        };
+        format!("{seed}-{topology}{of}")
     }
 }
 
@@ -69,26 +83,23 @@ pub async fn run(storm: Storm) -> Report {
 }
 
 async fn run_here(run: Storm) -> Report {
-    let Storm { topology, level, seed, lasts: storm, is_tls } = run;
-    let mut kinds = Kind::all(topology);
-    if let Some(part) = crate::setting("TORTURE_KINDS") {
-        kinds.extend(Kind::clocks(topology));
-        kinds.extend(Kind::places());
-        kinds.retain(|kind| part.split(',').any(|part| kind.to_string().contains(part)));
-        assert!(!kinds.is_empty(), "no kind of fault has {part:?} in its name");
-    }
-    let planned = plan_of(kinds, seed, topology, storm, FLOWING);
+    let Storm { topology, level, seed, lasts: storm, is_tls, .. } = run;
+    let mut planned = plan_of(run.kinds.clone(), seed, topology, storm, FLOWING);
+    planned.truncate(run.faults_max);
     let (seconds, count) = (storm.as_secs(), planned.len());
     let over_tls = if is_tls { ", over TLS" } else { "" };
     println!("torture: {topology}, {level}{over_tls}, seed {seed}, {seconds} s, {count} faults");
     planned.iter().for_each(|fault| println!("  {fault}"));
     let file = folder().join(format!("{}.journal", run.name()));
     let encryption = is_tls.then(Encryption::new);
-    let world = Arc::new(World::start(topology, level, seed, encryption, &file).await);
+    let world = Arc::new(World::start(&run, encryption, &file).await);
     let mut report = Report::new(topology, level, seed, storm, &planned);
 
     let filling = Instant::now();
-    report.problems.extend(bulk::fill_ahead(&world).await.err());
+    let needs_backlogs = |kind: &Kind| matches!(kind, Kind::Purged | Kind::Removed);
+    if run.kinds.iter().any(needs_backlogs) {
+        report.problems.extend(bulk::fill_ahead(&world).await.err());
+    }
     println!("  backlogs filled in {:.1} s", filling.elapsed().as_secs_f64());
     let producers = load::producers(&world);
     let workers = load::workers(&world);
@@ -107,6 +118,7 @@ async fn run_here(run: Storm) -> Report {
             report.problems.push(format!("producer {name}: {said}"));
         }
     }
+    held::note(&world);
     let begun = Instant::now();
     let held = drain(&world, &mut report).await;
     report.drain = begun.elapsed();

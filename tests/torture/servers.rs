@@ -14,6 +14,7 @@ use crate::{
     support::{
         certificates::Authority,
         cluster::TestCluster,
+        preload::Clock,
         redis::{PASSWORD, TestRedis, minimal_rules},
         sentinel::{SERVICE, TestSentinel},
         wait::eventually,
@@ -27,6 +28,8 @@ const REPLICAS: usize = 2;
 /// A primary that has not answered for this long counts as dead, in ms. A shorter time would cause
 /// unplanned failovers on a slow machine.
 const DEAD_AFTER_MS: &str = "2500";
+/// Longer than all steps of a clock together, in ms.
+const NEVER_DEAD_MS: &str = "1000000000";
 /// Slots that one fault moves.
 const MOVES: usize = 3;
 
@@ -92,11 +95,20 @@ impl Servers {
         Servers { set, level, scheme }
     }
 
-    /// Gives all servers clocks that can be moved.
-    pub async fn give_clocks(&self) {
-        for node in self.nodes() {
-            node.give_clock().await;
+    /// Gives all servers clocks that can be moved. Nodes of a cluster would take each other for dead when a clock
+    /// steps, so they wait longer than that.
+    pub async fn give_clocks(&self) -> Vec<Clock> {
+        let waits = ["CONFIG", "SET", "cluster-node-timeout", NEVER_DEAD_MS];
+        for _ in 0..2 {
+            if let Set::Cluster(servers) = &self.set {
+                tell_all(&servers.nodes, &waits).await;
+            }
+            for node in self.nodes().iter().filter(|node| !node.clock().is_there()) {
+                node.give_clock().await;
+            }
         }
+        self.whole().await;
+        self.nodes().iter().map(TestRedis::clock).collect()
     }
 
     /// How many replicas each primary has.

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     net::SocketAddr,
+    ops::RangeInclusive,
     path::Path,
     sync::{
         Arc,
@@ -18,8 +19,9 @@ use crate::{
     encryption::Encryption,
     level::Level,
     link::{Link, Ports},
-    plan::{PODS, Role, Topology},
+    plan::{Kind, PODS, Role},
     process::ReceiverProcess,
+    run::Storm,
     servers::Servers,
     support::{
         dns::Dns,
@@ -28,6 +30,7 @@ use crate::{
         journal::Journal,
         ledger::Ledger,
         pods::{Addresses, Pod, Settings, client},
+        preload::Clock,
         receiver::{Inbox, Receiver},
         transformer::Transformer,
         wait::LOOK_EVERY,
@@ -38,8 +41,12 @@ use crate::{
 pub const LEASE_MS: u64 = 2000;
 /// Partitions of the deployment.
 pub const PARTITIONS: u16 = 8;
-/// The most file descriptors of a pod.
+/// The most file descriptors of a pod, unless a storm has its own limit.
 pub const DESCRIPTORS: u32 = 1024;
+/// How long idempotency keys are remembered; producers repeat a request for two minutes. Steps of a clock shorten that
+/// time.
+const WINDOW_MS: u32 = 90_000;
+const WINDOW_AMONG_STEPS_MS: u32 = 3_600_000;
 /// A pod that is not ready, or has not ended, by then is stuck.
 const POD_MAX: Duration = Duration::from_secs(60);
 /// The slowest transform.
@@ -70,14 +77,12 @@ pub const SUBJECTS: [Subject; 8] = [
     Subject { is_removed: true, ..subject(REMOVED, Order::Destination, false) },
 ];
 
-/// The most file descriptors of a pod in this storm.
-pub fn descriptors_max() -> u32 {
-    let wanted = crate::setting("TORTURE_DESCRIPTORS");
-    wanted.map_or(DESCRIPTORS, |text| text.parse().expect("a number"))
-}
-
 pub struct World {
     pub level: Level,
+    /// The most file descriptors of a pod.
+    pub descriptors: u32,
+    /// The clocks of all servers, if they can be moved.
+    pub clocks: Vec<Clock>,
     pub redis: Mutex<Servers>,
     pub journal: Arc<Journal>,
     pub ledger: Arc<Ledger>,
@@ -104,6 +109,8 @@ pub struct World {
     pub forgetting: AtomicUsize,
     /// How many times a consumer is yet to be killed.
     pub killing: AtomicUsize,
+    /// Sequences of messages of [`PULLED`] that need not be delivered.
+    pub purged: std::sync::Mutex<Vec<RangeInclusive<u64>>>,
     /// Set when producers must send nothing more.
     pub is_over: AtomicBool,
     pub encryption: Option<Encryption>,
@@ -114,18 +121,13 @@ pub struct World {
 
 impl World {
     /// Starts everything, and keeps the journals in `file` and next to it.
-    pub async fn start(
-        topology: Topology,
-        level: Level,
-        seed: u64,
-        encryption: Option<Encryption>,
-        file: &Path,
-    ) -> World {
+    pub async fn start(storm: &Storm, encryption: Option<Encryption>, file: &Path) -> World {
+        let Storm { topology, level, seed, descriptors, .. } = *storm;
         let tls = encryption.as_ref().map(Encryption::of_redis);
         let redis = Servers::start(topology, level, tls).await;
-        if crate::setting("TORTURE_KINDS").is_some_and(|kinds| kinds.contains("clock")) {
-            redis.give_clocks().await;
-        }
+        let are_moved = storm.kinds.iter().any(|kind| matches!(kind, Kind::Clock(_)));
+        let clocks = if are_moved { redis.give_clocks().await } else { Vec::new() };
+        let window_ms = if are_moved { WINDOW_AMONG_STEPS_MS } else { WINDOW_MS };
         let journal = Arc::new(Journal::in_file(file).expect("the journal can be made"));
         let transformer = Transformer::start(seed, SLOWEST_MS).await;
         let replicas = Servers::replicas(topology);
@@ -138,7 +140,7 @@ impl World {
             shutdown_ms: 5000,
             redis: format!("timeout_ms = 1500\nconnections = 2\nreplicas = {replicas}"),
             ingest: "retry_ms = 1000".into(),
-            descriptors: Some(descriptors_max()),
+            descriptors: Some(descriptors),
             ..Settings::new("")
         };
         settings.outgoing = format!("{}\n{}", settings.outgoing, dns.setting());
@@ -170,11 +172,13 @@ impl World {
                 receiver_process.address
             };
             let link = Link::to(Arc::new(move || Some(address))).await;
-            let fields = fields(subject, level, before(link.address), &transform);
+            let common = common(subject, level, window_ms);
+            let fields = common + &fields(subject, before(link.address), &transform);
             settings = settings.destination(subject.destination, &fields);
             receiver_links.push(link);
         }
-        settings = settings.destination(SUBJECTS[PULLED].destination, &consumed(level));
+        let pulled = common(&SUBJECTS[PULLED], level, window_ms) + &consumed();
+        settings = settings.destination(SUBJECTS[PULLED].destination, &pulled);
         let of_backlogs = Receiver::http(&Inbox::sharing(&journal)).await;
         let (address, is_tls) = before(of_backlogs.address);
         let backlog_url = format!("{}://{address}/in", if is_tls { "https" } else { "http" });
@@ -183,6 +187,8 @@ impl World {
         let ingest_links = ingest_links(&addresses).await;
         World {
             level,
+            descriptors,
+            clocks,
             redis: Mutex::new(redis),
             journal,
             ledger: Arc::default(),
@@ -198,6 +204,7 @@ impl World {
             used: AtomicUsize::new(0),
             forgetting: AtomicUsize::new(0),
             killing: AtomicUsize::new(0),
+            purged: std::sync::Mutex::default(),
             is_over: AtomicBool::new(false),
             encryption,
             backlog_url,
@@ -283,13 +290,21 @@ async fn ingest_links(addresses: &[Addresses]) -> Vec<[Link; 2]> {
     links
 }
 
-/// The fields of a destination. It never gives up a message, and always tries again soon.
-fn fields(
-    subject: &Subject,
-    level: Level,
-    (receiver, is_tls): (SocketAddr, bool),
-    transformer: &str,
-) -> String {
+/// The fields that all destinations have.
+fn common(subject: &Subject, level: Level, window_ms: u32) -> String {
+    let ordering = match subject.order {
+        Order::Destination => "destination",
+        Order::Key => "key",
+        Order::None => "none",
+    };
+    format!(
+        "ordering = \"{ordering}\"\ndurability = \"{level}\"\nidempotency_window_ms = {window_ms}\n\
+         log_max = 100\n"
+    )
+}
+
+/// The other fields of a destination with a receiver. It never gives up a message, and always tries again soon.
+fn fields(subject: &Subject, (receiver, is_tls): (SocketAddr, bool), transformer: &str) -> String {
     let again = "backoff_ms = 20, backoff_max_ms = 500, attempts_max = 0";
     let transform = match subject.destination {
         "orders" | "accounts" => format!(
@@ -306,24 +321,17 @@ fn fields(
         (false, false) => ("http", "/in"),
         (false, true) => ("https", "/in"),
     };
-    let ordering = match subject.order {
-        Order::Destination => "destination",
-        Order::Key => "key",
-        Order::None => "none",
-    };
     let window = if is_tcp { "window_max = 50, " } else { "" };
     format!(
-        "url = \"{scheme}://{receiver}{path}\"\nordering = \"{ordering}\"\n\
-         durability = \"{level}\"\nidempotency_window_ms = 90000\nlog_max = 100\ntransform = {transform}\n\
+        "url = \"{scheme}://{receiver}{path}\"\ntransform = {transform}\n\
          delivery = {{ {window}timeout_ms = 3000, {again} }}"
     )
 }
 
-/// The fields of the destination that consumers take from.
-fn consumed(level: Level) -> String {
+/// Those of the destination that consumers take from.
+fn consumed() -> String {
     format!(
-        "ordering = \"key\"\ndurability = \"{level}\"\nidempotency_window_ms = 90000\nlog_max = 100\n\
-         delivery = {{ kind = \"pull\", timeout_ms = {LEASE_MS}, backoff_ms = 20, backoff_max_ms = 500 }}"
+        "delivery = {{ kind = \"pull\", timeout_ms = {LEASE_MS}, backoff_ms = 20, backoff_max_ms = 500 }}"
     )
 }
 

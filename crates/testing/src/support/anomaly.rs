@@ -76,6 +76,10 @@ impl Anomalies {
         self.counts.get(&anomaly).copied().unwrap_or_default()
     }
 
+    pub fn total(&self) -> usize {
+        self.counts.values().sum()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }

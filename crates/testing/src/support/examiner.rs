@@ -333,7 +333,12 @@ impl<'a> Examiner<'a> {
             && before.is_some_and(|(epoch, _)| epoch < Some(headers.epoch))
             && named <= last
             && self.last_promised(lane, headers.sequence) <= named;
-        named == last || is_behind_destroyed || is_again || is_after_loss
+        // The last ones were accepted, but destroyed before their acknowledgement counted.
+        let is_after_destroyed = named < last
+            && self.sequences.get(&lane).is_some_and(|all| {
+                all.range(named + 1..=last).all(|at| self.destroyed.contains(&(lane.0, *at)))
+            });
+        named == last || is_behind_destroyed || is_after_destroyed || is_again || is_after_loss
     }
 
     /// The highest promised sequence of a lane below this one.

@@ -32,9 +32,14 @@ impl Clock {
         File::create(&self.0).unwrap().set_len(4096).unwrap();
     }
 
+    /// Whether the server's clock can be moved.
+    pub fn is_there(&self) -> bool {
+        self.0.exists()
+    }
+
     /// The environment of a server, if its clock can be moved.
     pub fn environment(&self) -> Vec<(&'static str, PathBuf)> {
-        match self.0.exists() {
+        match self.is_there() {
             true => vec![("LD_PRELOAD", self.library()), ("CLOCK_FILE", self.0.clone())],
             false => Vec::new(),
         }
