@@ -74,11 +74,17 @@ impl Consumer<'_> {
             if takes_one(&self.world.killing) {
                 return Some(());
             }
-            if self.acknowledge("accept", [message]).await?["results"][0]["status"] != "ok" {
-                return Some(());
+            if !self.accepts(message).await {
+                return None;
             }
         }
         Some(())
+    }
+
+    /// Accepts a message. False if that did not count, or without an answer.
+    pub async fn accepts(&self, message: &Value) -> bool {
+        let answer = self.acknowledge("accept", [message]).await;
+        answer.is_some_and(|answer| answer["results"][0]["status"] == "ok")
     }
 
     /// Takes some messages.
@@ -88,7 +94,7 @@ impl Consumer<'_> {
         Some(self.post(&path, take).await?["deliveries"].as_array()?.clone())
     }
 
-    pub async fn acknowledge(
+    async fn acknowledge(
         &self,
         verb: &str,
         messages: impl IntoIterator<Item = &Value>,

@@ -44,7 +44,7 @@ pub async fn purge(world: &World) -> Result<Instant, String> {
     let consumer = consumer.ok_or("no consumer")?;
     for message in held.iter().take_while(|_| taken.elapsed() < LEASE) {
         world.journal.note(delivery(message).ok_or_else(|| format!("it got {message}"))?);
-        if consumer.acknowledge("accept", [message]).await.is_none() {
+        if !consumer.accepts(message).await {
             break;
         }
     }

@@ -95,13 +95,22 @@ impl Servers {
         Servers { set, level, scheme }
     }
 
-    /// Gives all servers clocks that can be moved. Nodes of a cluster would take each other for dead when a clock
-    /// steps, so they wait longer than that.
+    /// Gives all servers clocks that can be moved, and ends failovers: nodes of a cluster would take each other for dead
+    /// when a clock steps, and sentinels a primary that answers BUSY. What it accepts until it hears of another one is
+    /// lost.
     pub async fn give_clocks(&self) -> Vec<Clock> {
-        let waits = ["CONFIG", "SET", "cluster-node-timeout", NEVER_DEAD_MS];
         for _ in 0..2 {
-            if let Set::Cluster(servers) = &self.set {
-                tell_all(&servers.nodes, &waits).await;
+            match &self.set {
+                Set::Single(_) => {}
+                Set::Sentinel(servers) => {
+                    let set =
+                        ["SENTINEL", "SET", SERVICE, "down-after-milliseconds", NEVER_DEAD_MS];
+                    tell_all(&servers.sentinels, &set).await;
+                }
+                Set::Cluster(servers) => {
+                    let set = ["CONFIG", "SET", "cluster-node-timeout", NEVER_DEAD_MS];
+                    tell_all(&servers.nodes, &set).await;
+                }
             }
             for node in self.nodes().iter().filter(|node| !node.clock().is_there()) {
                 node.give_clock().await;
