@@ -78,7 +78,7 @@ pub async fn writes_refused(
     set(&mut connection, "99").await?;
     sleep(lasts).await;
     let fired =
-        fires("pods that name NOREPLICAS", async || are_naming(world, "NOREPLICAS", true).await)
+        heals("pods that name NOREPLICAS", async || are_naming(world, "NOREPLICAS", true).await)
             .await;
     set(&mut connection, "0").await?;
     let healed = Instant::now();
@@ -98,7 +98,7 @@ pub async fn script_busy(world: &World, server: &TestRedis) -> Result<Instant, S
             redis::cmd("EVAL").arg("while true do end").arg(0).exec_async(&mut busy).await;
         drop(endless);
     });
-    let fired = fires("pods that name BUSY", async || are_naming(world, "BUSY", true).await).await;
+    let fired = heals("pods that name BUSY", async || are_naming(world, "BUSY", true).await).await;
     heals("the script ends", async || {
         let killed = ask::<()>(&mut connection, &["SCRIPT", "KILL"]).await;
         (killed.is_ok() || script.is_finished()).then_some(())
