@@ -207,7 +207,7 @@ impl Kind {
         ]);
         all.extend([Kind::Damaged, Kind::RightsTaken, Kind::ChannelsTaken]);
         all.extend([Kind::ConnectionsFull, Kind::DescriptorsGone]);
-        all.extend([Kind::Purged, Kind::HeldPurged, Kind::Removed, Kind::ReceiverKilled]);
+        all.extend([Kind::Purged, Kind::Removed, Kind::ReceiverKilled]);
         if topology != Topology::Sentinel {
             // A primary that answers PING with MISCONF is dead for sentinels. They promote another
             // one, and what the old one accepts until it hears of that is lost.
@@ -223,6 +223,14 @@ impl Kind {
                 all.push(Kind::SlotsMoved);
             }
         }
+        all
+    }
+
+    /// The kinds that consumers meet: an operator, and pods that are replaced.
+    pub fn of_consumers() -> Vec<Kind> {
+        let mut all = vec![Kind::HeldPurged, Kind::ConsumerKilled, Kind::RedisKilled];
+        let (killed, frozen) = (Kind::Kill(Role::Sender), Kind::FreezeLong(Role::Sender));
+        all.extend([killed, frozen, Kind::Scale(Role::Sender), Kind::Scale(Role::Ingest)]);
         all
     }
 

@@ -131,6 +131,22 @@ async fn nothing_goes_wrong_where_clocks_move_and_places_run_out() {
     assert!(table.faults() >= wanted.unwrap_or_default(), "{} faults", table.faults());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_goes_wrong_for_consumers_of_a_purged_destination() {
+    if setting("TORTURE_MINUTES").is_some() {
+        println!("not asked for: TORTURE_KINDS chooses these faults");
+        return;
+    }
+    let _turn = TURN.lock().await;
+    let topology = Topology::Single;
+    let usual = storm(topology, SEED + 2, FAULTS);
+    let kinds = Kind::of_consumers();
+    let report = reported(Storm { kinds, descriptors: crate::world::DESCRIPTORS, ..usual }).await;
+    let purges = report.faults.iter().filter(|fault| fault.planned.kind == Kind::HeldPurged);
+    assert!(purges.count() > 0, "no purge");
+    assert!(report.is_sound(), "anomalies: {:#?}, void: {:?}", report.anomalies, report.void());
+}
+
 #[test]
 fn a_short_storm_of_shares_has_each_kind_on_each_topology() {
     for topology in Topology::ALL {
