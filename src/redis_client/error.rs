@@ -121,6 +121,10 @@ impl From<RedisError> for ClientError {
             code @ ("NOREPLICAS" | "MISCONF" | "BUSY" | "READONLY") if !is_of_script(detail) => {
                 return ClientError::RefusesWrites(format!("{code} {detail}"));
             }
+            // A command of a script was refused: the script may have written before.
+            "NOREPLICAS" | "MISCONF" | "BUSY" | "READONLY" => {
+                return ClientError::Failed(error.to_string());
+            }
             "ERR" if detail.starts_with("max number of clients") => {
                 return ClientError::Unavailable(error.to_string());
             }

@@ -11,8 +11,8 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Store, StoreError, transitions::reap::Behind};
-use crate::domain::Epoch;
+use super::{Store, StoreError};
+use crate::domain::{DestinationName, Epoch};
 
 /// A clock that goes back by less is corrected all the time (NTP).
 const STEP_MS_MIN: u64 = 500;
@@ -35,6 +35,15 @@ struct Seen {
     /// The highest epoch that a message carried or a destination was created in. It may be above
     /// that of the partition.
     carried: AtomicU64,
+}
+
+/// Some leases or delays of one destination that are to be moved with the clock, each with the time when it ends.
+#[derive(Debug)]
+pub(super) struct Behind {
+    pub(super) destination: DestinationName,
+    pub(super) are_leases: bool,
+    pub(super) members: Vec<(String, u64)>,
+    pub(super) back_ms: u64,
 }
 
 impl Epochs {

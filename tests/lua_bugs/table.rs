@@ -159,6 +159,18 @@ end",
         "counted.count = counted.count + #remember",
         "counted.count = counted.count + 1",
     ),
+    bug(
+        "consumers get a head before its backoff is over",
+        "consume",
+        "elseif wait > 0 then",
+        "elseif false then",
+    ),
+    bug(
+        "a refusal behind more accepted messages than were read is forgotten",
+        "include/pulled",
+        "(next_one or not is_behind(lane, refused))",
+        "true",
+    ),
     // A full Redis.
     bug(
         "claims messages behind the head of their lane, although Redis has no memory left",

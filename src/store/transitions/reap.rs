@@ -10,8 +10,8 @@ use crate::{
         pause::{Point, point},
         planted,
     },
-    redis_client::{ScriptCall, texts},
-    store::{Store, StoreError, calls::answered, keys::Claimers},
+    redis_client::texts,
+    store::{Store, StoreError, calls::answered, epoch::Behind, keys::Claimers},
     telemetry,
 };
 
@@ -53,15 +53,6 @@ impl Overdue {
         }
         overdue
     }
-}
-
-/// Some leases or delays of one destination that are to be moved with the clock, each with the time when it ends.
-#[derive(Debug)]
-pub(in crate::store) struct Behind {
-    destination: DestinationName,
-    are_leases: bool,
-    members: Vec<(String, u64)>,
-    back_ms: u64,
 }
 
 fn destination_of(member: &str) -> Option<DestinationName> {
@@ -173,17 +164,11 @@ impl Store {
     /// Moves leases and delays with the clock. The next call tries again what fails.
     async fn move_behind(&self, partition: u16) {
         for part in self.inner.epochs.take_behind(partition) {
-            let mut call = self.reap_call(&part.destination);
-            let count = part.members.len();
-            call.arg(if part.are_leases { count } else { 0 }).arg(part.back_ms).arg(count);
-            for (member, _) in &part.members {
-                call.arg(member);
-            }
-            for (_, score) in &part.members {
-                call.arg(*score);
-            }
-            if let Err(error) = self.run::<(u64, u64, u64)>(&call).await {
-                let destination = &part.destination;
+            let (destination, count) = (&part.destination, part.members.len());
+            let (members, scores): (Vec<_>, Vec<u64>) =
+                part.members.iter().map(|(member, score)| (member, *score)).unzip();
+            let counts = (if part.are_leases { count } else { 0 }, part.back_ms, count);
+            if let Err(error) = self.call_reap(destination, counts, &members, &scores).await {
                 tracing::debug!(%destination, %error, "cannot move leases and delays");
                 self.inner.epochs.add_behind(partition, [part]);
             }
@@ -261,16 +246,19 @@ impl Store {
         together: usize,
         delays: &[String],
     ) -> Result<Reaped, StoreError> {
-        let mut call = self.reap_call(destination);
-        call.arg(leases.len()).arg(0).arg(together);
-        for member in leases.iter().chain(delays) {
-            call.arg(member);
-        }
-        let (leases, delays, halted) = self.run(&call).await?;
-        Ok(Reaped { leases, delays, halted })
+        let members: Vec<_> = leases.iter().chain(delays).collect();
+        self.call_reap(destination, (leases.len(), 0, together), &members, &[]).await
     }
 
-    fn reap_call(&self, destination: &DestinationName) -> ScriptCall<'_> {
+    /// Calls the script: how many of the members are leases, by how much the clock has stepped back (0: not at all),
+    /// and how many leases ended together; and when each of them ended, if the clock has stepped.
+    async fn call_reap(
+        &self,
+        destination: &DestinationName,
+        (leases, back_ms, together): (usize, u64, usize),
+        members: &[&String],
+        scores: &[u64],
+    ) -> Result<Reaped, StoreError> {
         let keys = self.keys().destination(destination);
         let mut call = self.call(|scripts| &scripts.reap);
         call.key(keys.hash()).key(keys.waiting()).key(keys.attempts());
@@ -279,7 +267,14 @@ impl Store {
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.key(keys.partition.epoch());
-        call.arg(destination.as_str());
-        call
+        call.arg(destination.as_str()).arg(leases).arg(back_ms).arg(together);
+        for member in members {
+            call.arg(*member);
+        }
+        for score in scores {
+            call.arg(*score);
+        }
+        let (leases, delays, halted) = self.run(&call).await?;
+        Ok(Reaped { leases, delays, halted })
     }
 }

@@ -136,7 +136,7 @@ impl CallSequences {
             Kind::Damage => rotated.find(|name| pick::to_damage(draw, name, state).is_some()),
             // What makes stalls of the same message follow each other.
             Kind::Reap => rotated.find(|name| pick::stalled(name, state, is_leased).is_some()),
-            Kind::Claim if draw.many[0].2 % 4 == 0 => {
+            Kind::Claim if draw.many[0].2.is_multiple_of(4) => {
                 rotated.find(|name| pick::stalled(name, state, is_waiting).is_some())
             }
             Kind::CarryOut => rotated.find(|name| pick::has_withdrawals(name, state)),
