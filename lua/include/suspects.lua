@@ -1,10 +1,7 @@
 -- A message is a suspect from when its lease expires until an attempt at it ends: it may have crashed its worker.
 -- Only so many suspects of a destination are processed at once as each of them allows, half as many after each
 -- expired lease, so that the guilty one is soon alone. Those under a lease are in the field `suspects` of the
--- destination: the lease, and how many it allows.
-
--- Other suspects get their turn after this time.
-local SUSPECT_DELAY_MS = 1000
+-- destination: the lease, and how many it allows. Other suspects get their turn after SUSPECT_DELAY_MS.
 
 -- Returns a function of a sequence, its lease and its attempts as stored: 'now' if a claim may take the message,
 -- 'later' if other suspects are processed, 'stop' if the claim ends before it. A claim takes only suspects, or none.

@@ -1,13 +1,19 @@
 //! The Lua scripts: one transition per file, with its includes inserted. Transitions that carry the load of
 //! many quiet destinations are also in a composed script, which runs many of them in one call.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
 
 use super::{
     commands::{preamble, preamble_of_many},
     known_schema,
 };
-use crate::{faults::planted_lua::text_of, redis_client::Script};
+use crate::{
+    faults::planted_lua::{self, text_of},
+    redis_client::Script,
+};
 
 /// The files that scripts include, by name.
 const INCLUDES: &[(&str, &str)] = &[
@@ -278,13 +284,14 @@ fn includes_of(source: &str) -> impl Iterator<Item = &str> {
     line.into_iter().flat_map(|names| names.split(", "))
 }
 
-/// How far ahead the time may be after which a call may not run any more, in ms.
-fn call_ms_max() -> u64 {
+/// After how long suspects get their turn that were left out of a claim, in ms.
+const SUSPECT_DELAY_MS: u64 = 1000;
+
+/// This time, or the one that a test has set instead.
+fn unless_set(_by_test: &OnceLock<u64>, ms: u64) -> u64 {
     #[cfg(feature = "planted-bugs")]
-    if let Some(ms) = crate::faults::planted_lua::CALL_MS_MAX.get() {
-        return *ms;
-    }
-    2 * super::CALL_US_MAX / 1000
+    let ms = _by_test.get().copied().unwrap_or(ms);
+    ms
 }
 
 /// The text of an include.
@@ -294,7 +301,13 @@ fn include(name: &str) -> String {
         whole.push_str(&format!("local SCHEMA_KNOWN = {}\n", known_schema::known()));
     }
     if name == "call" {
-        whole.push_str(&format!("local CALL_MS_MAX = {}\n", call_ms_max()));
+        // How far ahead the time may be after which a call may not run any more.
+        let ms = unless_set(&planted_lua::CALL_MS_MAX, 2 * super::CALL_US_MAX / 1000);
+        whole.push_str(&format!("local CALL_MS_MAX = {ms}\n"));
+    }
+    if name == "suspects" {
+        let ms = unless_set(&planted_lua::SUSPECT_DELAY_MS, SUSPECT_DELAY_MS);
+        whole.push_str(&format!("local SUSPECT_DELAY_MS = {ms}\n"));
     }
     let file = INCLUDES.iter().find(|(known, _)| *known == name);
     let text = file.map_or("error('unknown include')", |(_, text)| text);

@@ -159,6 +159,7 @@ impl Real {
         // As leases: no call is late because the test is slow.
         let window_ms = 2 * LONG.as_millis() as u64;
         let _ = reseq::faults::planted_lua::CALL_MS_MAX.set(window_ms);
+        let _ = reseq::faults::planted_lua::SUSPECT_DELAY_MS.set(window_ms);
         let (store, _) = Store::open(&settings, LONG).await.unwrap();
         let calls_from = (store.server_time_ms().await.unwrap() + window_ms / 2) * 1000;
         let mut connection = redis.connection().await;
