@@ -468,7 +468,7 @@ async fn accepted_messages_do_not_come_again_without_a_sender() {
 #[tokio::test]
 async fn innocent_messages_beside_a_deadly_one_are_not_given_up() {
     let service = Service::start().await;
-    let lease = json!({"timeout_ms": 100, "attempts_max": 2});
+    let lease = json!({"timeout_ms": 2000, "attempts_max": 2});
     let more = json!({"ordering": "key", "on_exhausted": "drop", "delivery": lease});
     service.define("erp", more).await;
     // The fifth of a lane of eight, beside lanes with one message each.
