@@ -239,26 +239,27 @@ async fn a_script_that_one_node_has_forgotten_is_sent_to_that_node_only() {
             transition.script.load_async(&mut node.connection().await).await.unwrap();
         }
     }
-    let sent = async || {
+    // Before the source of a script is sent, the node has answered NOSCRIPT.
+    let lacked = async || {
         let mut counts = Vec::new();
         for node in &cluster.nodes {
-            let loads = calls(&node.info("cmdstat_script|load").await);
-            counts.push((calls(&node.info("cmdstat_eval").await), loads));
+            let loads = number(&node.info("cmdstat_script|load").await, "calls=");
+            counts.push((number(&node.info("errorstat_NOSCRIPT").await, "count="), loads));
         }
         counts
     };
-    let before = sent().await;
+    let before = lacked().await;
     cluster.nodes[1].ask::<()>(&["SCRIPT", "FLUSH"]).await.unwrap();
     journey.produce("after", COUNT).await;
     journey.end().await;
-    let after = sent().await;
+    let after = lacked().await;
     assert_eq!((after[0], after[2]), (before[0], before[2]));
     assert!(after[1].0 > before[1].0 && after[1].1 == before[1].1, "{before:?} {after:?}");
 }
 
-/// The number of calls, from `calls=12,usec=…`.
-fn calls(line: &str) -> u64 {
-    let number = line.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
+/// The number after `name`, from `calls=12,usec=…`.
+fn number(line: &str, name: &str) -> u64 {
+    let number = line.strip_prefix(name).and_then(|rest| rest.split(',').next());
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
