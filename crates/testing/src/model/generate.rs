@@ -41,6 +41,11 @@ fn is_leased(stand: &Stand) -> bool {
     matches!(stand, Stand::Leased { until: Until::Future, .. })
 }
 
+/// Leased, and the lease has run out.
+fn is_over(stand: &Stand) -> bool {
+    matches!(stand, Stand::Leased { until: Until::Past, .. })
+}
+
 fn is_waiting(stand: &Stand) -> bool {
     *stand == Stand::Waiting
 }
@@ -135,8 +140,12 @@ impl CallSequences {
             Kind::GiveUp => rotated.find(|name| pick::has_halted(name, state)),
             Kind::Damage => rotated.find(|name| pick::to_damage(draw, name, state).is_some()),
             // What makes stalls of the same message follow each other.
-            Kind::Reap => rotated.find(|name| pick::stalled(name, state, is_leased).is_some()),
-            Kind::Claim if draw.many[0].2.is_multiple_of(4) => {
+            Kind::Reap => {
+                let stalled = |name: &Name| pick::stalled(name, state, is_leased).is_some();
+                let over = rotated.clone().find(|name| pick::has(name, state, is_over));
+                over.or_else(|| rotated.find(stalled))
+            }
+            Kind::Claim if !draw.many[0].2.is_multiple_of(4) => {
                 rotated.find(|name| pick::stalled(name, state, is_waiting).is_some())
             }
             Kind::CarryOut => rotated.find(|name| pick::has_withdrawals(name, state)),
@@ -165,10 +174,16 @@ impl CallSequences {
             {
                 Some(Op::Pass(Deadline::Postponed { name }))
             }
-            Kind::Reap if pick::stalled(name, state, is_leased).is_some() => {
+            // The work at a suspect usually ends as it did before.
+            Kind::Reap | Kind::Complete | Kind::Fail | Kind::Requeue
+                if draw.many[0].1 < 128
+                    && !pick::has(name, state, is_over)
+                    && pick::stalled(name, state, is_leased).is_some() =>
+            {
                 let sequence = pick::stalled(name, state, is_leased)?;
                 Some(Op::Pass(Deadline::Lease { name, sequence }))
             }
+            Kind::Reap if pick::has(name, state, is_over) => None,
             Kind::Reap => {
                 let mut all = deadlines(name, state);
                 all.retain(|one| {

@@ -170,11 +170,17 @@ pub fn deadline(draw: &Draw, name: Name, state: &State) -> Deadline {
     }
 }
 
-/// A message whose lease ran out before, if there is one that stands like this.
+/// True if a message stands like this.
+pub fn has(name: Name, state: &State, stands: fn(&Stand) -> bool) -> bool {
+    let mut messages = state.destinations.get(name).into_iter().flat_map(|d| d.messages.values());
+    messages.any(|message| stands(&message.stand))
+}
+
+/// Of the messages that stand like this and whose leases ran out before, the one where that happened most.
 pub fn stalled(name: Name, state: &State, stands: fn(&Stand) -> bool) -> Option<Sequence> {
-    let mut messages = state.destinations.get(name).into_iter().flat_map(|d| &d.messages);
-    let found = messages.find(|(_, message)| message.left.stalls > 0 && stands(&message.stand));
-    found.map(|(sequence, _)| *sequence)
+    let messages = state.destinations.get(name).into_iter().flat_map(|d| &d.messages);
+    let stalled = messages.filter(|(_, one)| one.left.stalls > 0 && stands(&one.stand));
+    stalled.max_by_key(|(_, one)| one.left.stalls).map(|(sequence, _)| *sequence)
 }
 
 pub fn has_letters(name: Name, state: &State) -> bool {

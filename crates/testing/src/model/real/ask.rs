@@ -176,7 +176,9 @@ impl Real {
                 let vouched = vouched.map(|epoch| self.actual_epoch(epoch));
                 let resigned = store.resign_partition(0, &self.owners[*who], vouched).await?;
                 // A sender that takes it again has another token. Here it has the same one.
-                self.seen_owner.clear();
+                if resigned.was_owned {
+                    self.seen_owner.clear();
+                }
                 Ok(Box::new(move |real| Reply::Resigned {
                     was_owned: resigned.was_owned,
                     epoch: real.epoch(resigned.epoch),
