@@ -29,17 +29,16 @@ pub async fn purge(world: &World) -> Result<Instant, String> {
         (!held.is_empty()).then_some(())
     })
     .await?;
-    let before = bulk::stats(world, name).await?;
-    let first = before["head"]["sequence"].as_u64().or(before["last_sequence"].as_u64());
+    let arrived = last_sequence(world).await?;
+    let pending = pending(world).await?;
     // A repeated cancel finds nothing, nor does one of a message that another consumer has accepted meanwhile.
     let is_done = |status: u16, _: &Value| matches!(status, 200 | 202 | 404 | 409);
     let last = held.last().map(|message| &message["sequence"]);
     let cancel = format!("{}/messages/{}", bulk::path(name), last.ok_or("it got nothing")?);
     admin::ask(world, Method::DELETE, &cancel, Value::Null, is_done).await?;
     bulk::purge_once(world, name).await?;
-    let after = bulk::stats(world, name).await?;
-    let last = after["last_sequence"].as_u64().ok_or_else(|| format!("{after}"))?;
-    world.purged.lock().unwrap().push(first.unwrap_or_default()..=last);
+    let since = arrived + 1..=last_sequence(world).await?;
+    world.purged.lock().unwrap().extend(pending.into_iter().chain(since));
     // As the other consumers: a message is handled only while its lease certainly lasts.
     let consumer = consumer.ok_or("no consumer")?;
     for message in held.iter().take_while(|_| taken.elapsed() < LEASE) {
@@ -51,12 +50,32 @@ pub async fn purge(world: &World) -> Result<Instant, String> {
     Ok(Instant::now())
 }
 
+async fn last_sequence(world: &World) -> Result<u64, String> {
+    let stats = bulk::stats(world, SUBJECTS[PULLED].destination).await?;
+    stats["last_sequence"].as_u64().ok_or_else(|| format!("{stats}"))
+}
+
+/// All that is pending. The head of the statistics would not do: with many lanes it is nearly the oldest.
+async fn pending(world: &World) -> Result<Vec<u64>, String> {
+    let list = format!("{}/messages?limit=500", bulk::path(SUBJECTS[PULLED].destination));
+    let (mut all, mut page) = (Vec::new(), list.clone());
+    loop {
+        let listed = admin::done(world, Method::GET, &page, Value::Null).await?;
+        let items = listed["items"].as_array().ok_or_else(|| format!("{listed}"))?;
+        all.extend(items.iter().filter_map(|item| item["sequence"].as_u64()));
+        match listed["next_cursor"].as_str() {
+            Some(cursor) => page = format!("{list}&cursor={cursor}"),
+            None => return Ok(all),
+        }
+    }
+}
+
 /// Notes the messages that need not be delivered. All producers must have ended.
 pub fn note(world: &World) {
     let name = SUBJECTS[PULLED].destination;
     let purged = world.purged.lock().unwrap();
     for promise in world.ledger.all().iter().filter(|promise| promise.destination == name) {
-        if purged.iter().any(|range| range.contains(&promise.sequence)) {
+        if purged.contains(&promise.sequence) {
             world.ledger.destroy(name, promise.epoch.unwrap_or_default(), promise.sequence);
         }
     }

@@ -137,10 +137,6 @@ async fn nothing_goes_wrong_where_clocks_move_and_places_run_out() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_goes_wrong_for_consumers_of_a_purged_destination() {
-    if setting("TORTURE_HELD").is_none() {
-        println!("not asked for: TORTURE_HELD=1");
-        return;
-    }
     let _turn = TURN.lock().await;
     let topology = Topology::Single;
     let usual = storm(topology, SEED + 2, FAULTS);

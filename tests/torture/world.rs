@@ -1,9 +1,8 @@
 //! All processes of a run, and the links between them.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     net::SocketAddr,
-    ops::RangeInclusive,
     path::Path,
     sync::{
         Arc,
@@ -110,7 +109,7 @@ pub struct World {
     /// How many times a consumer is yet to be killed.
     pub killing: AtomicUsize,
     /// Sequences of messages of [`PULLED`] that need not be delivered.
-    pub purged: std::sync::Mutex<Vec<RangeInclusive<u64>>>,
+    pub purged: std::sync::Mutex<BTreeSet<u64>>,
     /// Set when producers must send nothing more.
     pub is_over: AtomicBool,
     pub encryption: Option<Encryption>,
