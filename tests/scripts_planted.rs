@@ -157,7 +157,7 @@ fn meeting(file: &str) -> &'static [Kind] {
         "acquire_partition" => &[Kind::Own, Kind::Pass],
         "resign_partition" => &[Kind::Own, Kind::Disown, Kind::Restart],
         "include/call" => &[Kind::Late],
-        "include/suspects" | "fail" => &[Kind::Claim, Kind::Reap, Kind::Fail],
+        "include/suspects" | "claim" | "fail" => &[Kind::Claim, Kind::Reap, Kind::Fail],
         "include/changes" => &[Kind::Define, Kind::BeginRemove, Kind::Remove],
         "include/heads" | "include/reserve" => &[Kind::Claim, Kind::Complete, Kind::Pause],
         "repair" => &[Kind::Damage, Kind::Repair, Kind::Withdraw],

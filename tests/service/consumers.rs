@@ -498,6 +498,20 @@ async fn innocent_messages_beside_a_deadly_one_are_not_given_up() {
 }
 
 #[tokio::test]
+async fn what_a_consumer_holds_is_the_oldest_head_however_many_lanes_are_free() {
+    let service = Service::start().await;
+    service.define("parcels", json!({"ordering": "key"})).await;
+    service.send("parcels", &[("held", 0)]).await;
+    service.next("parcels", 1).await;
+    let keys: Vec<String> = (0..40).map(|number| format!("free-{number}")).collect();
+    let free: Vec<(&str, u64)> = keys.iter().map(|key| (key.as_str(), 1)).collect();
+    service.send("parcels", &free).await;
+    service.until("parcels", json!({"pending": 41, "waiting": 0, "processing": 0})).await;
+    let stats = service.ok("GET", "/v1/destinations/parcels/stats", Value::Null).await;
+    assert_eq!(stats["head"]["sequence"], 1, "{stats}");
+}
+
+#[tokio::test]
 async fn refused_head_of_a_destination_that_is_one_lane_waits() {
     let service = Service::start().await;
     let waits = json!({"backoff_ms": 600_000, "backoff_max_ms": 600_000});

@@ -158,6 +158,8 @@ impl Store {
         let mut pipe = Pipeline::new();
         pipe.lrange(keys.waiting(), 0, CANDIDATES_MAX - 1);
         pipe.zrange(keys.lanes(), 0, CANDIDATES_MAX - 1);
+        // What a consumer holds stands behind all free lanes.
+        pipe.zrange(keys.lanes(), -CANDIDATES_MAX, -1);
         pipe.zrange(keys.partition.leases(), 0, 10 * CANDIDATES_MAX - 1);
         pipe.zrange(keys.partition.delayed(), 0, 10 * CANDIDATES_MAX - 1);
         pipe.zrange(keys.halted(), 0, CANDIDATES_MAX - 1);
@@ -170,7 +172,9 @@ impl Store {
             all.iter().filter_map(|text| text.parse().ok()).collect()
         };
         let mut sequences = numbers(next());
-        let (mut lanes, leases, delayed) = (next(), next(), next());
+        let (mut lanes, last_lanes) = (next(), next());
+        lanes.extend(last_lanes);
+        let (leases, delayed) = (next(), next());
         sequences.extend(numbers(next()));
         for member in leases.iter().chain(&delayed) {
             let mut parts = member.split('/');
