@@ -46,6 +46,9 @@ async fn one_of_each(cluster: &TestCluster) -> Vec<(&'static str, u16)> {
     found
 }
 
+/// The most bytes of a script that only looks.
+const SMALL_SCRIPT: usize = 500;
+
 #[tokio::test]
 async fn a_journey_goes_through_a_death_a_failover_and_slot_moves_in_order_and_complete() {
     let cluster = TestCluster::start_with_replicas().await;
@@ -239,28 +242,47 @@ async fn a_script_that_one_node_has_forgotten_is_sent_to_that_node_only() {
             transition.script.load_async(&mut node.connection().await).await.unwrap();
         }
     }
-    // Before the source of a script is sent, the node has answered NOSCRIPT.
-    let lacked = async || {
+    for node in &cluster.nodes {
+        node.ask::<()>(&["CONFIG", "SET", "slowlog-max-len", "100000"]).await.unwrap();
+        node.ask::<()>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]).await.unwrap();
+    }
+    let sent = async || {
         let mut counts = Vec::new();
         for node in &cluster.nodes {
-            let loads = number(&node.info("cmdstat_script|load").await, "calls=");
-            counts.push((number(&node.info("errorstat_NOSCRIPT").await, "count="), loads));
+            let loads = calls(&node.info("cmdstat_script|load").await);
+            let noted: Vec<SlowCall> = node.ask(&["SLOWLOG", "GET", "-1"]).await.unwrap();
+            counts.push((sources(&noted), loads));
         }
         counts
     };
-    let before = lacked().await;
+    let before = sent().await;
     cluster.nodes[1].ask::<()>(&["SCRIPT", "FLUSH"]).await.unwrap();
     journey.produce("after", COUNT).await;
     journey.end().await;
-    let after = lacked().await;
+    let after = sent().await;
     assert_eq!((after[0], after[2]), (before[0], before[2]));
     assert!(after[1].0 > before[1].0 && after[1].1 == before[1].1, "{before:?} {after:?}");
 }
 
-/// The number after `name`, from `calls=12,usec=…`.
-fn number(line: &str, name: &str) -> u64 {
-    let number = line.strip_prefix(name).and_then(|rest| rest.split(',').next());
+/// The number of calls, from `calls=12,usec=…`.
+fn calls(line: &str) -> u64 {
+    let number = line.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+type SlowCall = (u64, u64, u64, Vec<Vec<u8>>, String, String);
+
+/// How many calls sent the source of a transition, from all calls that a node has noted. It cuts texts, and says how
+/// long the rest is. Small scripts, which only look, are always sent.
+fn sources(noted: &[SlowCall]) -> usize {
+    let rest = |text: &[u8]| -> Option<usize> {
+        let text = String::from_utf8_lossy(text).into_owned();
+        text.rsplit_once("... (")?.1.strip_suffix(" more bytes)")?.parse().ok()
+    };
+    let is_source = |call: &&SlowCall| {
+        call.3[0] == b"EVAL" && rest(&call.3[1]).is_some_and(|rest| rest > SMALL_SCRIPT)
+    };
+    noted.iter().filter(is_source).count()
 }
 
 #[tokio::test]
