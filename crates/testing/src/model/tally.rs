@@ -212,7 +212,7 @@ impl Tally {
                 self.count_if(*delays > 0, "delay over");
                 self.count_if(*halted > 0, "crashed too often");
                 let mut all = after.destinations.values().flat_map(|d| d.messages.values());
-                let is_own = |left: &Left| left.stalls_alone > 0;
+                let is_own = |left: &Left| left.stalls_alone > 1 && left.stalls > 2;
                 self.count_if(all.any(|message| is_own(&message.left)), "stall of its own");
             }
             (Op::AcquirePartition { who }, _)

@@ -188,8 +188,7 @@ pub fn has_letters(name: Name, state: &State) -> bool {
 }
 
 pub fn has_halted(name: Name, state: &State) -> bool {
-    let mut messages = state.destinations.get(name).into_iter().flat_map(|d| d.messages.values());
-    messages.any(|message| message.stand == Stand::Halted(Stage::Transform))
+    has(name, state, |stand| *stand == Stand::Halted(Stage::Transform))
 }
 
 /// A message to damage in Redis.
@@ -241,8 +240,7 @@ pub fn has_withdrawals(name: Name, state: &State) -> bool {
 }
 
 pub fn is_leased(name: Name, state: &State) -> bool {
-    let mut messages = state.destinations.get(name).into_iter().flat_map(|d| d.messages.values());
-    messages.any(|message| matches!(message.stand, Stand::Leased { .. }))
+    has(name, state, |stand| matches!(stand, Stand::Leased { .. }))
 }
 
 /// A head that halted in delivery.
