@@ -71,6 +71,21 @@ pub async fn stats(world: &World, name: &str) -> Result<Value, String> {
     admin::done(world, Method::GET, &format!("{}/stats", path(name)), Value::Null).await
 }
 
+/// The sequences of pending messages. At least `most`, if there are so many.
+pub async fn pending(world: &World, name: &str, most: usize) -> Result<Vec<u64>, String> {
+    let list = format!("{}/messages?limit=1000", path(name));
+    let (mut all, mut cursor) = (Vec::new(), String::new());
+    while all.len() < most {
+        let part = format!("{list}{cursor}");
+        let page = admin::done(world, Method::GET, &part, Value::Null).await?;
+        let items = page["items"].as_array().ok_or_else(|| format!("{page}"))?;
+        all.extend(items.iter().filter_map(|item| item["sequence"].as_u64()));
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    Ok(all)
+}
+
 /// Creates both destinations, and fills them.
 pub async fn fill_ahead(world: &World) -> Result<(), String> {
     for name in [PURGED, REMOVED] {

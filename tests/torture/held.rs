@@ -30,7 +30,8 @@ pub async fn purge(world: &World) -> Result<Instant, String> {
     })
     .await?;
     let arrived = last_sequence(world).await?;
-    let pending = pending(world).await?;
+    // The head of the statistics would not do: with many lanes it is nearly the oldest.
+    let pending = bulk::pending(world, name, usize::MAX).await?;
     // A repeated cancel finds nothing, nor does one of a message that another consumer has accepted meanwhile.
     let is_done = |status: u16, _: &Value| matches!(status, 200 | 202 | 404 | 409);
     let last = held.last().map(|message| &message["sequence"]);
@@ -53,21 +54,6 @@ pub async fn purge(world: &World) -> Result<Instant, String> {
 async fn last_sequence(world: &World) -> Result<u64, String> {
     let stats = bulk::stats(world, SUBJECTS[PULLED].destination).await?;
     stats["last_sequence"].as_u64().ok_or_else(|| format!("{stats}"))
-}
-
-/// All that is pending. The head of the statistics would not do: with many lanes it is nearly the oldest.
-async fn pending(world: &World) -> Result<Vec<u64>, String> {
-    let list = format!("{}/messages?limit=500", bulk::path(SUBJECTS[PULLED].destination));
-    let (mut all, mut page) = (Vec::new(), list.clone());
-    loop {
-        let listed = admin::done(world, Method::GET, &page, Value::Null).await?;
-        let items = listed["items"].as_array().ok_or_else(|| format!("{listed}"))?;
-        all.extend(items.iter().filter_map(|item| item["sequence"].as_u64()));
-        match listed["next_cursor"].as_str() {
-            Some(cursor) => page = format!("{list}&cursor={cursor}"),
-            None => return Ok(all),
-        }
-    }
 }
 
 /// Notes the messages that need not be delivered. All producers must have ended.

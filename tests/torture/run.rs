@@ -270,7 +270,8 @@ async fn drain(world: &World, report: &mut Report) -> Held {
             }
             if begun.elapsed() > DRAIN_MAX {
                 problems.push(format!("{name} is not drained: {numbers:?}"));
-                held.extend(pending(world, name).await);
+                let pending = bulk::pending(world, name, HELD_MAX).await.unwrap_or_default();
+                held.extend(pending.into_iter().map(|sequence| (name.to_owned(), sequence)));
                 break;
             }
             damage::cancel_again(world, name).await;
@@ -278,20 +279,6 @@ async fn drain(world: &World, report: &mut Report) -> Held {
         }
     }
     held
-}
-
-async fn pending(world: &World, name: &str) -> Vec<(String, u64)> {
-    let (mut all, mut cursor) = (Vec::new(), String::new());
-    while all.len() < HELD_MAX {
-        let path = format!("/v1/destinations/{name}/messages?limit=1000{cursor}");
-        let Ok(page) = ask(world, &path).await else { break };
-        let items = page["items"].as_array().cloned().unwrap_or_default();
-        let sequences = items.iter().filter_map(|item| item["sequence"].as_u64());
-        all.extend(sequences.map(|sequence| (name.to_owned(), sequence)));
-        let Some(next) = page["next_cursor"].as_str() else { break };
-        cursor = format!("&cursor={next}");
-    }
-    all
 }
 
 async fn ask(world: &World, path: &str) -> Result<Value, String> {
