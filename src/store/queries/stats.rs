@@ -172,9 +172,8 @@ impl Store {
             all.iter().filter_map(|text| text.parse().ok()).collect()
         };
         let mut sequences = numbers(next());
-        let (mut lanes, last_lanes) = (next(), next());
+        let (mut lanes, last_lanes, leases, delayed) = (next(), next(), next(), next());
         lanes.extend(last_lanes);
-        let (leases, delayed) = (next(), next());
         sequences.extend(numbers(next()));
         for member in leases.iter().chain(&delayed) {
             let mut parts = member.split('/');
