@@ -93,7 +93,7 @@ pub enum Kind {
     ScriptFlush,
     /// Sets `maxmemory` to what is in use.
     MemoryFull,
-    /// Sets `maxmemory` to half of what is in use, until a destination has delivered everything, or many messages.
+    /// Sets `maxmemory` to half of what is in use, until a destination has delivered everything.
     MemoryLowered,
     /// Redis wants more replicas than it has.
     WritesRefused,

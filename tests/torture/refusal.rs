@@ -18,10 +18,7 @@ use crate::{
 /// How long a script runs before Redis answers others with BUSY, in ms, and how long by default.
 const BUSY_AFTER: [&str; 2] = ["50", "5000"];
 
-/// A destination with a longer backlog need not deliver all of it before the limit goes: only heads are processed.
-const DRAINED: u64 = 100;
-
-/// Half of the memory in use becomes the limit, until a destination has delivered everything, or many messages.
+/// Half of the memory in use becomes the limit, until a destination has delivered everything that it has.
 pub async fn memory_lowered(
     world: &World,
     server: &TestRedis,
@@ -36,19 +33,28 @@ pub async fn memory_lowered(
         (refused(world, &mut connection).await != before).then_some(())
     })
     .await;
+    let drained = drained(world, name).await;
+    ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "0"]).await?;
+    drained?;
+    fired.map(|()| Instant::now())
+}
+
+/// Waits until nothing is pending, as long as the destination goes on delivering: only heads are processed, so a long
+/// backlog takes its time.
+async fn drained(world: &World, name: &str) -> Result<(), String> {
     let stats = format!("{}/stats", path(name));
     let (mut numbers, mut pods) = (Value::Null, world.addresses.iter().cycle());
-    let mut first = None;
-    let drained = heals(&format!("{name} delivers"), async || {
-        numbers = admin::look(pods.next()?, &stats).await?;
-        let delivered = numbers["delivered_total"].as_u64()?;
-        let first = *first.get_or_insert(delivered);
-        (numbers["pending"] == 0 || delivered >= first + DRAINED).then_some(())
-    })
-    .await;
-    ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "0"]).await?;
-    drained.map_err(|problem| format!("{problem}: {numbers}"))?;
-    fired.map(|()| Instant::now())
+    let mut delivered = 0;
+    while numbers["pending"] != 0 {
+        heals(&format!("{name} delivers"), async || {
+            numbers = admin::look(pods.next()?, &stats).await?;
+            let before = std::mem::replace(&mut delivered, numbers["delivered_total"].as_u64()?);
+            (numbers["pending"] == 0 || delivered > before).then_some(())
+        })
+        .await
+        .map_err(|problem| format!("{problem}: {numbers}"))?;
+    }
+    Ok(())
 }
 
 /// Succeeds once all ingest pods name this refusal, or none does.
