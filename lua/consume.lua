@@ -42,7 +42,7 @@ if answered and answered.err then return answered end
 local now, lasts = now_ms(), tonumber(ARGV[5])
 local epoch = current_epoch(KEYS[8], now, ARGV[2])
 local known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'paused', 'delivery', 'halted_ready', 'withdrawals',
-  'consumers_epoch', 'consumers_from_ms', 'born')
+  'consumers_epoch', 'consumers_from_ms', 'born', 'consumers_wait_ms')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if not answered and (known[1] ~= ARGV[3] or known[4] ~= 'pull') then
   return redis.error_reply('STALE_DEFINITION ' .. known[1])
@@ -107,12 +107,15 @@ end
 local deadline = now + lasts
 answer[1] = text(deadline)
 
--- Redis may have forgotten leases together with the epoch before. They end within one lease. A destination that
--- was created in this epoch had none. A time that was stored while the clock was ahead begins again.
-local from = tonumber(known[8]) or 0
-if known[7] ~= text(epoch) or from > deadline then
-  from = (tonumber(known[9]) or 0) >= epoch and 0 or deadline
-  redis.call('HSET', KEYS[2], 'consumers_epoch', text(epoch), 'consumers_from_ms', text(from))
+-- Redis may have forgotten leases together with the epoch before. They end within one lease, also if leases become
+-- shorter meanwhile. A destination that was created in this epoch had none. A time that was stored while the clock was
+-- ahead begins again.
+local from, wait = tonumber(known[8]) or 0, tonumber(known[10]) or 0
+if known[7] ~= text(epoch) or from > now + wait then
+  wait = math.max(lasts, math.min(from - now, wait))
+  from = (tonumber(known[9]) or 0) >= epoch and 0 or now + wait
+  redis.call('HSET', KEYS[2], 'consumers_epoch', text(epoch), 'consumers_from_ms', text(from),
+    'consumers_wait_ms', text(wait))
 end
 if from > now or string.find(known[3] or '', 'delivery', 1, true) then
   keep(KEYS[1], number, answer[1])
@@ -175,7 +178,8 @@ local function lease(i, key, hint)
     return true
   else
     local could_read, run = pcall(run_of, i, key, entry, math.min(left, entry.most or left))
-    local front, records, for_owner = {}, {}, false
+    -- Only the owner reports a lane that cannot be read.
+    local front, records, for_owner = {}, {}, not could_read
     if could_read and #run > 0 then front, records, for_owner = front_of(run) end
     if #front > 0 then
       leased[#leased + 1] = {key = key, entry = entry}
