@@ -508,7 +508,33 @@ async fn what_a_consumer_holds_is_the_oldest_head_however_many_lanes_are_free() 
     service.send("parcels", &free).await;
     service.until("parcels", json!({"pending": 41, "waiting": 0, "processing": 0})).await;
     let stats = service.ok("GET", "/v1/destinations/parcels/stats", Value::Null).await;
-    assert_eq!(stats["head"]["sequence"], 1, "{stats}");
+    let (head, next) = (&stats["head"], &stats["heads"][1]);
+    assert_eq!((&head["sequence"], &head["state"]), (&json!(1), &json!("delivering")), "{stats}");
+    assert_eq!(next["state"], "ready", "nobody holds it: {stats}");
+}
+
+/// How long leases last that Redis has forgotten does not depend on what was defined since.
+#[tokio::test]
+async fn wait_for_forgotten_leases_does_not_become_shorter() {
+    let service = Service::start().await;
+    service.define("erp", json!({})).await;
+    service.send_at_once("erp", &[("a", 1)]).await;
+    let expires = expiry(&service.next("erp", 1).await[0]).unix_timestamp() * 1000;
+    let mut redis = service.redis.connection().await;
+    let found = redis::cmd("KEYS").arg("reseq:*:d:erp").query_async(&mut redis).await;
+    let [hash]: [String; 1] = found.unwrap();
+    // The destination is one lane.
+    let forgotten = format!("{hash}:consumer-leases");
+    redis::cmd("HDEL").arg(forgotten).arg("").exec_async(&mut redis).await.unwrap();
+    let epoch = hash.replace("d:erp", "epoch");
+    redis::cmd("HDEL").arg(epoch).arg("server").exec_async(&mut redis).await.unwrap();
+    let nothing = json!({"max": 9});
+    assert!(service.consume("erp", nothing.clone()).await.is_empty());
+    service.define("erp", json!({"delivery": {"timeout_ms": 500}})).await;
+    assert!(service.consume("erp", nothing).await.is_empty());
+    let from = redis::cmd("HGET").arg(hash).arg("consumers_from_ms").query_async(&mut redis).await;
+    let from: i64 = from.unwrap();
+    assert!(from >= expires, "consumers may get it {} ms too early", expires - from);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::messages::Listed;
 use crate::{
-    domain::{AttemptError, Ordering, Sequence, State},
+    domain::{AttemptError, DeliveryKind, Ordering, Sequence, State},
     redis_client::texts,
     store::{
         Store, StoreError,
@@ -132,7 +132,37 @@ impl Store {
             }
         }
         let now_ms = self.time_at(&keys.hash()).await?;
-        Ok(listed.into_iter().map(|one| head(one, entry, delivering, now_ms)).collect())
+        let held = match entry.destination.delivery.kind {
+            DeliveryKind::Pull if delivering => self.held(entry, &listed, now_ms).await?,
+            _ => vec![delivering; listed.len()],
+        };
+        let heads = listed.into_iter().zip(held);
+        Ok(heads.map(|(one, is_held)| head(one, entry, is_held, now_ms)).collect())
+    }
+
+    /// Whether a consumer holds the lane of each of these messages.
+    async fn held(
+        &self,
+        entry: &CatalogEntry,
+        listed: &[Listed],
+        now_ms: u64,
+    ) -> Result<Vec<bool>, StoreError> {
+        if listed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys = self.keys().destination(&entry.destination.name);
+        let lane = |one: &Listed| {
+            let (key, sequence) =
+                (one.message.message.key.as_deref(), one.message.position.sequence);
+            entry.destination.lane_of(key, sequence).unwrap_or_default()
+        };
+        let mut pipe = Pipeline::new();
+        pipe.zscore_multiple(
+            keys.consumer_lease_ends(),
+            &listed.iter().map(lane).collect::<Vec<_>>(),
+        );
+        let (ends,): (Vec<Option<f64>>,) = self.query(&pipe).await?;
+        Ok(ends.into_iter().map(|end| end.is_some_and(|end| end > now_ms as f64)).collect())
     }
 
     /// The sequences of the lanes' heads, as [`Store::heads`] finds them.
