@@ -245,11 +245,11 @@ impl Life<'_> {
         let ordered = store.withdraw(&known, Who::Operator, &withdrawal).await.unwrap();
         let ordered = ordered.iter().filter(|outcome| **outcome == Withdrawn::Withdrawing).count();
         assert!(ordered > 0);
-        let orders = store.withdrawals(&self.owner, &known).await.unwrap();
+        let orders = store.withdrawals(&known).await.unwrap();
         assert_eq!(orders.len(), ordered);
         assert!(orders.iter().all(|order| both.contains(&(order.lane.clone(), order.sequence))));
         store.withdraw(&known, Who::Owner(&self.owner), &withdrawal).await.unwrap();
-        assert!(store.withdrawals(&self.owner, &known).await.unwrap().is_empty());
+        assert!(store.withdrawals(&known).await.unwrap().is_empty());
         let letters = store.dead_letters(&known, 0, 9).await.unwrap();
         assert_eq!(letters.len(), 3);
         let letter = letters[0].message.clone();

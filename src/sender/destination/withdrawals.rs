@@ -60,9 +60,8 @@ impl DestinationSender {
         if self.scheduler.is_draining() || !self.withdrawals.asked() {
             return None;
         }
-        let (store, owner) = (self.deps.store.clone(), self.deps.lease.owner.clone());
-        let entry = entry.clone();
-        Some(async move { Answer::Withdrawals(store.withdrawals(&owner, &entry).await) }.boxed())
+        let (store, entry) = (self.deps.store.clone(), entry.clone());
+        Some(async move { Answer::Withdrawals(store.withdrawals(&entry).await) }.boxed())
     }
 
     /// Redis returned the pending withdrawals. Drops the messages that are to leave from their lanes, if they are not

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use redis::Value;
+use redis::{Pipeline, Value};
 
 use super::{
     acquire_partition::OwnerToken,
@@ -29,8 +29,6 @@ const BYTES_MAX: usize = 8 << 20;
 
 /// The most pending withdrawals that one call returns, as in `lua/release.lua`.
 pub const WITHDRAWALS_MAX: usize = 200;
-/// Above all sequences.
-const NO_SEQUENCE: Sequence = 1 << 53;
 
 /// The identity of a releasing owner.
 #[derive(Debug, Clone)]
@@ -163,19 +161,16 @@ impl Store {
         self.released(&self.whole_release(owner, entry, lanes), entry, lanes).await
     }
 
-    /// The pending withdrawals of a destination, as a release returns them: one that neither settles nor asks.
+    /// The pending withdrawals of a destination, as a release returns them.
     pub async fn withdrawals(
         &self,
-        owner: &Owner,
         entry: &CatalogEntry,
     ) -> Result<Vec<PendingWithdrawal>, StoreError> {
-        let key = (entry.destination.ordering != Ordering::Destination).then(|| "0".to_owned());
-        let held_upto = NO_SEQUENCE;
-        let nothing = [LaneRequest { key, settled: Settled::default(), held_upto, limit: 0 }];
-        Ok(self
-            .released(&self.whole_release(owner, entry, &nothing), entry, &nothing)
-            .await?
-            .withdrawals)
+        let keys = self.keys().destination(&entry.destination.name);
+        let mut pipe = Pipeline::new();
+        pipe.cmd("HRANDFIELD").arg(keys.withdrawals()).arg(WITHDRAWALS_MAX).arg("WITHVALUES");
+        let (pending,): (Vec<(Sequence, Bytes)>,) = self.query(&pipe).await?;
+        Ok(pending.into_iter().filter_map(|one| read_pending(entry, one)).collect())
     }
 
     /// The call for one lane that has none of what few messages have.

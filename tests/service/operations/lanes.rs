@@ -171,7 +171,7 @@ async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
 
     // The owner carries out the withdrawal.
     let known = super::known(&service.store, "crm").await;
-    let pending = service.store.withdrawals(&hand.owner, &known).await.unwrap().remove(0);
+    let pending = service.store.withdrawals(&known).await.unwrap().remove(0);
     let carried_out = async {
         let messages = [(pending.lane.clone(), pending.sequence)];
         let withdrawal = reseq::store::Withdrawal {
@@ -194,7 +194,7 @@ async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
     // The next message is delivered while its cancellation waits.
     let delivered = async {
         crate::support::wait::eventually("the withdrawal is there", async || {
-            let count = service.store.withdrawals(&hand.owner, &known).await.unwrap().len();
+            let count = service.store.withdrawals(&known).await.unwrap().len();
             if count > 0 { Ok(()) } else { Err("none".to_owned()) }
         })
         .await;

@@ -235,7 +235,7 @@ impl Watched {
         let skipped = self.post(&format!("destinations/{name}/skip-head"), which).await;
         self.note("skip a head").await;
         assert_eq!(skipped.status, 202, "the sender may have it: {skipped:?}");
-        let withdrawals = store.withdrawals(owner, at).await.unwrap();
+        let withdrawals = store.withdrawals(at).await.unwrap();
         assert_eq!(withdrawals.iter().map(|one| one.sequence).collect::<Vec<_>>(), [sequence]);
         let messages = [(lane.clone(), sequence)];
         let skip = Withdrawal {
