@@ -188,11 +188,14 @@ impl CommitTask {
             return Ok((Vec::new(), Durability::Memory));
         }
         let bytes = arrivals.iter().map(|arrival| arrival.message.body.bytes.len()).sum();
-        let _room = self.memory.take_call(bytes).await;
         loop {
             let entry = self.catalog.get(self.name.as_str()).ok_or_else(unknown)?;
             let (store, call_sequence, epoch) = (&self.store, &self.call_sequence, self.epoch);
-            let call = || store.ingest(call_sequence, &entry, epoch, arrivals);
+            let call = || async {
+                // Not through the retries: others' calls wait for this room.
+                let _room = self.memory.take_call(bytes).await;
+                store.ingest(call_sequence, &entry, epoch, arrivals).await
+            };
             let error = match retry_until(Some(deadline), call).await {
                 Ok(ingested) => {
                     let is_new = |one: &&Ingested| matches!(one, Ingested::Stamped(_));
