@@ -27,6 +27,8 @@ const KEPT_MIN: usize = KEPT + OUTGOING_MIN;
 /// Of the descriptors for deliveries and transforms, one in so many is for the processes of expressions, of ingest and
 /// of processors each, and one for look-ups of host names.
 const PART: usize = 16;
+/// Sockets of a look-up that nobody answers: each of two questions is sent three times, from a socket of its own.
+const LOOKUP_SOCKETS: usize = 6;
 /// The default limits, if there are enough descriptors.
 const HTTP_MAX: usize = 4096;
 const TCP_MAX: usize = 1024;
@@ -41,7 +43,7 @@ pub(super) struct Descriptors {
     pub(super) tcp: usize,
     /// Outgoing connections.
     pub(super) outgoing: usize,
-    /// Look-ups of host names at once: two sockets each.
+    /// Look-ups of host names at once.
     pub(super) lookups: usize,
     /// Processes that evaluate expressions, of ingest and of processors each: two pipes for each process.
     pub(super) processes: usize,
@@ -83,7 +85,7 @@ impl Descriptors {
         let http_max = or_share(http, HTTP_MAX);
         let left = limit.saturating_sub(http_max + of_admin + tcp + KEPT);
         let (processes, lookups) = ((left / PART).max(1), (left / PART).clamp(1, LOOKUPS_MAX));
-        let outgoing = left.saturating_sub(4 * processes + 2 * lookups);
+        let outgoing = left.saturating_sub(4 * processes + LOOKUP_SOCKETS * lookups);
         let shares = Descriptors { http: http_max, admin, tcp, outgoing, lookups, processes };
         let (wanted, given) = (shares.http + of_admin + shares.tcp + KEPT_MIN, limit);
         if wanted > given {
@@ -152,12 +154,13 @@ mod tests {
         for limit in [256, 1024, 20_000, 1 << 20] {
             for text in ["", "[http]\nconnections_max = 90\n"] {
                 let of = of(limit, text);
-                let taken = of.http + of.outgoing + 2 * of.lookups + 4 * of.processes + KEPT;
+                let lookups = LOOKUP_SOCKETS * of.lookups;
+                let taken = of.http + of.outgoing + lookups + 4 * of.processes + KEPT;
                 assert!(taken as u64 <= limit && of.outgoing > 0, "{limit}: {of:?}");
             }
         }
         let small = of(256, "");
-        assert_eq!((small.outgoing, small.lookups, small.processes), (55, 5, 5));
+        assert_eq!((small.outgoing, small.lookups, small.processes), (35, 5, 5));
         let large = of(20_000, "");
         assert_eq!((large.lookups, large.outgoing > 10_000), (64, true), "{large:?}");
     }

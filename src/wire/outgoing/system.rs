@@ -73,7 +73,7 @@ impl SystemLookup {
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         // Each look-up asks: a connection is opened rarely, and a change is followed at once.
         options.cache_size = 0;
-        // Two sockets a look-up, for the two kinds of addresses.
+        // One server at a time, with the questions for the two kinds of addresses.
         options.num_concurrent_reqs = 1;
         builder.build()
     }
