@@ -120,28 +120,10 @@ describe("signatures", () => {
   const { privateKey, publicKey } = generateKeyPairSync("ed25519");
   const base64 = (key, field) => Buffer.from(key.export({ format: "jwk" })[field], "base64url").toString("base64");
   const [privateSecret, publicSecret] = [`whsk_${base64(privateKey, "d")}`, `whpk_${base64(publicKey, "x")}`];
-  const now = () => Math.floor(Date.now() / 1000);
-  const body = '{"a":1}';
 
-  test("those of a producer are checked, and the headers of Reseq are not", async () => {
+  test("signing follows the specification", () => {
     // The example of the specification's libraries.
     assert.equal(sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, '{"test": 2432232314}'), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
-    const send = through(orderGuard({ store: memoryStore(), secrets: ["whsec_b3RoZXI=", secret], signedBy: "producer" }), () => {});
-    const time = now();
-    const signed = (changes = {}) => ({ body, headers: { "webhook-id": "m", "webhook-timestamp": String(time), "webhook-signature": `v1,AAAA ${sign(secret, "m", time, body)}`, ...changes } });
-    assert.equal(await send(1, signed()), 204);
-    const old = String(time - 3600);
-    for (const wrong of [{ body }, signed({ "webhook-id": "n" }), { ...signed(), body: '{"a":2}' }, signed({ "webhook-timestamp": old, "webhook-signature": sign(secret, "m", Number(old), body) })]) {
-      assert.equal(await send(2, wrong), 401);
-    }
-  });
-
-  test("the tolerance is that of the options", async () => {
-    const options = { store: memoryStore(), secrets: [secret], signedBy: "producer" };
-    const time = now() - 3600;
-    const request = { body, headers: { "webhook-id": "m", "webhook-timestamp": String(time), "webhook-signature": sign(secret, "m", time, body) } };
-    assert.equal(await through(orderGuard(options), () => {})(1, request), 401);
-    assert.equal(await through(orderGuard({ ...options, toleranceSeconds: 7200 }), () => {})(1, request), 204);
   });
 
   test("a secret that cannot be one is refused at once, and not shown", () => {
@@ -200,6 +182,11 @@ describe("signatures", () => {
       assert.equal(await answer(headers, raw), 204, "a repeat is accepted");
       assert.equal(got.length, 2, "and the handler was not called again");
     }
+
+    t.mock.timers.enable({ apis: ["Date"], now: Date.now() + 3_600_000 });
+    for (const { answer } of guards) assert.equal(await answer(headers, raw), 401, "an hour later");
+    const patient = orderGuard({ store: memoryStore(), secrets: [secret], toleranceSeconds: 7200 }).fetch(() => {});
+    assert.equal((await patient(new Request("http://receiver/in", { method: "POST", headers, body: raw }))).status, 204);
   });
 });
 

@@ -23,12 +23,6 @@ export interface SignatureOptions {
    * has them. Requests that are not signed by one of them get 401.
    */
   secrets: string[];
-  /**
-   * Who signs. `reseq`, the default: a destination with `sign`; the headers that say where a message belongs are
-   * verified too. `producer`: whoever sent the message to Reseq, and its `webhook-*` headers travelled with it; then
-   * nothing protects the `Reseq-*` headers.
-   */
-  signedBy?: "reseq" | "producer";
   /** Requests with an older or newer timestamp are refused: somebody may have recorded them (300). */
   toleranceSeconds?: number;
 }
@@ -40,10 +34,9 @@ type Secret = { version: "v1"; key: Buffer } | { version: "v1a"; key: KeyObject 
  * Returns a function that says what is wrong with a request, or undefined.
  */
 export function signatureCheck(options: SignatureOptions): (header: HeaderGetter, raw: Buffer) => string | undefined {
-  const { signedBy = "reseq", toleranceSeconds = 300 } = options;
+  const { toleranceSeconds = 300 } = options;
   if (options.secrets.length === 0) throw new TypeError("secrets is empty: leave it out if requests are not signed");
   if (!(toleranceSeconds > 0)) throw new TypeError("toleranceSeconds must be more than 0");
-  if (signedBy !== "reseq" && signedBy !== "producer") throw new TypeError('signedBy must be "reseq" or "producer"');
   const secrets = options.secrets.map(parseSecret);
   return (header, raw) => {
     const [id, timestamp, given] = [header("webhook-id"), header("webhook-timestamp"), header("webhook-signature")];
@@ -51,9 +44,8 @@ export function signatureCheck(options: SignatureOptions): (header: HeaderGetter
     const seconds = /^\d{1,15}$/.test(timestamp) ? Number(timestamp) : NaN;
     if (!(Math.abs(Date.now() / 1000 - seconds) <= toleranceSeconds)) return "the timestamp of the signature is too old, or in the future";
     if (!matches(secrets, given, contentOf(id, timestamp, raw))) return "no signature is right";
-    if (signedBy === "producer") return undefined;
     const own = header("reseq-signature");
-    if (own === undefined) return "the headers of Reseq are not signed: if the producer signs and not Reseq, set signedBy of the guard";
+    if (own === undefined) return "the headers of Reseq are not signed";
     return matches(secrets, own, headersContentOf(header, raw)) ? undefined : "no signature of the headers of Reseq is right";
   };
 }
