@@ -9,7 +9,11 @@ mod partition_lease;
 pub mod reporter;
 mod tail;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     sync::broadcast::{self, error::RecvError},
@@ -83,6 +87,8 @@ struct Work {
     /// Something has changed since the scan began: scan again after it.
     scan_again: bool,
     rounds: Arc<tokio::sync::Mutex<Rounds>>,
+    /// The destinations whose deliveries in flight are stored for display.
+    noted: HashSet<DestinationName>,
     /// The housekeeping, in a task of its own.
     housekeeping: Option<JoinHandle<()>>,
 }
@@ -170,6 +176,7 @@ impl Work {
             scan: None,
             scan_again: false,
             rounds,
+            noted: HashSet::new(),
             housekeeping: None,
         }
     }
@@ -274,7 +281,13 @@ impl Work {
             let awaiting = waiting.get(name).copied().unwrap_or_default().min(begun);
             (name.clone(), begun - awaiting, awaiting)
         });
-        let counts: Vec<_> = counts.filter(|(_, count, waits)| count + waits > 0).collect();
+        // What was noted once is removed when it ends.
+        let noted = std::mem::take(&mut self.noted);
+        let counts: Vec<_> = counts
+            .filter(|(name, count, waits)| count + waits > 0 || noted.contains(name))
+            .collect();
+        let some = counts.iter().filter(|(_, count, waits)| count + waits > 0);
+        self.noted = some.map(|(name, ..)| name.clone()).collect();
         self.sender.owned.set_awaiting_connection(waiting.into_keys().collect());
         let limited = self.running.iter().filter(|(_, running)| running.gauge.is_rate_limited());
         self.sender.owned.set_rate_limited(limited.map(|(name, _)| name.clone()).collect());

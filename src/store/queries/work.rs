@@ -208,16 +208,21 @@ impl Store {
     }
 
     /// Stores how many messages of each destination are being delivered now, and how many deliveries wait for a
-    /// connection; for display.
+    /// connection; for display. The expiry of the keys is only for a sender that dies: if the clock steps back, they
+    /// live longer.
     pub async fn note_delivering(
         &self,
         counts: &[(DestinationName, usize, usize)],
     ) -> Result<(), StoreError> {
         let notes = counts.iter().map(|(name, delivering, awaiting)| {
             let (keys, mut pipe) = (self.keys().destination(name), redis::pipe());
-            pipe.set_ex(keys.delivering(), delivering, DELIVERING_SECONDS);
-            if *awaiting > 0 {
-                pipe.set_ex(keys.awaiting_connection(), awaiting, DELIVERING_SECONDS);
+            for (key, count) in
+                [(keys.delivering(), delivering), (keys.awaiting_connection(), awaiting)]
+            {
+                match count {
+                    0 => pipe.del(key),
+                    count => pipe.set_ex(key, count, DELIVERING_SECONDS),
+                };
             }
             pipe
         });
