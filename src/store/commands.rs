@@ -81,12 +81,14 @@ const ON_KEYS: [Command; 52] = [
 ];
 
 /// Commands on keys that Rust itself sends.
-const SENT_ON_KEYS: [&str; 19] = [
+const SENT_ON_KEYS: [&str; 22] = [
+    "DEL",
     "EXISTS",
     "GET",
     "HEXISTS",
     "HGET",
     "HMGET",
+    "HRANDFIELD",
     "HSCAN",
     "HSET",
     "HSETNX",
@@ -96,6 +98,7 @@ const SENT_ON_KEYS: [&str; 19] = [
     "SETEX",
     "XREVRANGE",
     "ZCARD",
+    "ZMSCORE",
     "ZRANGE",
     "ZRANGEBYSCORE",
     "ZREM",
