@@ -116,11 +116,12 @@ fn certificates(pem: &Pem) -> Result<TlsCertificates, Unusable> {
     Ok(TlsCertificates { client_tls, root_cert: Some(roots).filter(|roots| !roots.is_empty()) })
 }
 
-/// Maps an error while connecting: no call was sent.
+/// Maps an error while connecting: no call was sent. A connection begins with commands, which a server may refuse.
 pub(super) fn unreached(error: RedisError) -> ClientError {
-    match ClientError::from(error) {
-        error @ (ClientError::NoRights(_) | ClientError::Unavailable(_)) => error,
-        other => ClientError::Unavailable(other.to_string()),
+    use ClientError as E;
+    match E::from(error) {
+        error @ (E::NoRights(_) | E::Unavailable(_) | E::RefusesWrites(_)) => error,
+        other => E::Unavailable(other.to_string()),
     }
 }
 

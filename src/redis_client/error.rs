@@ -173,14 +173,19 @@ mod tests {
     use redis::Value;
 
     use super::*;
+    use crate::redis_client::dial::unreached;
+
+    fn of_server(code: &str, detail: &str) -> RedisError {
+        let text = format!("-{code} {detail}\r\n");
+        match redis::parse_redis_value(text.as_bytes()).unwrap() {
+            Value::ServerError(error) => RedisError::from(error),
+            other => panic!("{other:?}"),
+        }
+    }
 
     /// What a server's answer is mapped to.
     fn mapped(code: &str, detail: &str) -> ClientError {
-        let text = format!("-{code} {detail}\r\n");
-        match redis::parse_redis_value(text.as_bytes()).unwrap() {
-            Value::ServerError(error) => ClientError::from(RedisError::from(error)),
-            other => panic!("{other:?}"),
-        }
+        ClientError::from(of_server(code, detail))
     }
 
     #[test]
@@ -261,6 +266,9 @@ mod tests {
             let error = mapped(code, detail);
             let ClientError::RefusesWrites(sentence) = &error else { panic!("{error:?}") };
             assert_eq!(*sentence, format!("{code} {detail}"));
+            // Nor is it lost when a connection begins.
+            let begun = unreached(of_server(code, detail));
+            assert!(matches!(begun, ClientError::RefusesWrites(_)), "{begun:?}");
         }
     }
 }

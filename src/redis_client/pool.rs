@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use deadpool_redis::{Connection, Manager, Pool};
+use deadpool_redis::{Connection, Manager, Pool, PoolError};
 use redis::{ProtocolVersion, aio::MultiplexedConnection};
 
 use super::{
@@ -39,7 +39,10 @@ impl Node {
         pool.get().await.map_err(|error| {
             // The pool may point to a server that is no longer the primary.
             self.forget_pool();
-            ClientError::Unavailable(error.to_string())
+            match error {
+                PoolError::Backend(error) => unreached(error),
+                error => ClientError::Unavailable(error.to_string()),
+            }
         })
     }
 
