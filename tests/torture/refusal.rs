@@ -39,22 +39,28 @@ pub async fn memory_lowered(
     fired.map(|()| Instant::now())
 }
 
-/// Waits until nothing is pending, as long as the destination goes on delivering: only heads are processed, so a long
-/// backlog takes its time.
+/// Waits until the destination has delivered what it has now, as long as it goes on delivering: only heads are
+/// processed, so a long backlog takes its time. Once Redis has room again, new messages arrive.
 async fn drained(world: &World, name: &str) -> Result<(), String> {
     let stats = format!("{}/stats", path(name));
     let (mut numbers, mut pods) = (Value::Null, world.addresses.iter().cycle());
-    let mut delivered = 0;
-    while numbers["pending"] != 0 {
+    let mut wanted = None;
+    let mut left_before = 0;
+    loop {
         heals(&format!("{name} delivers"), async || {
             numbers = admin::look(pods.next()?, &stats).await?;
-            let before = std::mem::replace(&mut delivered, numbers["delivered_total"].as_u64()?);
-            (numbers["pending"] == 0 || delivered > before).then_some(())
+            let last = numbers["last_sequence"].as_u64()?;
+            let left = last.checked_sub(numbers["pending"].as_u64()?)?;
+            let wanted = *wanted.get_or_insert(last);
+            let before = std::mem::replace(&mut left_before, left);
+            (left >= wanted || left > before).then_some(())
         })
         .await
         .map_err(|problem| format!("{problem}: {numbers}"))?;
+        if wanted.is_some_and(|wanted| left_before >= wanted) {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// Succeeds once all ingest pods name this refusal, or none does.
