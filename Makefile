@@ -19,13 +19,16 @@ NEWER_TESTS := random_operations cluster wrong_types journey upgrades power_cut 
 .DEFAULT_GOAL := help
 # Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build build-bench demo run test quick torture torture-shares test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers lint fmt deny sbom fuzz release-clean
+.PHONY: help setup setup-tests build build-bench demo run test quick torture torture-shares test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers lint fmt deny sbom fuzz release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: ## Install redis-server if it is missing; check cargo and node
+setup: ## Install redis-server if it is missing; check cargo
 	@scripts/setup.sh
+
+setup-tests: ## Install what tests need besides, if it is missing: promtool, Chromium, schemathesis, the Node.js client
+	@scripts/setup.sh tests
 
 build: ## Build the release: release/reseq in cargo's target directory (target/), line tables in reseq.debug
 	cargo build --release --locked
@@ -40,10 +43,10 @@ build-console: ## Build the console (web/console/dist), which is committed and p
 check-console: ## Check that the build of the console is current
 	@scripts/console.sh check
 
-test-console: setup build ## Test the console in Chromium
+test-console: setup-tests build ## Test the console in Chromium
 	RESEQ_BIN=$(RESEQ) npm test --silent --workspace web/console
 
-console-screenshots: setup build ## Draw the pictures of the console in the documentation
+console-screenshots: setup-tests build ## Draw the pictures of the console in the documentation
 	RESEQ_BIN=$(RESEQ) scripts/console.sh screenshots
 
 build-bench: build ## Build release/reseq-bench, which measures release/reseq
@@ -55,7 +58,7 @@ demo: setup build ## Show parallel work in order, with processes killed (KILLS=0
 run: setup build ## Start the service with an embedded Redis and reseq.example.toml
 	$(RESEQ) serve --config reseq.example.toml
 
-test: setup ## Run all tests, four at a time: most of them mostly wait
+test: setup-tests ## Run all tests, four at a time: most of them mostly wait
 	RUST_TEST_THREADS=$(or $(RUST_TEST_THREADS),4) cargo test --locked --no-fail-fast --workspace $(TEST_FEATURES)
 
 quick: setup lint ## Check what takes less than a minute once it is built: lint, unit tests, a short run of the model
@@ -75,11 +78,11 @@ test-node: setup build build-node ## Kill pods, Redis, worker and receiver amid 
 	RESEQ_BIN=$(RESEQ) STORM_ROUNDS=$(or $(ROUNDS),10) STORM_MESSAGES=$(or $(MESSAGES),5000) PROPERTY_RUNS=500 \
 	  node --test --test-timeout=3600000 clients/node/test/*.test.mjs clients/node/test/long/*.test.mjs
 
-test-rights: setup ## Run tests with a Redis user that has only the documented rights
+test-rights: setup-tests ## Run tests with a Redis user that has only the documented rights
 	RESEQ_TEST_MINIMAL_RIGHTS=1 cargo test --locked --no-fail-fast $(TEST_FEATURES) \
 	  --test service -- $(RIGHTS_TESTS)
 
-test-newer: setup ## Run tests on Redis 8 and Valkey (from Debian packages)
+test-newer: setup-tests ## Run tests on Redis 8 and Valkey (from Debian packages)
 	@scripts/newer-servers.sh | while read -r server; do \
 	  RESEQ_TEST_REDIS_SERVER=$$server cargo test --locked --no-fail-fast $(TEST_FEATURES) \
 	    --test scripts --test service --test faults -- $(NEWER_TESTS) </dev/null || exit 1; done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs redis-server and, for tests, promtool, chromium and schemathesis if they are missing, builds the Node.js
-# client, and checks that cargo and node are there.
+# Installs redis-server if it is missing, and checks that cargo is there. With the argument `tests` also what only tests
+# need: promtool, chromium, schemathesis, and the Node.js client.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -49,49 +49,52 @@ install_redis() {
   fi
 }
 
-has redis-server || has valkey-server || install_redis
-
-# Only the tests of the alert rules need promtool, which is in the package of Prometheus.
-if ! has promtool; then
-  if has apt-get; then
-    say "installing prometheus, for promtool"
-    forbid_service_start
-    as_root apt-get update -qq
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus
-    if [ -d /run/systemd/system ]; then
-      as_root systemctl --quiet disable prometheus
+install_for_tests() {
+  # Only the tests of the alert rules need promtool, which is in the package of Prometheus.
+  if ! has promtool; then
+    if has apt-get; then
+      say "installing prometheus, for promtool"
+      forbid_service_start
+      as_root apt-get update -qq
+      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus
+      if [ -d /run/systemd/system ]; then
+        as_root systemctl --quiet disable prometheus
+      fi
+    else
+      say "promtool is missing; Reseq runs without it, the tests of its alert rules do not"
     fi
-  else
-    say "promtool is missing; Reseq runs without it, the tests of its alert rules do not"
   fi
-fi
 
-# Only the tests of the console need it.
-if ! has chromium && ! has chromium-browser && ! has google-chrome; then
-  if has apt-get; then
-    say "installing chromium, for the tests of the console"
-    as_root apt-get update -qq
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core
-  else
-    say "chromium is missing; Reseq runs without it, the tests of its console do not"
+  # Only the tests of the console need it.
+  if ! has chromium && ! has chromium-browser && ! has google-chrome; then
+    if has apt-get; then
+      say "installing chromium, for the tests of the console"
+      as_root apt-get update -qq
+      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core
+    else
+      say "chromium is missing; Reseq runs without it, the tests of its console do not"
+    fi
   fi
-fi
 
-# Only the test of the HTTP API against its document needs it.
-if has python3; then
-  "$(dirname "$0")/schemathesis.sh" --install ||
-    say "schemathesis cannot be installed; the test of the HTTP API against its document does not run"
-else
-  say "python3 is missing; Reseq runs without it, its test of the HTTP API does not"
-fi
+  # Only the test of the HTTP API against its document needs it.
+  if has python3; then
+    "$(dirname "$0")/schemathesis.sh" --install ||
+      say "schemathesis cannot be installed; the test of the HTTP API against its document does not run"
+  else
+    say "python3 is missing; Reseq runs without it, its test of the HTTP API does not"
+  fi
 
-if ! has node; then
-  say "node is missing; Reseq runs without it, the Node.js client and the recipes do not: https://nodejs.org"
-else
-  "$(dirname "$0")/node-client.sh" ||
-    say "the Node.js client cannot be built; Reseq runs without it, the recipes and their tests do not"
-fi
+  if ! has node; then
+    say "node is missing; Reseq runs without it, the Node.js client and the recipes do not: https://nodejs.org"
+  else
+    "$(dirname "$0")/node-client.sh" ||
+      say "the Node.js client cannot be built; Reseq runs without it, the recipes and their tests do not"
+  fi
+}
+
 if ! has cargo; then
   say "cargo is missing. Install Rust 1.89 or newer (https://rustup.rs) and run this again."
   exit 1
 fi
+has redis-server || has valkey-server || install_redis
+if [ "${1:-}" = tests ]; then install_for_tests; fi
