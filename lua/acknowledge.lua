@@ -2,21 +2,6 @@
 -- acknowledge: a consumer accepts messages, refuses one, extends its leases or gives them back. What comes too late
 -- changes nothing. The owner of the partition learns of it, and settles or retries.
 --
--- KEYS:
---   [1] epoch            reseq:{p07}:epoch
---   [2] destination      reseq:{p07}:d:<dest>
---   [3] leases           reseq:{p07}:d:<dest>:consumer-leases
---   [4] lease_ends       reseq:{p07}:d:<dest>:consumer-lease-ends
---   [5] messages         reseq:{p07}:d:<dest>:messages
---   [6] releasable       reseq:{p07}:releasable
---   [7] lanes            reseq:{p07}:d:<dest>:lanes
---   [8] wake_releasable  reseq:{p07}:wake:releasable
---   [9] consumers        reseq:{p07}:consumers
--- ARGV:
---   [1] `known` of include/epoch.lua  [2] destination  [3] 'destination', 'key' or 'none'
---   [4] 'accept' | 'refuse' | 'extend' | 'requeue'  [5] 'extend': lease from now on, ms  [6] number of items; then 3 per
---   item: lane's key (without ordering: the sequence), secret, sequence; then for 'refuse' 3 per item: error as JSON,
---   ms until the next attempt or '', 1 if it is permanent
 -- Returns: {deadline of the extended leases, in ms since 1970, 'ok' | 'settled' | 'stale_lease' per item}.
 --   'accept' and 'refuse' accept the messages before this one in its lane, too; settled: it was accepted before,
 --   or has left
@@ -25,21 +10,20 @@
 -- include: schema, clock, epoch, expect, leases, head, consumers, wake
 
 local now = now_ms()
-local epoch = current_epoch(KEYS[1], now, ARGV[1])
-local known = redis.call('HMGET', KEYS[2], 'version', 'deleted')
+local epoch = current_epoch(key_epoch, now, seen_epoch)
+local known = redis.call('HMGET', key_destination, 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-expect('HLEN', KEYS[3], KEYS[5])
-expect('ZCARD', KEYS[4], KEYS[6], KEYS[7], KEYS[9])
+expect('HLEN', key_consumer_leases, key_messages)
+expect('ZCARD', key_consumer_lease_ends, key_releasable, key_lanes, key_consumers)
 
-local what, count = ARGV[4], tonumber(ARGV[6])
-local lasts = tonumber(ARGV[5]) or 0
+local lasts = tonumber(lease_ms) or 0
 local is_changed = false
 
 -- What the owner must see, and when consumers may look at the lane.
 local function note(lane, owner_at, consumers_at)
-  redis.call('ZADD', KEYS[4], owner_at, lane)
-  redis.call('ZADD', KEYS[9], '0', ARGV[2])
-  if consumers_at then may_leave(KEYS[6], KEYS[7], ARGV[2], ARGV[3], lane, consumers_at) end
+  redis.call('ZADD', key_consumer_lease_ends, owner_at, lane)
+  redis.call('ZADD', key_consumers, '0', destination)
+  if consumers_at then may_leave(key_releasable, key_lanes, destination, ordering, lane, consumers_at) end
   is_changed = is_changed or owner_at == 0
 end
 
@@ -53,18 +37,19 @@ function apply.accept(lane, entry, sequence)
   note(lane, 0, is_over and text(entry.accepted))
 end
 
-function apply.refuse(lane, entry, sequence, i)
-  local base = 7 + 3 * count + 3 * (i - 1)
+function apply.refuse(lane, entry, sequence, message)
   accept_upto(entry, sequence - 1)
   end_lease(entry)
-  entry.refusal = {text(sequence), ARGV[base], ARGV[base + 1], tonumber(ARGV[base + 2])}
+  entry.refusal = {text(sequence), message.problem, message.wait_ms, tonumber(message.is_final)}
   note(lane, 0)
 end
 
 function apply.extend(lane, entry)
   entry.deadline, entry.lasts = now + lasts, lasts
-  if redis.call('ZSCORE', KEYS[4], lane) ~= '0' then redis.call('ZADD', KEYS[4], text(entry.deadline), lane) end
-  may_leave(KEYS[6], KEYS[7], ARGV[2], ARGV[3], lane, text(entry.deadline))
+  if redis.call('ZSCORE', key_consumer_lease_ends, lane) ~= '0' then
+    redis.call('ZADD', key_consumer_lease_ends, text(entry.deadline), lane)
+  end
+  may_leave(key_releasable, key_lanes, destination, ordering, lane, text(entry.deadline))
 end
 
 function apply.requeue(lane, entry)
@@ -73,20 +58,19 @@ function apply.requeue(lane, entry)
 end
 
 local answer = {text(now + lasts)}
-for i = 1, count do
-  local base = 4 + 3 * i
-  local lane, secret, sequence = ARGV[base], ARGV[base + 1], ARGV[base + 2]
-  local entry = read_lease(KEYS[3], lane)
-  local is_his = entry.secret == secret and entry.epoch == epoch and has_consumer(entry, now)
+for i, message in ipairs(messages) do
+  local lane, sequence = message.lane, message.sequence
+  local entry = read_lease(key_consumer_leases, lane)
+  local is_his = entry.secret == message.secret and entry.epoch == epoch and has_consumer(entry, now)
   if is_his and lease_covers(entry, sequence) then
-    apply[what](lane, entry, tonumber(sequence), i)
-    keep_lease(KEYS[3], lane, entry)
+    apply[verb](lane, entry, tonumber(sequence), message)
+    keep_lease(key_consumer_leases, lane, entry)
     answer[i + 1] = 'ok'
   elseif tonumber(sequence) <= entry.accepted then
     answer[i + 1] = 'settled'
   else
-    answer[i + 1] = why_gone(KEYS[5], sequence)
+    answer[i + 1] = why_gone(key_messages, sequence)
   end
 end
-if is_changed then wake(KEYS[8], ARGV[2]) end
+if is_changed then wake(key_wake_releasable, destination) end
 return answer

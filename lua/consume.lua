@@ -2,63 +2,38 @@
 -- consume: leases the fronts of lanes to a consumer, and returns their messages: each lane from the first message that is
 -- not accepted to the last one before a message that is not processed, halted, withdrawn or damaged.
 --
--- KEYS:
---   [1]  call             reseq:{p07}:calls:<caller>
---   [2]  destination      reseq:{p07}:d:<dest>
---   [3]  leases           reseq:{p07}:d:<dest>:consumer-leases
---   [4]  lease_ends       reseq:{p07}:d:<dest>:consumer-lease-ends
---   [5]  messages         reseq:{p07}:d:<dest>:messages
---   [6]  attempts         reseq:{p07}:d:<dest>:attempts
---   [7]  bodies           reseq:{p07}:d:<dest>:bodies
---   [8]  epoch            reseq:{p07}:epoch
---   [9]  releasable       reseq:{p07}:releasable
---   [10] lanes            reseq:{p07}:d:<dest>:lanes
---   [11] halted           reseq:{p07}:d:<dest>:halted
---   [12] withdrawals      reseq:{p07}:d:<dest>:withdrawals
---   [13] wake_releasable  reseq:{p07}:wake:releasable
---   [14] consumers        reseq:{p07}:consumers
---   [15…] per lane (without ordering: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
--- ARGV:
---   [1] call number  [2] `known` of include/epoch.lua  [3] definition version  [4] secret (the same for the whole
---   call)  [5] lease, ms  [6] most messages  [7] most bytes of records and bodies (at least one message is
---   returned)  [8] destination  [9] 'destination', 'key' or 'none'  [10] most lanes that consumers hold at once
---   [11] longest backoff, ms  [12] number of lanes; then their keys (without ordering: the sequences), as the hints
---   name them
 -- Returns: {deadline in ms since 1970, then per message: lane's key (without ordering: the sequence), sequence,
 --   record, attempts or '', followed by the body ('': missing) if it is stored apart}
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, epoch, expect, apart, bodies, head, runs, consumers, wake
 
--- The index of the key of the first lane in ARGV.
-local FIRST_KEY = 13
 -- The most messages that one call reads to find those to lease.
 local READS_MAX = 4000
 -- How long consumers leave a lane alone that has to wait for the owner, or has nothing else for them, ms.
 local LOOK_AGAIN_MS = 1000
 
-local number = tonumber(ARGV[1])
-local answered = replayed(KEYS[1], number)
+local number = tonumber(call_number)
+local answered = replayed(key_call, number)
 if answered and answered.err then return answered end
-local now, lasts = now_ms(), tonumber(ARGV[5])
-local epoch = current_epoch(KEYS[8], now, ARGV[2])
-local known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'paused', 'delivery', 'halted_ready', 'withdrawals',
-  'consumers_epoch', 'consumers_from_ms', 'born', 'consumers_wait_ms')
+local now, lasts = now_ms(), tonumber(lease_ms)
+local epoch = current_epoch(key_epoch, now, seen_epoch)
+local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'paused', 'delivery', 'halted_ready',
+  'withdrawals', 'consumers_epoch', 'consumers_from_ms', 'born', 'consumers_wait_ms')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if not answered and (known[1] ~= ARGV[3] or known[4] ~= 'pull') then
+if not answered and (known[1] ~= version or known[4] ~= 'pull') then
   return redis.error_reply('STALE_DEFINITION ' .. known[1])
 end
-expect('HLEN', KEYS[3], KEYS[5], KEYS[6], KEYS[7], KEYS[12])
-expect('ZCARD', KEYS[4], KEYS[9], KEYS[10], KEYS[11], KEYS[14])
+expect('HLEN', key_consumer_leases, key_messages, key_attempts, key_bodies, key_withdrawals)
+expect('ZCARD', key_consumer_lease_ends, key_releasable, key_lanes, key_halted, key_consumers)
 
-local destination, ordering = ARGV[8], ARGV[9]
-local wait_max, lane_count = tonumber(ARGV[11]), tonumber(ARGV[12])
+local wait_max = tonumber(wait_max_ms)
 local budget = {reads = READS_MAX, first_read = 32}
 
 -- The messages of a lane after those accepted that are ready, without a gap: at most this many.
 local function run_of(i, key, entry, most)
-  local sets = ordering == 'none' and 1 or i
+  local set = sets[ordering == 'none' and 1 or i]
   local lane = {
-    in_progress = KEYS[13 + 2 * sets], ready = KEYS[14 + 2 * sets], upto = '0', held_upto = text(entry.accepted),
+    in_progress = set.in_progress, ready = set.ready, upto = '0', held_upto = text(entry.accepted),
     holds_none = entry.accepted == 0, gone = {}, run = {},
   }
   if ordering == 'none' then
@@ -72,7 +47,7 @@ end
 -- Adds messages of a lane to the answer.
 local answer, wanted = {}, {}
 local function add_messages(key, sequences, records)
-  local attempts = redis.call('HMGET', KEYS[6], unpack(sequences))
+  local attempts = redis.call('HMGET', key_attempts, unpack(sequences))
   for i, sequence in ipairs(sequences) do
     local at = #answer
     answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = key, sequence, records[i], attempts[i] or ''
@@ -86,13 +61,12 @@ end
 -- A repeated call: what is still leased under its secret.
 if answered then
   answer[1] = answered
-  for i = 1, lane_count do
-    local key = ARGV[FIRST_KEY + i - 1]
-    local entry = read_lease(KEYS[3], key)
-    if entry.secret == ARGV[4] and has_consumer(entry, now) then
+  for i, key in ipairs(lanes) do
+    local entry = read_lease(key_consumer_leases, key)
+    if entry.secret == secret and has_consumer(entry, now) then
       local sequences, records = {}, {}
       for _, sequence in ipairs(run_of(i, key, entry, READS_MAX)) do
-        local record = redis.call('HGET', KEYS[5], sequence) or ''
+        local record = redis.call('HGET', key_messages, sequence) or ''
         if tonumber(sequence) <= entry.leased and not is_tombstone(record) then
           sequences[#sequences + 1], records[#records + 1] = sequence, record
         end
@@ -100,7 +74,7 @@ if answered then
       if #sequences > 0 then add_messages(key, sequences, records) end
     end
   end
-  put_bodies(KEYS[7], wanted)
+  put_bodies(key_bodies, wanted)
   return answer
 end
 
@@ -114,25 +88,25 @@ local from, wait = tonumber(known[8]) or 0, tonumber(known[10]) or 0
 if known[7] ~= text(epoch) or from > now + wait then
   wait = math.max(lasts, math.min(from - now, wait))
   from = (tonumber(known[9]) or 0) >= epoch and 0 or now + wait
-  redis.call('HSET', KEYS[2], 'consumers_epoch', text(epoch), 'consumers_from_ms', text(from),
+  redis.call('HSET', key_destination, 'consumers_epoch', text(epoch), 'consumers_from_ms', text(from),
     'consumers_wait_ms', text(wait))
 end
 if from > now or string.find(known[3] or '', 'delivery', 1, true) then
-  keep(KEYS[1], number, answer[1])
+  keep(key_call, number, answer[1])
   return answer
 end
 
-local left, room = tonumber(ARGV[6]), tonumber(ARGV[7])
-local lanes_left = tonumber(ARGV[10]) - redis.call('ZCOUNT', KEYS[4], '(' .. text(now), '+inf')
+local left, room = tonumber(most), tonumber(bytes_max)
+local lanes_left = tonumber(lanes_max) - redis.call('ZCOUNT', key_consumer_lease_ends, '(' .. text(now), '+inf')
 local is_halted = (tonumber(known[5]) or 0) > 0
 local is_withdrawn = (tonumber(known[6]) or 0) > 0
 
 -- The part of a run that may be leased, without tombstones; its records; and whether the owner has to do something
 -- first.
 local function front_of(run)
-  local records = redis.call('HMGET', KEYS[5], unpack(run))
-  local halted = is_halted and redis.call('ZMSCORE', KEYS[11], unpack(run)) or {}
-  local withdrawn = is_withdrawn and redis.call('HMGET', KEYS[12], unpack(run)) or {}
+  local records = redis.call('HMGET', key_messages, unpack(run))
+  local halted = is_halted and redis.call('ZMSCORE', key_halted, unpack(run)) or {}
+  local withdrawn = is_withdrawn and redis.call('HMGET', key_withdrawals, unpack(run)) or {}
   local front, kept = {}, {}
   for i, sequence in ipairs(run) do
     local record = records[i] or ''
@@ -156,15 +130,15 @@ end
 
 -- When the lanes may be leased. Whoever chose them may have seen earlier hints.
 local function read_hints()
-  if lane_count == 0 then return {} end
-  if ordering == 'destination' then return {redis.call('ZSCORE', KEYS[9], destination)} end
-  return redis.call('ZMSCORE', KEYS[10], unpack(ARGV, FIRST_KEY, FIRST_KEY + lane_count - 1))
+  if #lanes == 0 then return {} end
+  if ordering == 'destination' then return {redis.call('ZSCORE', key_releasable, destination)} end
+  return redis.call('ZMSCORE', key_lanes, unpack(lanes))
 end
 
 -- Leases the front of a lane. False if no other lane may be in this call.
 local function lease(i, key, hint)
   local wait, is_too_late = wait_of(hint, now, wait_max)
-  local entry = read_lease(KEYS[3], key)
+  local entry = read_lease(key_consumer_leases, key)
   if has_consumer(entry, now) then
     note(hints, entry.deadline, key)
   elseif entry.secret or entry.refusal then
@@ -183,7 +157,7 @@ local function lease(i, key, hint)
     if could_read and #run > 0 then front, records, for_owner = front_of(run) end
     if #front > 0 then
       leased[#leased + 1] = {key = key, entry = entry}
-      entry.secret, entry.epoch, entry.deadline, entry.lasts = ARGV[4], epoch, deadline, lasts
+      entry.secret, entry.epoch, entry.deadline, entry.lasts = secret, epoch, deadline, lasts
       entry.leased, left = tonumber(front[#front]), left - #front
       note(owner_ends, deadline, key)
       note(hints, deadline, key)
@@ -200,26 +174,26 @@ local function lease(i, key, hint)
 end
 
 local waits_until = read_hints()
-for i = 1, lane_count do
+for i, key in ipairs(lanes) do
   if left <= 0 or room <= 0 or #leased >= lanes_left or budget.reads <= 0 then break end
-  if not lease(i, ARGV[FIRST_KEY + i - 1], waits_until[i]) then break end
+  if not lease(i, key, waits_until[i]) then break end
 end
 
 for _, one in ipairs(leased) do
   one.entry.is_shared = #leased > 1 or nil
-  keep_lease(KEYS[3], one.key, one.entry)
+  keep_lease(key_consumer_leases, one.key, one.entry)
 end
 if #owner_ends > 0 then
-  redis.call('ZADD', KEYS[4], unpack(owner_ends))
-  redis.call('ZADD', KEYS[14], '0', destination)
+  redis.call('ZADD', key_consumer_lease_ends, unpack(owner_ends))
+  redis.call('ZADD', key_consumers, '0', destination)
 end
-move_hints(KEYS[9], KEYS[10], destination, ordering, hints, not is_withdrawn and empty or {})
+move_hints(key_releasable, key_lanes, destination, ordering, hints, not is_withdrawn and empty or {})
 for i = 1, #owner_ends, 2 do
   if owner_ends[i] == '0' then
-    wake(KEYS[13], destination)
+    wake(key_wake_releasable, destination)
     break
   end
 end
-put_bodies(KEYS[7], wanted)
-keep(KEYS[1], number, answer[1])
+put_bodies(key_bodies, wanted)
+keep(key_call, number, answer[1])
 return answer

@@ -2,28 +2,23 @@
 -- pause: pauses or resumes ingest or delivery of a destination on an operator's request. Raises the version
 -- of the definition, so that every script refuses pods that do not know of it yet.
 --
--- KEYS:
---   [1] destination   reseq:{p07}:d:<dest>
---   [2] epoch         reseq:{p07}:epoch
--- ARGV:
---   [1] ingest: '1' pauses, '0' resumes, '' leaves it as it is  [2] the same for delivery
 -- Returns: {version, definition (JSON), 1 if this changed anything, '' or 'ingest' or 'delivery' or
 --   'ingest,delivery': what is paused now, the epoch in which it was created}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION
 -- Sent again, it changes nothing: no call number is needed.
 -- include: schema, clock
 
-check_schema(KEYS[2])
-local known = redis.call('HMGET', KEYS[1], 'version', 'deleted', 'definition', 'paused', 'born')
+check_schema(key_epoch)
+local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'definition', 'paused', 'born')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-local names, paused = {'ingest', 'delivery'}, {}
-for i, name in ipairs(names) do
+local wanted, paused = {ingest = ingest, delivery = delivery}, {}
+for _, name in ipairs({'ingest', 'delivery'}) do
   local is_paused = string.find(known[4] or '', name, 1, true) ~= nil
-  if ARGV[i] ~= '' then is_paused = ARGV[i] == '1' end
+  if wanted[name] ~= '' then is_paused = wanted[name] == '1' end
   if is_paused then paused[#paused + 1] = name end
 end
 paused = table.concat(paused, ',')
 if (known[4] or '') == paused then return {known[1], known[3], 0, paused, known[5] or '0'} end
 local version = text(math.max(tonumber(known[1]) + 1, now_ms()))
-redis.call('HSET', KEYS[1], 'version', version, 'paused', paused)
+redis.call('HSET', key_destination, 'version', version, 'paused', paused)
 return {version, known[3], 1, paused, known[5] or '0'}

@@ -3,37 +3,6 @@
 -- contradictions. It never changes healthy messages, even if they change state meanwhile: the caller only
 -- says which to check.
 --
--- KEYS:
---   [1]  epoch             reseq:{p07}:epoch
---   [2]  destination       reseq:{p07}:d:<dest>
---   [3]  waiting           reseq:{p07}:d:<dest>:waiting
---   [4]  messages          reseq:{p07}:d:<dest>:messages
---   [5]  attempts          reseq:{p07}:d:<dest>:attempts
---   [6]  leases            reseq:{p07}:leases
---   [7]  delayed           reseq:{p07}:delayed
---   [8]  halted            reseq:{p07}:d:<dest>:halted
---   [9]  withdrawals            reseq:{p07}:d:<dest>:withdrawals
---   [10] dead              reseq:{p07}:d:<dest>:dead-letters
---   [11] letters           reseq:{p07}:d:<dest>:dead-letter-messages
---   [12] dead_at           reseq:{p07}:d:<dest>:dead-lettered-at
---   [13] bodies            reseq:{p07}:d:<dest>:bodies
---   [14] log               reseq:{p07}:d:<dest>:log
---   [15] releasable        reseq:{p07}:releasable
---   [16] lanes             reseq:{p07}:d:<dest>:lanes
---   [17] active_builtin    reseq:{p07}:active:builtin
---   [18] active_worker     reseq:{p07}:active:worker
---   [19] wake_waiting      reseq:{p07}:wake:waiting
---   [20] wake_releasable   reseq:{p07}:wake:releasable
---   [21] withdrawn         reseq:{p07}:d:<dest>:withdrawn
---   [22] withdrawing       reseq:{p07}:withdrawing
---   [23…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
--- ARGV:
---   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
---   'serial'  [5] '1' to repair, '' only to report  [6] number of lanes; then the lanes' keys; then 3 per
---   message: its lane (from 1; 0: no lane holds it), sequence, '' or some of 'w' (it was seen waiting), 'f'
---   (its processing is finished), 'u<length>;' (its record of that length cannot be read),
---   'l<position>,<position>;' (the whole waiting list was read again for it, and this is where it was seen,
---   counted from the end: -1 is the last; none: nowhere)
 -- Returns: {how many messages were checked; a list with 3 per finding: kind, what, 1 if it was repaired;
 --   {pending, ready, halted and ready, awaiting turn, bytes, sequence to read the whole waiting list for …}}:
 --   no call searches a long list
@@ -41,18 +10,17 @@
 -- Sent again, it finds nothing more to repair: no call number is needed.
 -- include: schema, clock, expect, attempts, head, wake, waiting, serial, apart, bodies, withdrawn, unnamed, findings
 
-check_schema(KEYS[1])
-local known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'last')
+check_schema(key_epoch)
+local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'last')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if known[1] ~= ARGV[2] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
-local destination, ordering, serial, repairs = ARGV[1], ARGV[3], ARGV[4] == 'serial', ARGV[5] == '1'
-local lane_count, now = tonumber(ARGV[6]), now_ms()
-local first, last_stamped = 7 + lane_count, tonumber(known[3]) or 0
+local serial, may_repair, now = processing == 'serial', repairs == '1', now_ms()
+local last_stamped = tonumber(known[3]) or 0
 local place = {
-  destination = destination, ordering = ordering, hash = KEYS[2], waiting = KEYS[3],
-  messages = KEYS[4], attempts = KEYS[5], delayed = KEYS[7], builtin = KEYS[17], worker = KEYS[18],
-  wake = KEYS[19],
+  destination = destination, ordering = ordering, hash = key_destination, waiting = key_waiting,
+  messages = key_messages, attempts = key_attempts, delayed = key_delayed, builtin = key_active_builtin,
+  worker = key_active_worker, wake = key_wake_waiting,
 }
 local findings = {}
 
@@ -65,10 +33,10 @@ local LIST_MAX, NEAR, LOOKS_MAX = 1000, 500, 20
 
 -- Adds a finding; returns whether to repair it.
 local function find(kind, what, is_repaired)
-  return note_finding(findings, kind, what, repairs and is_repaired ~= false)
+  return note_finding(findings, kind, what, may_repair and is_repaired ~= false)
 end
 
-local function count_by(counter, change) redis.call('HINCRBY', KEYS[2], counter, change) end
+local function count_by(counter, change) redis.call('HINCRBY', key_destination, counter, change) end
 
 local function is_type(key, expected)
   local kind = redis.call('TYPE', key)['ok']
@@ -76,18 +44,19 @@ local function is_type(key, expected)
 end
 
 expect_waiting(place)
-expect('HLEN', KEYS[4], KEYS[5], KEYS[9], KEYS[11], KEYS[13], KEYS[14])
-expect('ZCARD', KEYS[6], KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[15], KEYS[16], KEYS[22])
-expect('SCARD', KEYS[21])
+expect('HLEN', key_messages, key_attempts, key_withdrawals, key_dead_letter_messages, key_bodies, key_log)
+expect('ZCARD', key_leases, key_delayed, key_halted, key_dead_letters, key_dead_lettered_at, key_releasable, key_lanes,
+  key_withdrawing)
+expect('SCARD', key_withdrawn)
 
 local leased, looks = nil, 0
 
 -- True if somebody may hold a lease on this message. Reads all leases once.
 local function is_leased(sequence)
   if not leased then
-    leased = {all = redis.call('ZCARD', KEYS[6]) > LEASES_MAX}
+    leased = {all = redis.call('ZCARD', key_leases) > LEASES_MAX}
     local prefix = destination .. '/'
-    for _, member in ipairs(leased.all and {} or redis.call('ZRANGE', KEYS[6], 0, -1)) do
+    for _, member in ipairs(leased.all and {} or redis.call('ZRANGE', key_leases, 0, -1)) do
       if string.sub(member, 1, #prefix) == prefix then
         leased[string.match(member, '^%d+', #prefix + 1) or ''] = true
       end
@@ -97,7 +66,7 @@ local function is_leased(sequence)
 end
 
 -- Whether this script can search the whole list itself.
-local is_searched = ordering == 'none' or redis.call('LLEN', KEYS[3]) <= LIST_MAX
+local is_searched = ordering == 'none' or redis.call('LLEN', key_waiting) <= LIST_MAX
 local ends
 
 -- Adds the position of each of these, starting at an index of the list.
@@ -109,23 +78,23 @@ end
 -- The position of a waiting message, or nil if it does not wait; false if it was seen in the list
 -- (`at.places`) but is no longer near that position.
 local function place_of(sequence, at)
-  if ordering == 'none' then return redis.call('ZSCORE', KEYS[3], sequence) or nil end
-  if is_searched then return redis.call('LPOS', KEYS[3], sequence, 'MAXLEN', LIST_MAX) or nil end
+  if ordering == 'none' then return redis.call('ZSCORE', key_waiting, sequence) or nil end
+  if is_searched then return redis.call('LPOS', key_waiting, sequence, 'MAXLEN', LIST_MAX) or nil end
   for place in string.gmatch(at.places, '%-%d+') do
     place = tonumber(place)
-    if redis.call('LRANGE', KEYS[3], place, place)[1] == sequence then return place end
+    if redis.call('LRANGE', key_waiting, place, place)[1] == sequence then return place end
     looks = looks + 1
     local from = place - NEAR
-    local near = redis.call('LRANGE', KEYS[3], from, math.min(-1, place + NEAR))
+    local near = redis.call('LRANGE', key_waiting, from, math.min(-1, place + NEAR))
     -- The range may begin before the list does.
-    from = math.max(from, -redis.call('LLEN', KEYS[3]))
+    from = math.max(from, -redis.call('LLEN', key_waiting))
     local found = note_places({}, from, near)[sequence]
     if found then return found end
   end
   if not ends then
     looks = looks + 2
-    ends = note_places({}, 0, redis.call('LRANGE', KEYS[3], 0, 2 * NEAR - 1))
-    note_places(ends, -2 * NEAR, redis.call('LRANGE', KEYS[3], -2 * NEAR, -1))
+    ends = note_places({}, 0, redis.call('LRANGE', key_waiting, 0, 2 * NEAR - 1))
+    note_places(ends, -2 * NEAR, redis.call('LRANGE', key_waiting, -2 * NEAR, -1))
   end
   if ends[sequence] then return ends[sequence] end
   if at.places == '' then return nil end
@@ -136,14 +105,14 @@ end
 -- zeros it is not a sequence, and claims skip it.
 local function remove_listed(sequence, place)
   if ordering == 'none' then
-    redis.call('ZREM', KEYS[3], sequence)
+    redis.call('ZREM', key_waiting, sequence)
   elseif is_searched then
-    redis.call('LREM', KEYS[3], '0', sequence)
+    redis.call('LREM', key_waiting, '0', sequence)
   else
     local blank = '0' .. sequence
-    while redis.call('SISMEMBER', KEYS[21], blank) == 1 do blank = '0' .. blank end
-    redis.call('LSET', KEYS[3], place, blank)
-    note_withdrawn(KEYS[2], KEYS[21], {blank})
+    while redis.call('SISMEMBER', key_withdrawn, blank) == 1 do blank = '0' .. blank end
+    redis.call('LSET', key_waiting, place, blank)
+    note_withdrawn(key_destination, key_withdrawn, {blank})
   end
 end
 
@@ -152,19 +121,18 @@ local function is_whole(sequence, record, flags)
   local length = string.match(flags, 'u(%d+);')
   if length and #record == tonumber(length) then return false end
   local apart = bytes_apart(record)
-  return apart == 0 or redis.call('HSTRLEN', KEYS[13], sequence) == apart
+  return apart == 0 or redis.call('HSTRLEN', key_bodies, sequence) == apart
 end
 
 -- Lanes whose sets have the wrong type. A wrong `ready` is emptied: the messages are checked one by one.
 local is_wrong = {}
-for lane = 1, lane_count do
-  local in_progress, ready = KEYS[21 + 2 * lane], KEYS[22 + 2 * lane]
-  if not is_type(in_progress, 'zset') then
-    is_wrong[lane] = true
-    find('wrong_lane', ARGV[6 + lane], false)
-  elseif not is_type(ready, 'zset') then
-    is_wrong[lane] = not repairs
-    if find('wrong_type', ready) then redis.call('UNLINK', ready) end
+for number, lane in ipairs(lanes) do
+  if not is_type(lane.in_progress, 'zset') then
+    is_wrong[number] = true
+    find('wrong_lane', lane.key, false)
+  elseif not is_type(lane.ready, 'zset') then
+    is_wrong[number] = not may_repair
+    if find('wrong_type', lane.ready) then redis.call('UNLINK', lane.ready) end
   end
 end
 
@@ -174,7 +142,7 @@ local unfinished = {}
 local function is_held(lane, sequence)
   if not serial then return false end
   if unfinished[lane] == nil then
-    unfinished[lane] = first_unfinished(KEYS[21 + 2 * lane], KEYS[22 + 2 * lane]) or ''
+    unfinished[lane] = first_unfinished(lanes[lane].in_progress, lanes[lane].ready) or ''
   end
   return unfinished[lane] ~= sequence
 end
@@ -186,34 +154,34 @@ local function remove_everywhere(sequence, at)
     count_by('ready', -1)
     if at.halted then count_by('halted_ready', -1) end
   end
-  redis.call('ZREM', KEYS[8], sequence)
-  if redis.call('ZREM', KEYS[7], member) == 1 then count_by('delayed', -1) end
-  forget_withdrawals(KEYS[2], KEYS[9], KEYS[22], destination, sequence)
-  redis.call('HDEL', KEYS[5], sequence)
-  redis.call('HDEL', KEYS[4], sequence)
+  redis.call('ZREM', key_halted, sequence)
+  if redis.call('ZREM', key_delayed, member) == 1 then count_by('delayed', -1) end
+  forget_withdrawals(key_destination, key_withdrawals, key_withdrawing, destination, sequence)
+  redis.call('HDEL', key_attempts, sequence)
+  redis.call('HDEL', key_messages, sequence)
 end
 
 -- A record that no lane holds cannot be delivered in order any more: make it a dead letter, for an operator.
 local function set_aside(sequence, record, at)
-  local reason, left = 'repair: no lane held this message', cmsgpack.pack(attempts_of(KEYS[5], sequence))
+  local reason, left = 'repair: no lane held this message', cmsgpack.pack(attempts_of(key_attempts, sequence))
   local head = table.concat({text(now), at.ready and 'delivery' or 'transform', #reason, #left}, ' ')
-  redis.call('HSET', KEYS[11], sequence, head .. ';' .. reason .. left .. record)
-  redis.call('ZADD', KEYS[10], sequence, sequence)
-  redis.call('ZADD', KEYS[12], text(now), sequence)
+  redis.call('HSET', key_dead_letter_messages, sequence, head .. ';' .. reason .. left .. record)
+  redis.call('ZADD', key_dead_letters, sequence, sequence)
+  redis.call('ZADD', key_dead_lettered_at, text(now), sequence)
   remove_everywhere(sequence, at)
 end
 
 -- Halts a pending message whose data is incomplete: an operator can see it, and skip or cancel it.
 local function halt_damaged(sequence, at)
-  local attempts = attempts_of(KEYS[5], sequence)
+  local attempts = attempts_of(key_attempts, sequence)
   local stage = at.ready and 'delivery' or 'transform'
   attempts[4] = stage
   note_error(attempts, now, '{"stage":"' .. stage .. '","kind":"damaged","detail":"repair: its record '
     .. 'or its body is missing, or cannot be read"}')
-  keep_attempts(KEYS[5], sequence, attempts)
-  redis.call('ZADD', KEYS[8], text(now), sequence)
+  keep_attempts(key_attempts, sequence, attempts)
+  redis.call('ZADD', key_halted, text(now), sequence)
   if at.ready then count_by('halted_ready', 1) end
-  if redis.call('ZREM', KEYS[7], destination .. '/' .. sequence) == 1 then count_by('delayed', -1) end
+  if redis.call('ZREM', key_delayed, destination .. '/' .. sequence) == 1 then count_by('delayed', -1) end
 end
 
 local to_wait = {}
@@ -227,10 +195,10 @@ end
 
 -- Returns a message without any state to processing, or to the state it had.
 local function put_back(lane, sequence, at, flags)
-  local attempts = attempts_of(KEYS[5], sequence)
-  redis.call('SREM', KEYS[21], sequence)
+  local attempts = attempts_of(key_attempts, sequence)
+  redis.call('SREM', key_withdrawn, sequence)
   if attempts[4] ~= '' then
-    redis.call('ZADD', KEYS[8], text(now), sequence)
+    redis.call('ZADD', key_halted, text(now), sequence)
   elseif string.find(flags, 'f', 1, true) then
     make_ready(lane, sequence, at)
   else
@@ -260,11 +228,11 @@ local function check_stray(sequence, record, at, flags)
         set_aside(sequence, record, at)
       else
         remove_everywhere(sequence, at)
-        remove_unnamed_bodies(KEYS[4], KEYS[11], KEYS[14], KEYS[13], sequence)
+        remove_unnamed_bodies(key_messages, key_dead_letter_messages, key_log, key_bodies, sequence)
       end
     end
   elseif at.ready or at.halted or at.delayed or at.withdrawing
-    or redis.call('HEXISTS', KEYS[5], sequence) == 1 then
+    or redis.call('HEXISTS', key_attempts, sequence) == 1 then
     if find('left_over', sequence) then remove_everywhere(sequence, at) end
   end
 end
@@ -281,7 +249,7 @@ local function check_listed(lane, sequence, at, flags, is_damaged)
   if place == false then return end
   if stands then
     -- Claims skip withdrawn messages.
-    if place and redis.call('SISMEMBER', KEYS[21], sequence) == 0
+    if place and redis.call('SISMEMBER', key_withdrawn, sequence) == 0
       and find(at.is_pending and 'twice' or 'left_over', sequence) then
       remove_listed(sequence, place)
     end
@@ -300,7 +268,7 @@ local function check_pending(lane, sequence, record, at, flags)
   local held = not at.ready and is_held(lane, sequence)
   if tonumber(sequence) > last_stamped then
     if find('left_over', sequence) then
-      redis.call('ZREM', KEYS[21 + 2 * lane], sequence)
+      redis.call('ZREM', lanes[lane].in_progress, sequence)
       remove_everywhere(sequence, at)
     end
   elseif not record or not is_whole(sequence, record, flags) then
@@ -314,7 +282,7 @@ local function check_pending(lane, sequence, record, at, flags)
     if not at.ready and find('nowhere', sequence) then make_ready(lane, sequence, at) end
   elseif at.delayed and (at.ready or at.halted) then
     if find('twice', sequence) then
-      redis.call('ZREM', KEYS[7], destination .. '/' .. sequence)
+      redis.call('ZREM', key_delayed, destination .. '/' .. sequence)
       count_by('delayed', -1)
     end
   elseif not (at.ready or at.halted or at.delayed or at.was_listed or held or is_leased(sequence)) then
@@ -326,16 +294,16 @@ end
 local function check_hint(lane, sequence, at)
   -- Also with a pending withdrawal: it may end without a hint if the message was dropped meanwhile.
   if not at.ready or at.halted then return end
-  local in_progress = KEYS[21 + 2 * lane]
+  local in_progress = lanes[lane].in_progress
   if not is_head(ordering, in_progress, sequence) then return end
-  local key = ordering == 'none' and sequence or ARGV[6 + lane]
-  local of_destination = redis.call('ZSCORE', KEYS[15], destination)
+  local key = ordering == 'none' and sequence or lanes[lane].key
+  local of_destination = redis.call('ZSCORE', key_releasable, destination)
   local of_lane = of_destination
-  if ordering ~= 'destination' then of_lane = redis.call('ZSCORE', KEYS[16], key) end
+  if ordering ~= 'destination' then of_lane = redis.call('ZSCORE', key_lanes, key) end
   if of_destination and of_lane and tonumber(of_destination) <= tonumber(of_lane) then return end
   if find('hint', sequence) then
-    may_leave(KEYS[15], KEYS[16], destination, ordering, key, sequence)
-    wake(KEYS[20], destination)
+    may_leave(key_releasable, key_lanes, destination, ordering, key, sequence)
+    wake(key_wake_releasable, destination)
   end
 end
 
@@ -353,18 +321,18 @@ end
 local function check(lane, sequence, flags)
   if lane > 0 and is_wrong[lane] then return end
   local member = destination .. '/' .. sequence
-  local record = redis.call('HGET', KEYS[4], sequence)
+  local record = redis.call('HGET', key_messages, sequence)
   local at = {
-    lane = lane, halted = redis.call('ZSCORE', KEYS[8], sequence),
-    delayed = redis.call('ZSCORE', KEYS[7], member),
-    withdrawing = redis.call('HEXISTS', KEYS[9], sequence) == 1,
+    lane = lane, halted = redis.call('ZSCORE', key_halted, sequence),
+    delayed = redis.call('ZSCORE', key_delayed, member),
+    withdrawing = redis.call('HEXISTS', key_withdrawals, sequence) == 1,
     was_listed = string.find(flags, 'w', 1, true) ~= nil,
     places = string.match(flags, 'l([%d,-]*);'),
   }
   if lane > 0 then
-    at.ready_key = KEYS[22 + 2 * lane]
+    at.ready_key = lanes[lane].ready
     at.ready = redis.call('ZSCORE', at.ready_key, sequence)
-    at.is_pending = redis.call('ZSCORE', KEYS[21 + 2 * lane], sequence)
+    at.is_pending = redis.call('ZSCORE', lanes[lane].in_progress, sequence)
   end
   if at.places then return check_again(lane, sequence, record, at, flags) end
   -- It was seen waiting but has another state: most such messages have just moved on.
@@ -380,25 +348,25 @@ local function check(lane, sequence, flags)
 end
 
 local count = 0
-for i = first, #ARGV, 3 do
+for _, message in ipairs(messages) do
   if looks >= LOOKS_MAX then break end
-  check(tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2])
+  check(tonumber(message.lane), message.sequence, message.flags)
   count = count + 1
 end
 if #to_wait > 0 then to_front(place, to_wait) end
 
 -- Hints for the whole destination.
-local length = redis.call(ordering == 'none' and 'ZCARD' or 'LLEN', KEYS[3])
+local length = redis.call(ordering == 'none' and 'ZCARD' or 'LLEN', key_waiting)
 if length > 0 and not redis.call('ZSCORE', active_of(place), destination) then
   if find('hint', destination) then
     redis.call('ZADD', active_of(place), '0', destination)
-    wake(KEYS[19], destination)
+    wake(key_wake_waiting, destination)
   end
 end
-if redis.call('HLEN', KEYS[9]) > 0 and not redis.call('ZSCORE', KEYS[22], destination) then
+if redis.call('HLEN', key_withdrawals) > 0 and not redis.call('ZSCORE', key_withdrawing, destination) then
   if find('hint', destination) then
-    redis.call('ZADD', KEYS[22], '0', destination)
-    wake(KEYS[20], destination)
+    redis.call('ZADD', key_withdrawing, '0', destination)
+    wake(key_wake_releasable, destination)
   end
 end
 local summed = {}

@@ -1,52 +1,39 @@
 #!lua flags=allow-oom
 -- requeue: returns claimed messages unprocessed, without counting an attempt.
 --
--- KEYS:
---   [1] call           reseq:{p07}:calls:<caller>
---   [2] destination    reseq:{p07}:d:<dest>
---   [3] waiting        reseq:{p07}:d:<dest>:waiting
---   [4] messages       reseq:{p07}:d:<dest>:messages
---   [5] leases         reseq:{p07}:leases
---   [6] active_builtin   reseq:{p07}:active:builtin
---   [7] active_worker    reseq:{p07}:active:worker
---   [8] wake_waiting     reseq:{p07}:wake:waiting
---   [9] epoch            reseq:{p07}:epoch
--- ARGV:
---   [1] call number  [2] destination; then 2 per message: sequence, member of leases
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>
 -- include: schema, clock, call, expect, leases, wake, waiting
 
-local number, destination = tonumber(ARGV[1]), ARGV[2]
-local answered = replayed(KEYS[1], number)
+local number = tonumber(call_number)
+local answered = replayed(key_call, number)
 if answered then return answered end
-check_schema(KEYS[9])
+check_schema(key_epoch)
 
-local members = {}
-for i = 3, #ARGV, 2 do members[#members + 1] = ARGV[i + 1] end
-local held = deadlines(KEYS[5], members)
+local held = deadlines(key_leases, members_of(leases))
 -- Read from the destination itself, because the caller may know an old definition.
 local place = {
-  destination = destination, ordering = redis.call('HGET', KEYS[2], 'ordering'), hash = KEYS[2], waiting = KEYS[3],
-  messages = KEYS[4], builtin = KEYS[6], worker = KEYS[7], wake = KEYS[8],
+  destination = destination, ordering = redis.call('HGET', key_destination, 'ordering'), hash = key_destination,
+  waiting = key_waiting, messages = key_messages, builtin = key_active_builtin, worker = key_active_worker,
+  wake = key_wake_waiting,
 }
 
 local answer, gone, back, requeued = {}, {}, {}, {}
-for i, member in ipairs(members) do
-  local sequence = ARGV[2 * i + 1]
+for i, lease in ipairs(leases) do
+  local sequence = lease.sequence
   if held[i] and not requeued[sequence] then
     requeued[sequence] = true
     answer[i] = 'ok'
-    gone[#gone + 1] = member
+    gone[#gone + 1] = lease.member
     back[#back + 1] = sequence
   else
-    answer[i] = why_gone(KEYS[4], sequence)
+    answer[i] = why_gone(key_messages, sequence)
   end
 end
 
 if #gone > 0 then
   expect_waiting(place)
-  redis.call('ZREM', KEYS[5], unpack(gone))
+  redis.call('ZREM', key_leases, unpack(gone))
   to_front(place, back)
 end
-return keep(KEYS[1], number, answer)
+return keep(key_call, number, answer)

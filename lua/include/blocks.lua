@@ -1,11 +1,11 @@
--- Runs many blocks in one call. A block is one transition with KEYS and ARGV of its own. This is the end of a
+-- Runs many blocks in one call. A block is one transition with keys and arguments of its own. This is the end of a
 -- script that src/store/scripts.rs composes: before it are the includes, `transitions` (functions, by number) and
--- `lacks_rights`, which checks once a call whether the user may do what a transition needs. Transitions and includes
--- read the KEYS and ARGV of the block that runs. What they read once a call (the time, the server's identity, the
+-- `lacks_rights`, which checks once a call whether the user may do what a transition needs; `all_keys`, `all_args` and
+-- `begin_block`, which gives a transition its own. What they read once a call (the time, the server's identity, the
 -- keys epoch and owner of a partition) is in the includes.
 --
--- KEYS of the call: those of the blocks, in order. ARGV, per block: its shape '<number of its transition> <how many
--- keys it has> <how many arguments>', the arguments. Returns, per block in order: 1 and its answer, or 0 and its
+-- The keys of the call are those of the blocks, in order; its arguments, per block: its shape '<number of its
+-- transition> <how many keys it has> <how many arguments>', the arguments. Returns, per block in order: 1 and its answer, or 0 and its
 -- error as a text. Blocks at the end for which nothing is returned have not run.
 
 -- When the answers have this size, the blocks that are left run in another call.
@@ -28,7 +28,7 @@ local function error_text(problem)
   return tostring(problem)
 end
 
--- The answer of the block that KEYS and ARGV are set for. An error ends only this block.
+-- The answer of the block that has begun. An error ends only this block.
 local function run_block(which)
   local lacking = lacks_rights(which)
   if lacking then return 0, error_text(lacking) end
@@ -48,14 +48,15 @@ local function parse_shape(text)
   return shape
 end
 
-local answers, answers_size, answered, key_at, arg_at, last_arg = {}, 0, 0, 0, 0, #ALL_ARGV
+local answers, answers_size, answered, key_at, arg_at, last_arg = {}, 0, 0, 0, 0, #all_args
 wakes_of_call = {}
+local args
 while arg_at < last_arg and answers_size <= ANSWERS_SIZE_MAX do
-  local text = ALL_ARGV[arg_at + 1]
+  local text = all_args[arg_at + 1]
   local shape = shapes[text] or parse_shape(text)
   local key_count, arg_count = shape[2], shape[3]
-  KEYS = {unpack(ALL_KEYS, key_at + 1, key_at + key_count)}
-  ARGV = {unpack(ALL_ARGV, arg_at + 2, arg_at + 1 + arg_count)}
+  args = {unpack(all_args, arg_at + 2, arg_at + 1 + arg_count)}
+  begin_block({unpack(all_keys, key_at + 1, key_at + key_count)}, args)
   key_at, arg_at = key_at + key_count, arg_at + 1 + arg_count
   local is_answer, answer = run_block(shape[1])
   answers[answered + 1], answers[answered + 2] = is_answer, answer

@@ -1,16 +1,16 @@
 -- Cleans up after messages that have left: `is_gone` holds their sequences.
 
--- Adds their entries to the log: sequence and entry in turn, between two indexes of ARGV. Returns the length
--- of the log.
-local function log_gone(log, order, is_gone, first, last)
+-- Adds their entries to the log. Returns the length of the log.
+local function log_gone(log, order, is_gone, new)
   local length = 0
-  for from = first, last, 2000 do
+  for from = 1, #new, 1000 do
     local entries, left = {}, {}
-    for i = from, math.min(from + 1998, last - 1), 2 do
-      if is_gone[ARGV[i]] then
-        left[#left + 1] = ARGV[i]
-        entries[#entries + 1] = ARGV[i]
-        entries[#entries + 1] = ARGV[i + 1]
+    for i = from, math.min(from + 999, #new) do
+      local sequence = new[i].sequence
+      if is_gone[sequence] then
+        left[#left + 1] = sequence
+        entries[#entries + 1] = sequence
+        entries[#entries + 1] = new[i].entry
       end
     end
     if #left > 0 then
@@ -39,15 +39,14 @@ local function shorten_log(log, order, bodies, dead, excess)
   if redis.call('HLEN', bodies) > 0 then remove_bodies(bodies, no_letters(dead, oldest)) end
 end
 
--- Removes bodies of messages that have left, except those of dead letters. Their fields are between two
--- indexes of ARGV.
-local function forget_bodies(bodies, dead, is_gone, first, last)
-  for from = first, last, 2000 do
+-- Removes bodies of messages that have left, except those of dead letters. `named` are their fields.
+local function forget_bodies(bodies, dead, is_gone, named)
+  for from = 1, #named, 2000 do
     local fields, sequences = {}, {}
-    for i = from, math.min(from + 1999, last) do
-      local sequence = string.match(ARGV[i], '^%d+')
+    for i = from, math.min(from + 1999, #named) do
+      local sequence = string.match(named[i], '^%d+')
       if is_gone[sequence] then
-        fields[#fields + 1] = ARGV[i]
+        fields[#fields + 1] = named[i]
         sequences[#sequences + 1] = sequence
       end
     end
@@ -60,16 +59,16 @@ local function forget_bodies(bodies, dead, is_gone, first, last)
   end
 end
 
--- Forgets the idempotency keys from an index of ARGV on, unless another message now uses them.
-local function forget_keys(unique, is_gone, first)
-  for from = first, #ARGV, 2000 do
-    local forgotten, last = {}, math.min(from + 1999, #ARGV)
-    for i, kept in ipairs(redis.call('HMGET', unique, unpack(ARGV, from, last))) do
+-- Forgets these idempotency keys, unless another message now uses them.
+local function forget_keys(idempotency_keys, is_gone, named)
+  for from = 1, #named, 2000 do
+    local forgotten, last = {}, math.min(from + 1999, #named)
+    for i, kept in ipairs(redis.call('HMGET', idempotency_keys, unpack(named, from, last))) do
       if kept and is_gone[string.match(kept, '^%d+ (%d+) ')] then
-        forgotten[#forgotten + 1] = ARGV[from + i - 1]
+        forgotten[#forgotten + 1] = named[from + i - 1]
       end
     end
-    if #forgotten > 0 then redis.call('HDEL', unique, unpack(forgotten)) end
+    if #forgotten > 0 then redis.call('HDEL', idempotency_keys, unpack(forgotten)) end
   end
 end
 

@@ -1,6 +1,13 @@
 -- Checks of lease tokens. A lease is a member '<destination>/<sequence>/<secret>' of the partition's leases;
 -- only the holder of that exact member holds the lease.
 
+-- The members of leases that these have.
+local function members_of(rows)
+  local members = {}
+  for i, row in ipairs(rows) do members[i] = row.member end
+  return members
+end
+
 -- The deadlines of the members (of those from `from` to `to`, if given), in order; false if the lease is
 -- gone.
 local function deadlines(leases, members, from, to)

@@ -40,5 +40,5 @@ pub use examine::{Replica, ServerState};
 pub use fitness::{Admitted, Fitness, UnfitServer};
 pub use memory::Memory;
 pub use refusal::refusal_of_writes;
-pub use script::{Script, ScriptCall};
+pub use script::{Script, ScriptCall, Words};
 pub use subscribe::{Channels, Heard};

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use redis::{
-    Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ServerErrorKind, ToRedisArgs,
-    aio::ConnectionLike,
+    Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ServerErrorKind, aio::ConnectionLike,
 };
 
 /// One script, ready to be called.
@@ -33,9 +32,11 @@ pub(super) const NUMBER_SIZE: usize = 12;
 
 /// The keys and arguments of a call.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Words {
-    pub(super) keys: Vec<Vec<u8>>,
-    pub(super) args: Vec<Vec<u8>>,
+pub struct Words {
+    /// KEYS.
+    pub keys: Vec<Vec<u8>>,
+    /// ARGV.
+    pub args: Vec<Vec<u8>>,
 }
 
 impl Words {
@@ -91,25 +92,13 @@ impl Script {
         self.script.get_hash()
     }
 
-    /// A call without keys or arguments yet.
-    pub fn call(&self) -> ScriptCall<'_> {
-        ScriptCall { script: self, words: Arc::default(), messages: 1 }
+    /// A call with these keys and arguments.
+    pub fn call(&self, words: Words) -> ScriptCall<'_> {
+        ScriptCall { script: self, words: Arc::new(words), messages: 1 }
     }
 }
 
 impl ScriptCall<'_> {
-    /// Adds a key: the next of KEYS.
-    pub fn key(&mut self, key: impl Into<Vec<u8>>) -> &mut Self {
-        Arc::make_mut(&mut self.words).keys.push(key.into());
-        self
-    }
-
-    /// Adds an argument, or several: the next of ARGV.
-    pub fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
-        arg.write_redis_args(&mut Arc::make_mut(&mut self.words).args);
-        self
-    }
-
     /// Notes how much work the call is, in messages, about. 1 unless noted.
     pub fn of_messages(&mut self, count: usize) {
         self.messages = count;

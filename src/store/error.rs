@@ -76,9 +76,9 @@ pub enum StoreError {
     /// The partition now uses this schema for records; nothing has changed.
     #[error("the partition's records are written in schema {0}")]
     StaleSchema(u32),
-    /// A call with few keys does not suffice; nothing has changed. The store repeats it with all of them.
-    #[error("the call needs more keys")]
-    MoreKeys,
+    /// The fast path does not suffice; nothing has changed. The store takes the other one.
+    #[error("the fast path does not suffice")]
+    NotFast,
     /// The secrets of a definition are encrypted with a key that this process does not have: the key with this id.
     /// Nothing has changed.
     #[error(
@@ -167,7 +167,7 @@ fn named(code: &str, detail: String, text: String) -> StoreError {
         "WRONG_VERSION" => StoreError::WrongVersion(number()),
         "NEWER_SCHEMA" => StoreError::NewerSchema(number() as u32),
         "STALE_SCHEMA" => StoreError::StaleSchema(number() as u32),
-        "MORE_KEYS" => StoreError::MoreKeys,
+        "NOT_FAST" => StoreError::NotFast,
         "TOO_MANY_TOKENS" => StoreError::TooManyTokens(number()),
         "UNREADABLE" => StoreError::Unreadable(detail),
         "NO_RIGHTS" => StoreError::NoRights(detail),

@@ -1,5 +1,7 @@
 //! The names of all keys in Redis. No other module builds a key name.
 
+use std::ops::Deref;
+
 use crate::domain::DestinationName;
 
 /// Builds key names: prefix, hash tag of the partition, noun.
@@ -182,6 +184,16 @@ impl PartitionKeys {
         [&self.tag, ":active:", claimers.as_str()].concat()
     }
 
+    /// Those for built-in transforms.
+    pub fn active_builtin(&self) -> String {
+        self.active(Claimers::Builtin)
+    }
+
+    /// Those for workers.
+    pub fn active_worker(&self) -> String {
+        self.active(Claimers::Worker)
+    }
+
     /// Destinations whose owner must look at leases of consumers.
     pub fn consumers(&self) -> String {
         noun(&self.tag, "consumers")
@@ -230,6 +242,15 @@ impl PartitionKeys {
     /// The channel for partitions that lost their owner.
     pub fn wake_owner(&self) -> String {
         noun(&self.tag, "wake:owner")
+    }
+}
+
+/// Those of its partition, too.
+impl Deref for DestinationKeys {
+    type Target = PartitionKeys;
+
+    fn deref(&self) -> &PartitionKeys {
+        &self.partition
     }
 }
 

@@ -17,6 +17,7 @@ mod bodies;
 mod calls;
 mod chunks;
 pub mod commands;
+pub mod contract;
 mod damage;
 mod durability;
 mod entry;
@@ -107,7 +108,7 @@ pub use wake::{Wake, WakeKind, Wakes, already_here, woken};
 use crate::{
     config,
     faults::planted,
-    redis_client::{self, Deployment, RedisClient, Script, ScriptCall},
+    redis_client::{self, Deployment, RedisClient},
 };
 use damage::Damage;
 use epoch::Epochs;
@@ -336,10 +337,6 @@ impl Store {
             return Err(MetaError::Unfit(UnfitServer::WrongPartitions { stored, configured }));
         }
         self.enter().await
-    }
-
-    fn call(&self, pick: impl FnOnce(&Scripts) -> &Script) -> ScriptCall<'_> {
-        pick(&self.inner.scripts).call()
     }
 }
 

@@ -37,7 +37,7 @@ use crate::domain::{
 };
 
 /// A record, and the changes to the hash `bodies` that belong to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Written {
     /// The record.
     pub record: Vec<u8>,

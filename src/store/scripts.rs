@@ -1,14 +1,12 @@
 //! The Lua scripts: one transition per file, with its includes inserted. Transitions that carry the load of
 //! many quiet destinations are also in a composed script, which runs many of them in one call.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use super::{
     commands::{preamble, preamble_of_many},
-    known_schema,
+    contract::Contract,
+    known_schema, transitions,
 };
 use crate::{
     faults::planted_lua::{self, text_of},
@@ -22,9 +20,10 @@ const INCLUDES: &[(&str, &str)] = &[
     ("bodies", include_str!("../../lua/include/bodies.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
     ("changes", include_str!("../../lua/include/changes.lua")),
-    ("claim_alone", include_str!("../../lua/include/claim_alone.lua")),
+    ("arrivals", include_str!("../../lua/include/arrivals.lua")),
+    ("claim_fast", include_str!("../../lua/include/claim_fast.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
-    ("complete_alone", include_str!("../../lua/include/complete_alone.lua")),
+    ("counters", include_str!("../../lua/include/counters.lua")),
     ("consumers", include_str!("../../lua/include/consumers.lua")),
     ("damage", include_str!("../../lua/include/damage.lua")),
     ("epoch", include_str!("../../lua/include/epoch.lua")),
@@ -32,7 +31,6 @@ const INCLUDES: &[(&str, &str)] = &[
     ("findings", include_str!("../../lua/include/findings.lua")),
     ("hand_over", include_str!("../../lua/include/hand_over.lua")),
     ("head", include_str!("../../lua/include/head.lua")),
-    ("ingest_alone", include_str!("../../lua/include/ingest_alone.lua")),
     ("heads", include_str!("../../lua/include/heads.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
     ("gone", include_str!("../../lua/include/gone.lua")),
@@ -41,7 +39,6 @@ const INCLUDES: &[(&str, &str)] = &[
     ("portions", include_str!("../../lua/include/portions.lua")),
     ("pulled", include_str!("../../lua/include/pulled.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
-    ("release_alone", include_str!("../../lua/include/release_alone.lua")),
     ("remembered", include_str!("../../lua/include/remembered.lua")),
     ("reserve", include_str!("../../lua/include/reserve.lua")),
     ("runs", include_str!("../../lua/include/runs.lua")),
@@ -71,7 +68,7 @@ macro_rules! transitions {
         impl Scripts {
             /// Each script, from its text.
             fn assembled() -> Self {
-                Scripts { $($name: transition(stringify!($name), source_of(stringify!($name)))),* }
+                Scripts { $($name: transition(stringify!($name))),* }
             }
 
             /// All scripts, as a list.
@@ -80,8 +77,11 @@ macro_rules! transitions {
             }
         }
 
+        /// The contracts of all transitions.
+        pub const CONTRACTS: &[Contract] = &[$(transitions::$name::Args::CONTRACT),*];
+
         /// The file of a transition.
-        fn source_of(name: &str) -> &'static str {
+        fn file_of(name: &str) -> &'static str {
             match name {
                 $(stringify!($name) =>
                     include_str!(concat!("../../lua/", stringify!($name), ".lua")),)*
@@ -92,55 +92,63 @@ macro_rules! transitions {
 }
 
 transitions!(
-    ingest,
-    claim,
-    extend,
-    complete,
-    fail,
-    requeue,
-    reap,
-    acquire_partition,
-    resign_partition,
-    release,
-    postpone,
-    halt,
-    consume,
     acknowledge,
-    withdraw,
-    retry_head,
-    repair,
-    repair_keys,
-    repair_traces,
-    repair_counters,
-    discard,
-    expire,
-    pause,
+    acquire_partition,
+    audit,
+    cancel_operation,
+    claim,
+    complete,
+    complete_fast,
+    consume,
     define,
-    index,
     delete_destination,
     delete_destination_batch,
-    forget_destination,
-    topic,
-    token,
+    discard,
     end_session,
-    audit,
-    migrate,
-    init_epoch,
+    expire,
+    extend,
+    fail,
+    forget_destination,
+    halt,
     heartbeat,
+    index,
+    ingest,
+    ingest_fast,
+    ingest_ready_fast,
+    init_epoch,
+    migrate,
     note_operation,
-    cancel_operation,
+    pause,
+    postpone,
+    reap,
+    release,
+    release_fast,
+    repair,
+    repair_counters,
+    repair_keys,
+    repair_traces,
+    requeue,
+    resign_partition,
+    retry_head,
+    token,
+    topic,
+    withdraw,
 );
 
 impl Scripts {
     /// Assembles the scripts, and composes those that may run together.
     pub fn new() -> Self {
         let mut scripts = Scripts::assembled();
-        let (taking_in, others) =
-            (composed(&["ingest"]), composed(&["claim", "complete", "release"]));
-        scripts.ingest.may_run_in(&taking_in, 1);
+        let taking_in = composed(&["ingest_fast", "ingest_ready_fast", "ingest"]);
+        scripts.ingest_fast.may_run_in(&taking_in, 1);
+        scripts.ingest_ready_fast.may_run_in(&taking_in, 2);
+        scripts.ingest.may_run_in(&taking_in, 3);
+        let others = composed(&["claim", "complete_fast", "complete", "release_fast", "release"]);
         scripts.claim.may_run_in(&others, 1);
-        scripts.complete.may_run_in(&others, 2);
-        scripts.release.may_run_in(&others, 3);
+        scripts.complete_fast.may_run_in(&others, 2);
+        scripts.complete.may_run_in(&others, 3);
+        scripts.release_fast.may_run_in(&others, 4);
+        scripts.release.may_run_in(&others, 5);
         scripts
     }
 }
@@ -151,13 +159,23 @@ impl Default for Scripts {
     }
 }
 
-fn transition(name: &'static str, source: &str) -> Script {
-    let text = text_of(name, source);
+fn transition(name: &'static str) -> Script {
+    let text = named(name);
     let script = Script::new(name, on_its_own(&text, false));
     match asks_if_full(&text) {
         true => script.or_when_full(on_its_own(&text, true)),
         false => script,
     }
+}
+
+/// The text of a transition, with the names of its keys and arguments where its code begins.
+fn named(name: &str) -> String {
+    let text = text_of(name, file_of(name));
+    let contract = CONTRACTS.iter().find(|contract| contract.name == name);
+    let is_head = |line: &&str| line.starts_with('#') || line.starts_with("--");
+    let head: usize = text.split_inclusive('\n').take_while(is_head).map(str::len).sum();
+    let (head, code) = text.split_at(head);
+    [head, &contract.map(Contract::names).unwrap_or_default(), code].concat()
 }
 
 /// True if a transition does less when Redis has no memory left. It has two texts. Redis refuses the first one then,
@@ -213,7 +231,7 @@ impl<'a> Parts<'a> {
 /// A script that runs many blocks of these transitions (`lua/include/blocks.lua`). Each include is there
 /// once, each transition is a function, and one function checks the rights of all.
 fn composed(names: &[&'static str]) -> Arc<Script> {
-    let texts: Vec<_> = names.iter().map(|name| text_of(name, source_of(name))).collect();
+    let texts: Vec<_> = names.iter().map(|name| named(name)).collect();
     let script = Script::new("blocks", composed_of(&texts, false));
     Arc::new(match texts.iter().any(|text| asks_if_full(text)) {
         true => script.or_when_full(composed_of(&texts, true)),
@@ -221,11 +239,12 @@ fn composed(names: &[&'static str]) -> Arc<Script> {
     })
 }
 
-fn composed_of(texts: &[Cow<'_, str>], is_full: bool) -> String {
+fn composed_of(texts: &[String], is_full: bool) -> String {
     let first_line = texts.first().and_then(|text| text.lines().next()).unwrap_or_default();
     let mut whole = format!(
         "{}\
-         local ALL_KEYS, ALL_ARGV, KEYS, ARGV = KEYS, ARGV, KEYS, ARGV\n\
+         local all_keys, all_args, KEYS, ARGV = KEYS, ARGV, KEYS, ARGV\n\
+         local function begin_block(keys, args) KEYS, ARGV = keys, args end\n\
          local transitions, checked = {{}}, {{}}\n{}\
          local function lacks_rights(which)\n  \
          if checked[which] == nil then checked[which] = rights_of(which) or false end\n  \
@@ -249,7 +268,7 @@ fn composed_of(texts: &[Cow<'_, str>], is_full: bool) -> String {
 }
 
 /// The checks of rights of these transitions, by what `block_of` names them.
-fn rights_of(texts: &[Cow<'_, str>]) -> String {
+fn rights_of(texts: &[String]) -> String {
     let mut all = Vec::new();
     for (number, text) in (1..).zip(texts) {
         let Parts { fast, whole, .. } = Parts::of(text);
@@ -356,6 +375,18 @@ mod tests {
         let scripts = Scripts::new();
         let all = scripts.all();
         let names = all.iter().filter(|script| script.may_wait()).map(|script| script.name);
-        assert_eq!(names.collect::<Vec<_>>(), ["ingest", "claim", "complete", "release"]);
+        assert_eq!(
+            names.collect::<Vec<_>>(),
+            [
+                "claim",
+                "complete",
+                "complete_fast",
+                "ingest",
+                "ingest_fast",
+                "ingest_ready_fast",
+                "release",
+                "release_fast",
+            ]
+        );
     }
 }

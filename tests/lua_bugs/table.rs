@@ -35,19 +35,19 @@ pub static BUGS: &[Bug] = &[
     bug(
         "releases a halted message",
         "release",
-        "if halted then end_runs_before('ZMSCORE', KEYS[12]) end",
+        "if halted then end_runs_before('ZMSCORE', key_halted) end",
         "",
     ),
     bug(
         "releases a message that has a pending withdrawal",
         "release",
-        "  end_runs_before('HMGET', KEYS[8])",
+        "  end_runs_before('HMGET', key_withdrawals)",
         "",
     ),
     bug(
         "a refused head does not wait for its backoff",
         "postpone",
-        "now + tonumber(ARGV[9])",
+        "now + tonumber(wait_ms)",
         "now",
     ),
     bug(
@@ -60,11 +60,11 @@ pub static BUGS: &[Bug] = &[
         "a retried head gets a new sequence at the end of its lane",
         "retry_head",
         "to_front(place, {sequence})",
-        "local last = text(redis.call('HINCRBY', KEYS[1], 'last', 1))
-redis.call('HSET', KEYS[3], last, redis.call('HGET', KEYS[3], sequence))
-redis.call('HDEL', KEYS[3], sequence)
-redis.call('ZREM', KEYS[13], sequence)
-redis.call('ZADD', KEYS[13], last, last)
+        "local last = text(redis.call('HINCRBY', key_destination, 'last', 1))
+redis.call('HSET', key_messages, last, redis.call('HGET', key_messages, sequence))
+redis.call('HDEL', key_messages, sequence)
+redis.call('ZREM', key_in_progress, sequence)
+redis.call('ZADD', key_in_progress, last, last)
 to_front(place, {last})",
     ),
     bug(
@@ -75,7 +75,7 @@ to_front(place, {last})",
   local push = place.ordering == 'none' and to_front
   if push then push(place, back) else
     table.sort(back, function(a, b) return tonumber(a) < tonumber(b) end)
-    tell_claimers(place, redis.call('RPUSH', KEYS[2], unpack(back)), #back)
+    tell_claimers(place, redis.call('RPUSH', key_waiting, unpack(back)), #back)
   end
 end",
     ),
@@ -83,13 +83,13 @@ end",
     bug(
         "does not check that the caller owns the partition",
         "release",
-        "not owns(KEYS[2], ARGV[1])",
+        "not owns(key_owner, token)",
         "false",
     ),
     bug(
         "does not check that the caller owns the partition",
         "postpone",
-        "not owns(KEYS[2], ARGV[1])",
+        "not owns(key_owner, token)",
         "false",
     ),
     bug(
@@ -101,14 +101,14 @@ end",
     bug(
         "gives a partition to another sender while the owner's lease lasts",
         "acquire_partition",
-        "token ~= ARGV[1]",
+        "token ~= own_token",
         "false",
     ),
     bug(
         "gives a partition to a sender that has waited, although the owner has renewed its lease since",
         "acquire_partition",
-        "held ~= ARGV[4]",
-        "ARGV[4] == ''",
+        "held ~= seen_owner",
+        "seen_owner == ''",
     ),
     bug(
         "a renewal does not change what others see",
@@ -144,7 +144,7 @@ end",
     bug(
         "hands out messages without storing a lease",
         "claim",
-        "if #leases > 0 then redis.call('ZADD', KEYS[6], unpack(leases)) end",
+        "if #leases > 0 then redis.call('ZADD', key_leases, unpack(leases)) end",
         "",
     ),
     bug(
@@ -187,7 +187,7 @@ end",
     bug(
         "loses the waiting messages that are no heads when Redis has no memory left",
         "claim",
-        "if #others > 0 then redis.call('LPUSH', KEYS[3], unpack(others)) end",
+        "if #others > 0 then redis.call('LPUSH', key_waiting, unpack(others)) end",
         "",
     ),
     bug(
@@ -199,7 +199,7 @@ end",
     bug(
         "refuses to change a destination when Redis has no memory left",
         "define",
-        "if IS_FULL and redis.call('HEXISTS', KEYS[2], 'version') == 0 then",
+        "if IS_FULL and redis.call('HEXISTS', key_destination, 'version') == 0 then",
         "if IS_FULL then",
     ),
     bug("ends leases before their deadline", "reap", "score and score <= now", "score"),
@@ -224,7 +224,7 @@ end",
     bug(
         "a claim forgets the messages that it passes",
         "claim",
-        "redis.call('ZADD', KEYS[11], unpack(due))",
+        "redis.call('ZADD', key_delayed, unpack(due))",
         "",
     ),
     bug(
@@ -248,14 +248,14 @@ end",
     ),
     bug(
         "stamps messages for a caller that knows an old epoch",
-        "ingest",
-        "epoch ~= ARGV[4] + 0",
+        "include/arrivals",
+        "epoch ~= message_epoch + 0",
         "false",
     ),
     bug(
         "releases messages to a sender that knows an old epoch",
         "release",
-        "epoch ~= ARGV[2] + 0",
+        "epoch ~= owner_epoch + 0",
         "false",
     ),
     bug(
@@ -273,16 +273,16 @@ end",
     bug(
         "a vouch for an old epoch ends the takeover wait",
         "resign_partition",
-        "wait > 0 and ARGV[3] == text(epoch)",
-        "wait > 0 and ARGV[3] ~= ''",
+        "wait > 0 and vouched_epoch == text(epoch)",
+        "wait > 0 and vouched_epoch ~= ''",
     ),
     bug(
         "the takeover wait ends when the stored owner renews its lease",
         "acquire_partition",
-        "local epoch, wait = current_epoch(KEYS[1], now_ms(), ARGV[3])",
-        "local epoch, wait = current_epoch(KEYS[1], now_ms(), ARGV[3])
-if token == ARGV[1] and wait > 0 then
-  redis.call('HSET', KEYS[1], 'takeover_wait_ms', '0')
+        "local epoch, wait = current_epoch(key_epoch, now_ms(), seen_epoch)",
+        "local epoch, wait = current_epoch(key_epoch, now_ms(), seen_epoch)
+if token == own_token and wait > 0 then
+  redis.call('HSET', key_epoch, 'takeover_wait_ms', '0')
   wait = 0
 end",
     ),
@@ -307,19 +307,19 @@ end",
     bug(
         "accepts a call that was meant for a removed destination of the same name",
         "release",
-        "known[1] ~= ARGV[3]",
+        "known[1] ~= version",
         "false",
     ),
     bug(
         "accepts a call that was meant for a removed destination of the same name",
         "postpone",
-        "known[1] ~= ARGV[11]",
+        "known[1] ~= version",
         "false",
     ),
     bug(
         "accepts a call that was meant for a removed destination of the same name",
         "halt",
-        "known[1] ~= ARGV[9]",
+        "known[1] ~= version",
         "false",
     ),
     bug(
@@ -357,8 +357,8 @@ end",
     bug(
         "removes a withdrawn message from its lane instead of leaving a tombstone",
         "withdraw",
-        "redis.call('HSET', KEYS[5], sequence, tombstones[sequence])",
-        "redis.call('HDEL', KEYS[5], sequence)
+        "redis.call('HSET', key_messages, sequence, tombstones[sequence])",
+        "redis.call('HDEL', key_messages, sequence)
     redis.call('ZREM', in_progress, sequence)",
     ),
     bug(
@@ -382,31 +382,33 @@ end",
     bug(
         "settles one message more than was delivered",
         "release",
-        "local upto = ARGV[base + 1]",
-        "local upto = text(tonumber(ARGV[base + 1]) + 1)",
+        "settles = settles or lane.upto ~= '0'",
+        "lane.upto = text(tonumber(lane.upto) + 1)
+  settles = settles or lane.upto ~= '0'",
     ),
     bug(
         "settles one message less than was delivered",
         "release",
-        "local upto = ARGV[base + 1]",
-        "local upto = text(math.max(0, tonumber(ARGV[base + 1]) - 1))",
+        "settles = settles or lane.upto ~= '0'",
+        "lane.upto = text(math.max(0, tonumber(lane.upto) - 1))
+  settles = settles or lane.upto ~= '0'",
     ),
     bug(
         "a head that becomes ready gets the time as its hint",
         "complete",
-        "redis.call('ZADD', KEYS[5], '0', destination)",
-        "redis.call('ZADD', KEYS[5], now_text(), destination)",
+        "redis.call('ZADD', key_releasable, '0', destination)",
+        "redis.call('ZADD', key_releasable, now_text(), destination)",
     ),
     bug(
         "a lane whose head becomes ready gets the time as its hint",
         "complete",
-        "add(heads_ready, of_lane[1], ARGV[4 + lane])",
-        "add(heads_ready, now_text(), ARGV[4 + lane])",
+        "add(heads_ready, of_lane[1], lanes[lane].key)",
+        "add(heads_ready, now_text(), lanes[lane].key)",
     ),
     bug(
         "does not tell the owner that there is a withdrawal",
         "withdraw",
-        "redis.call('ZADD', KEYS[25], '0', destination)",
+        "redis.call('ZADD', key_withdrawing, '0', destination)",
         "",
     ),
     bug(
@@ -424,8 +426,8 @@ end",
     bug(
         "a retried head waits until all other lanes had their turn",
         "retry_head",
-        "may_leave(KEYS[7], KEYS[8], ARGV[1], ARGV[3], ARGV[4], '0')",
-        "may_leave(KEYS[7], KEYS[8], ARGV[1], ARGV[3], ARGV[4], ARGV[5])",
+        "may_leave(key_releasable, key_lanes, destination, ordering, lane, '0')",
+        "may_leave(key_releasable, key_lanes, destination, ordering, lane, sequence)",
     ),
     bug(
         "a lane whose backoff is over stays before all others for ever",
@@ -436,7 +438,7 @@ end",
     bug(
         "keeps the hint of a lane that is empty",
         "release",
-        "if #empty > 0 then redis.call('ZREM', ordering == 'destination' and KEYS[6] or KEYS[7], unpack(empty)) end",
+        "if #empty > 0 then redis.call('ZREM', ordering == 'destination' and key_releasable or key_lanes, unpack(empty)) end",
         "",
     ),
     // What pods follow.
@@ -456,7 +458,7 @@ end",
     bug(
         "treats an ordering key whose last sequence was forgotten as a new key",
         "release",
-        "if is_forgotten then redis.call('HDEL', KEYS[3], 'all_keys_known') end",
+        "if is_forgotten then redis.call('HDEL', key_destination, 'all_keys_known') end",
         "",
     ),
     bug(
@@ -501,8 +503,8 @@ end",
     bug(
         "fails for a message whose record is missing",
         "withdraw",
-        "redis.call('HGET', KEYS[5], ARGV[i + 1]) or ''",
-        "redis.call('HGET', KEYS[5], ARGV[i + 1])",
+        "redis.call('HGET', key_messages, message.sequence) or ''",
+        "redis.call('HGET', key_messages, message.sequence)",
     ),
     bug(
         "ends a run before a message whose record is missing, so the sender never learns of it",
@@ -523,7 +525,7 @@ end",
         "if not at.ready or at.halted then return end",
         "if not at.ready or at.halted or at.withdrawing then return end",
     ),
-    bug("a dry run changes data", "repair", "ARGV[5] == '1'", "true"),
+    bug("a dry run changes data", "repair", "repairs == '1'", "true"),
     bug(
         "puts a message back into the waiting list while a processor has a lease on it",
         "repair",
@@ -571,8 +573,8 @@ end",
     bug(
         "a block reads the arguments of the block before it",
         "include/blocks",
-        "ARGV = {unpack(ALL_ARGV, arg_at + 2, arg_at + 1 + arg_count)}",
-        "ARGV = #ARGV == arg_count and ARGV or {unpack(ALL_ARGV, arg_at + 2, arg_at + 1 + arg_count)}",
+        "args = {unpack(all_args, arg_at + 2, arg_at + 1 + arg_count)}",
+        "args = args and #args == arg_count and args or {unpack(all_args, arg_at + 2, arg_at + 1 + arg_count)}",
     ),
     bug(
         "checks the epoch of one partition for the blocks of all",
@@ -589,43 +591,43 @@ end",
     // The fast paths of quiet destinations.
     bug(
         "the fast path of release hands out ready messages although an earlier one is not ready",
-        "include/release_alone",
-        "redis.call('ZCARD', in_progress) == count",
+        "release_fast",
+        "redis.call('ZCARD', key_in_progress) == count",
         "true",
     ),
     bug(
         "the fast path of release keeps the records of settled messages",
-        "include/release_alone",
-        "not try('HDEL', messages, unpack(sequences))",
+        "release_fast",
+        "not try('HDEL', key_messages, unpack(sequences))",
         "false",
     ),
     bug(
         "the fast path of complete ignores that the lease is gone, and earlier attempts",
-        "include/complete_alone",
-        "not redis.call('ZSCORE', leases, lease) or redis.call('HLEN', attempts) > 0",
+        "complete_fast",
+        "not redis.call('ZSCORE', key_leases, member) or redis.call('HLEN', key_attempts) > 0",
         "false",
     ),
     bug(
         "the fast path of claim leaves the message waiting",
-        "include/claim_alone",
+        "include/claim_fast",
         "redis.call('LPOP', waiting)",
         "",
     ),
     bug(
         "the fast path of ingest does not note that messages wait",
-        "include/ingest_alone",
-        "(length > count or try('ZADD', active, '0', destination))",
+        "ingest_fast",
+        "(length > count or try('ZADD', key_active, '0', destination))",
         "true",
     ),
     bug(
-        "a short call does not see withdrawals and halted messages",
-        "release",
-        "if is_short and not is_plain then",
-        "if false then",
+        "the fast path of release does not see withdrawals and halted messages",
+        "release_fast",
+        "not is_plain or redis.call('HLEN', key_attempts) > 0",
+        "redis.call('HLEN', key_attempts) > 0",
     ),
     bug(
         "a message of a destination that is being removed is handed over",
-        "complete",
+        "complete_fast",
         "if is_head and known[4] and not known[6] then",
         "if is_head then",
     ),
@@ -649,7 +651,7 @@ end",
     ),
     bug(
         "the first of several arrivals that need no processing is handed over without the others",
-        "ingest",
+        "ingest_ready_fast",
         "if has_head and count == 1 then",
         "if has_head then",
     ),
@@ -661,34 +663,34 @@ end",
     ),
     bug(
         "the fast path of ingest wakes the sender of a lane whose head waits",
-        "include/ingest_alone",
+        "ingest_ready_fast",
         "return length == 0",
         "return true",
     ),
     bug(
         "the fast path of ingest does not note that a lane may be released",
-        "include/ingest_alone",
-        "length > 0 and 0 or try('ZADD', releasable, '0', destination)",
+        "ingest_ready_fast",
+        "length > 0 and 0 or try('ZADD', key_releasable, '0', destination)",
         "0",
     ),
     // Consumers.
     bug(
         "an acknowledgement with another secret is accepted",
         "acknowledge",
-        "entry.secret == secret and entry.epoch == epoch and has_consumer(entry, now)",
+        "entry.secret == message.secret and entry.epoch == epoch and has_consumer(entry, now)",
         "entry.epoch == epoch and has_consumer(entry, now)",
     ),
     bug(
         "an expired lease of a consumer still accepts",
         "acknowledge",
-        "entry.secret == secret and entry.epoch == epoch and has_consumer(entry, now)",
-        "entry.secret == secret and entry.epoch == epoch",
+        "entry.secret == message.secret and entry.epoch == epoch and has_consumer(entry, now)",
+        "entry.secret == message.secret and entry.epoch == epoch",
     ),
     bug(
         "a lease of an earlier epoch still accepts",
         "acknowledge",
-        "entry.secret == secret and entry.epoch == epoch and has_consumer(entry, now)",
-        "entry.secret == secret and has_consumer(entry, now)",
+        "entry.secret == message.secret and entry.epoch == epoch and has_consumer(entry, now)",
+        "entry.secret == message.secret and has_consumer(entry, now)",
     ),
     bug(
         "a repeated accept that counted is stale until the message is settled",

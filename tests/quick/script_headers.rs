@@ -1,4 +1,4 @@
-//! Checks the headers of the Lua files against what Lua and Rust do.
+//! Checks the headers of the Lua files, and the contracts of the transitions, against what Lua does.
 
 use crate::support;
 
@@ -8,9 +8,9 @@ use std::{
     path::Path,
 };
 
-use reseq::store::rights_needed;
+use reseq::store::{contract::Contract, rights_needed, scripts::CONTRACTS};
 use support::{
-    generated, lua,
+    generated,
     source::{code_of, files, root, shown},
 };
 
@@ -24,7 +24,7 @@ struct Header {
     code: String,
 }
 
-const SECTIONS: [&str; 4] = ["KEYS:", "ARGV:", "Returns:", "Errors:"];
+const SECTIONS: [&str; 2] = ["Returns:", "Errors:"];
 
 impl Header {
     fn read(path: &Path) -> Header {
@@ -62,19 +62,6 @@ impl Header {
         header
     }
 
-    /// The keys that are not repeated, by number, with their real shapes.
-    fn fixed_keys(&self) -> BTreeMap<usize, String> {
-        let lines = self.sections["KEYS:"].lines().filter_map(|line| {
-            let (number, rest) = line.trim().strip_prefix('[')?.split_once(']')?;
-            Some((number.parse().ok()?, rest.trim().to_owned()))
-        });
-        lines.collect()
-    }
-
-    fn has_repeated_keys(&self) -> bool {
-        self.sections["KEYS:"].contains("…]")
-    }
-
     fn documented_errors(&self) -> BTreeSet<String> {
         let names = self.sections["Errors:"].split(|c: char| !c.is_ascii_uppercase() && c != '_');
         names.filter(|name| name.len() > 3).map(str::to_owned).collect()
@@ -95,28 +82,9 @@ impl Header {
         errors
     }
 
-    /// The numbers of fixed keys that the code uses, and whether it uses computed ones.
-    fn used_keys(&self) -> (BTreeSet<usize>, bool) {
-        let (mut used, mut has_computed) = (BTreeSet::new(), false);
-        let mut range = None;
-        for line in self.code.lines() {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            if let Some(at) =
-                words.windows(3).position(|w| w[0] == "for" && w[1] == "i" && w[2] == "=")
-            {
-                range = words.get(at + 3..at + 5).map(|w| [w[0].trim_matches(','), w[1]]);
-            }
-            for inside in line.split("KEYS[").skip(1).filter_map(|rest| rest.split(']').next()) {
-                match (inside.parse::<usize>(), inside, range) {
-                    (Ok(number), ..) => drop(used.insert(number)),
-                    (_, "i", Some([from, to])) if to != "#KEYS" => {
-                        used.extend(from.parse::<usize>().unwrap()..=to.parse().unwrap());
-                    }
-                    _ => has_computed = true,
-                }
-            }
-        }
-        (used, has_computed)
+    fn contract(&self) -> &'static Contract {
+        let contract = CONTRACTS.iter().find(|contract| contract.name == self.name);
+        contract.expect("each transition has a contract")
     }
 }
 
@@ -143,20 +111,13 @@ fn the_header_of_each_script_says_what_its_code_does() {
         }
         // Scripts that drain must also run when memory is full; scripts that take in must not.
         // Those that ask whether it is full have a second text, with the flag.
-        let takes_in = name == "ingest" || header.code.contains("IS_FULL");
+        let takes_in = name.starts_with("ingest") || header.code.contains("IS_FULL");
         let expected = if takes_in { "#!lua" } else { "#!lua flags=allow-oom" };
         assert_eq!(&header.first_line, expected, "{name}");
 
-        let fixed = header.fixed_keys();
-        let numbers: BTreeSet<usize> = fixed.keys().copied().collect();
-        assert!(numbers.iter().copied().eq(1..=numbers.len()), "{name}: KEYS are numbered from 1");
-        for (number, shape) in &fixed {
-            assert!(shape.contains(" reseq:"), "{name}: KEYS[{number}] has no real shape: {shape}");
+        for given in names_of(header.contract()) {
+            assert!(has_word(&header.code, &given), "{name}: nothing uses {given}");
         }
-        let (used, has_computed) = header.used_keys();
-        assert_eq!(used, numbers, "{name}: the keys that the code uses, and those of its header");
-        assert_eq!(has_computed, header.has_repeated_keys(), "{name}: keys per lane");
-
         let errors = header.errors();
         assert_eq!(
             errors,
@@ -167,6 +128,18 @@ fn the_header_of_each_script_says_what_its_code_does() {
             assert!(mapped.contains(&format!("\"{error}\" =>")), "{name}: {error} is not mapped");
         }
     }
+}
+
+/// The names that a contract gives in Lua.
+fn names_of(contract: &Contract) -> Vec<String> {
+    let keys = contract.keys.iter().map(|key| format!("key_{key}"));
+    let lists = contract.lists.iter().map(|list| list.name);
+    keys.chain(contract.args.iter().copied().chain(lists).map(str::to_owned)).collect()
+}
+
+fn has_word(code: &str, word: &str) -> bool {
+    let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
+    code.split(|c| !is_of_word(c)).any(|one| one == word)
 }
 
 impl Header {
@@ -180,61 +153,9 @@ impl Header {
         let parts = self.includes.iter().map(include).chain([self.code.clone()]);
         parts.collect::<Vec<_>>().join("\n")
     }
-
-    /// The real shapes of its keys.
-    fn keys(&self) -> lua::Keys {
-        let shape = |text: &str| {
-            let (_, shape) = text.split_once("reseq:").expect("a real shape");
-            format!("reseq:{}", shape.trim()).replace("<builtin or worker>", "builtin")
-        };
-        let fixed = self.fixed_keys();
-        let fixed = fixed.iter().map(|(number, text)| (*number, shape(text))).collect();
-        let (mut per_lane, mut per_name) = (None, None);
-        for line in self.sections["KEYS:"].lines().filter(|line| line.contains("…]")) {
-            let (number, text) = line.trim()[1..].split_once("…]").unwrap();
-            let Ok(number) = number.parse() else {
-                per_name = Some(shape(text));
-                continue;
-            };
-            let sets = ["in-progress", "ready"].into_iter();
-            let named = sets.filter(|set| text.contains(&format!(":{set}[")));
-            per_lane =
-                Some((number, named.map(|set| format!("reseq:{{p07}}:d:<dest>:{set}")).collect()));
-        }
-        let last =
-            self.sections["KEYS:"].lines().find_map(|line| line.trim().strip_prefix("[last]"));
-        lua::Keys { fixed, per_lane, per_name, last: last.map(shape) }
-    }
 }
 
-/// The commands of the scripts that only read.
-const READS: [&str; 23] = [
-    "EXISTS",
-    "GET",
-    "HEXISTS",
-    "HGET",
-    "HLEN",
-    "HMGET",
-    "HSCAN",
-    "HSTRLEN",
-    "LLEN",
-    "LRANGE",
-    "SCARD",
-    "SISMEMBER",
-    "SMISMEMBER",
-    "TYPE",
-    "ZCARD",
-    "ZCOUNT",
-    "ZMSCORE",
-    "ZRANGE",
-    "ZRANGEBYSCORE",
-    "ZREVRANGE",
-    "ZSCORE",
-    "LPOS",
-    "ZRANK",
-];
-
-/// Who else writes a key.
+/// Who else uses a key.
 const OTHERS: [(&str, &str); 5] = [
     ("reseq:{index}:sessions", "any pod that finds none"),
     ("reseq:meta", "the first start, `reseq migrate`"),
@@ -245,61 +166,62 @@ const OTHERS: [(&str, &str); 5] = [
 
 const KEYS_PAGE: &str = "docs/reference/redis-keys.md";
 
-/// The keys that a cell of the reference names, and whether a shape is one of them.
-fn is_named_in(cell: &str, shape: &str) -> bool {
-    let shape = shape.strip_suffix("[:<key>]").unwrap_or(shape);
-    cell.split('`').skip(1).step_by(2).any(|named| {
-        let named = named.strip_suffix("[:<key>]").unwrap_or(named);
-        match named.strip_prefix('…') {
-            Some(end) => shape.ends_with(end),
-            None => shape == named,
-        }
-    })
+/// The keys whose name in contracts is not their noun.
+const NOUNS: [(&str, &str); 12] = [
+    ("call", "calls:<caller>"),
+    ("destination", "d:<dest>"),
+    ("active", "active:builtin"),
+    ("operation", "operation:<id>"),
+    ("seen", "idempotency:<idempotency key>"),
+    ("in_progress", "in-progress[:<key>]"),
+    ("ready", "ready[:<key>]"),
+    ("log_order", "log:order"),
+    ("active_builtin", "active:builtin"),
+    ("active_worker", "active:worker"),
+    ("ended", "sessions:ended"),
+    ("used", "tokens:used"),
+];
+
+/// True if a cell of the reference is about the key that a contract gives this name.
+fn is_about(cell: &str, name: &str) -> bool {
+    let noun = NOUNS.iter().find(|(key, _)| *key == name);
+    let noun = noun.map_or_else(|| name.replace('_', "-"), |(_, noun)| (*noun).to_owned());
+    cell.split('`').skip(1).step_by(2).any(|key| key.ends_with(&format!(":{noun}")))
 }
 
 #[test]
-fn the_reference_says_which_scripts_write_and_which_only_read_each_key() {
+fn reference_says_which_transitions_use_each_key() {
     let mut rows = generated::rows(KEYS_PAGE, "keys");
-    let mut users = vec![(BTreeSet::new(), BTreeSet::new()); rows.len()];
-    let mut wrong = Vec::new();
-    for header in headers() {
-        let keys = header.keys();
-        let repeated = keys.per_lane.iter().flat_map(|(_, names)| names).chain(&keys.per_name);
-        let repeated = repeated.chain(&keys.last);
-        let all: BTreeSet<String> = keys.fixed.values().chain(repeated).cloned().collect();
-        let commands = lua::commands(&header.whole_code(), &keys);
-        for key in all.iter().filter(|key| !key.contains(":wake:")) {
-            let name = &header.name;
-            let named: Vec<usize> =
-                (0..rows.len()).filter(|row| is_named_in(&rows[*row][0], key)).collect();
-            let &[row] = &named[..] else {
-                wrong.push(format!("{name}: {key} is in {} rows, not in one", named.len()));
-                continue;
+    let mut users = vec![BTreeSet::new(); rows.len()];
+    for contract in CONTRACTS {
+        // They may use each of them; the page says so once.
+        if contract.name.starts_with("repair") {
+            continue;
+        }
+        let of_lists = contract.lists.iter().flat_map(|list| match list.keys {
+            ["key"] => vec![list.name],
+            keys => keys.to_vec(),
+        });
+        // Channels, and whatever is left over of a destination.
+        let is_key = |name: &&str| !name.starts_with("wake_") && *name != "left_over";
+        for name in contract.keys.iter().copied().chain(of_lists).filter(is_key) {
+            let about: Vec<usize> =
+                (0..rows.len()).filter(|row| is_about(&rows[*row][0], name)).collect();
+            let [row] = about[..] else {
+                panic!("{}: {name} is in {} rows, not in one", contract.name, about.len())
             };
-            let of_key = commands.iter().filter(|(_, other)| other == key);
-            let verbs: Vec<&str> = of_key.map(|(verb, _)| verb.as_str()).collect();
-            let writes = verbs.iter().any(|verb| !READS.contains(verb));
-            let (writers, readers) = &mut users[row];
-            match name.starts_with("repair") {
-                // They may write each of them; the page says so once.
-                true => {}
-                false if writes => drop(writers.insert(name.clone())),
-                false if !verbs.is_empty() => drop(readers.insert(name.clone())),
-                false => wrong.push(format!("{name}: what it does with {key} cannot be read")),
-            }
+            users[row].insert(contract.name.to_owned());
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    for (row, (writers, readers)) in rows.iter_mut().zip(users) {
+    for (row, users) in rows.iter_mut().zip(users) {
         let other = OTHERS.iter().find(|(key, _)| row[0] == format!("`{key}`"));
-        let writers: Vec<String> =
-            writers.into_iter().chain(other.map(|(_, who)| (*who).to_owned())).collect();
-        assert!(!writers.is_empty(), "nothing writes {}", row[0]);
+        let users: Vec<String> =
+            users.into_iter().chain(other.map(|(_, who)| (*who).to_owned())).collect();
+        assert!(!users.is_empty(), "nothing uses {}", row[0]);
         row.truncate(3);
-        row.push(writers.join(", "));
-        row.push(readers.into_iter().collect::<Vec<_>>().join(", "));
+        row.push(users.join(", "));
     }
-    let head = ["key", "type", "holds", "written by", "only read by"];
+    let head = ["key", "type", "holds", "used by"];
     generated::check(KEYS_PAGE, "keys", &generated::table(&head, rows));
 }
 
@@ -366,39 +288,6 @@ fn each_script_includes_what_it_calls_and_nothing_else() {
             assert_eq!(is_included, is_needed, "{}: include {include}", header.name);
         }
     }
-}
-
-/// The Rust text from a `&scripts.NAME` to its `self.run`, with the bodies of loops apart.
-fn call_sites(name: &str) -> Vec<(String, String)> {
-    let mut sites = Vec::new();
-    for path in files("src/store", "rs") {
-        let code = code_of(&path);
-        for (at, pick) in code.match_indices(&format!("&scripts.{name})")) {
-            let rest = &code[at + pick.len()..];
-            // Short calls leave out keys that they do not need; the model finds what is missing.
-            let function = code[..at].rsplit("fn ").next().unwrap_or_default();
-            if function.starts_with("short_") {
-                continue;
-            }
-            let ends = ["self.run", "store.run", "\n    fn ", "\n    async fn "];
-            let ends = ends.into_iter().filter_map(|end| rest.find(end));
-            let site = &rest[..ends.min().expect("a call is run")];
-            let (mut once, mut looped, mut depth) = (String::new(), String::new(), 0);
-            for line in site.lines() {
-                // Runs for each lane, or for one.
-                let starts = |text: &str| line.trim_start().starts_with(text);
-                let is_loop = starts("for ") || starts("if let Some(lane) = lane ");
-                let opened = line.matches('{').count() as i32 - line.matches('}').count() as i32;
-                let text = if is_loop || depth > 0 { &mut looped } else { &mut once };
-                text.push_str(line);
-                if is_loop || depth > 0 {
-                    depth += opened;
-                }
-            }
-            sites.push((once, looped));
-        }
-    }
-    sites
 }
 
 /// The Rust names of pipeline commands that differ from their Redis names.
@@ -504,20 +393,4 @@ fn the_rights_that_are_asked_for_are_those_that_are_used() {
     let needless: Vec<_> = asked.difference(&used).collect();
     assert!(missing.is_empty(), "used, but not asked for (src/store/commands.rs): {missing:?}");
     assert!(needless.is_empty(), "asked for, but not used: {needless:?}");
-}
-
-#[test]
-fn the_store_passes_the_keys_that_the_headers_name() {
-    for header in headers() {
-        let sites = call_sites(&header.name);
-        assert!(!sites.is_empty(), "nothing calls {}", header.name);
-        for (once, looped) in sites {
-            let (name, fixed) = (&header.name, header.fixed_keys().len());
-            assert_eq!(once.matches(".key(").count(), fixed, "{name}: keys passed once");
-            let is_repeated = looped.contains(".key(");
-            // A call that removes no messages passes no lanes.
-            let may_omit = name == "delete_destination_batch" && once.contains("is_lease");
-            assert!(is_repeated == header.has_repeated_keys() || may_omit, "{name}: keys per lane");
-        }
-    }
 }

@@ -144,9 +144,10 @@ async fn live(
     let (_, pending): (String, u64) = ask(at, &calls.remove()).await;
     assert_eq!(pending, 3);
     let leases = [calls.member(5, "s2"), calls.member(6, "s1"), calls.member(7, "s2")];
-    let mut batch = calls.delete_destination_batch(&lanes, &[5, 6, 7], &leases, &[]);
-    batch.keys.extend(OPERATIONS.map(|id| calls.keys.operation(id)));
+    let batch = calls.delete_destination_batch(&lanes, &[5, 6, 7], &leases, &[]);
     assert_eq!(ask::<u64>(at, &batch).await, 3);
+    let operations = OPERATIONS.map(|id| calls.keys.operation(id));
+    assert_eq!(ask::<u64>(at, &calls.delete_keys(&operations)).await, 0);
     let forgotten: u64 = ask(at, &calls.forget_destination()).await;
     assert!(forgotten >= calls.epoch.parse().unwrap());
     let of_partition = format!("{}*", calls.keys.hash());
@@ -265,6 +266,7 @@ async fn every_key_that_a_script_touches_is_declared_by_the_store() {
         ("gamma", Ordering::Key, Processing::Parallel, TransformKind::None),
         ("delta", Ordering::None, Processing::Parallel, TransformKind::Http),
         ("epsilon", Ordering::Key, Processing::Serial, TransformKind::Http),
+        ("zeta", Ordering::Destination, Processing::Parallel, TransformKind::None),
     ] {
         let mut destination = Destination::new(name.parse().unwrap(), "http://127.0.0.1:9/");
         (destination.ordering, destination.processing) = (ordering, processing);

@@ -6,9 +6,50 @@ use redis::{FromRedisValue, ParsingError, Value};
 
 use super::complete::Status;
 use crate::{
-    domain::{AttemptError, LeaseToken},
-    store::{Store, StoreError, attempts, calls::unexpected, entry::CatalogEntry},
+    domain::{AttemptError, LeaseToken, Sequence},
+    store::{
+        Store, StoreError, attempts,
+        calls::unexpected,
+        contract::{contract, row},
+        entry::CatalogEntry,
+        keys::DestinationKeys,
+    },
 };
+
+row! {
+    /// A message that a consumer holds.
+    Acknowledged<'a> {
+        /// Its lane's key; without ordering, its sequence.
+        lane: String,
+        secret: &'a str,
+        sequence: Sequence,
+        /// With `refuse`: the error, as JSON.
+        problem: String,
+        /// With `refuse`: until the next attempt; empty: as the destination says.
+        wait_ms: String,
+        is_final: bool,
+    }
+}
+
+contract! {
+    acknowledge
+    keys(keys: &DestinationKeys) {
+        epoch, destination: keys.hash(), consumer_leases, consumer_lease_ends, messages, releasable,
+        lanes, wake_releasable, consumers,
+    }
+    args<'a> {
+        seen_epoch: String,
+        destination: &'a str,
+        ordering: &'a str,
+        /// `accept`, `refuse`, `extend` or `requeue`.
+        verb: &'a str,
+        /// With `extend`: the lease from now on.
+        lease_ms: u64,
+    }
+    lists {
+        messages: Acknowledged<'a>,
+    }
+}
 
 /// A message that a consumer refuses.
 #[derive(Debug, Clone)]
@@ -66,30 +107,35 @@ impl Store {
     async fn acknowledge(
         &self,
         entry: &CatalogEntry,
-        what: &str,
+        verb: &str,
         lease: Duration,
         tokens: &[LeaseToken],
         refused: &[RefusedMessage],
     ) -> Result<(u64, Vec<Status>), StoreError> {
         let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
-        let mut call = self.call(|scripts| &scripts.acknowledge);
-        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.consumer_leases());
-        call.key(keys.consumer_lease_ends()).key(keys.messages());
-        call.key(keys.partition.releasable()).key(keys.lanes());
-        call.key(keys.partition.wake_releasable()).key(keys.partition.consumers());
-        call.arg(self.known_of_epoch(entry.partition)).arg(destination.name.as_str());
-        call.arg(entry.ordering_text()).arg(what);
-        call.arg(lease.as_millis() as u64).arg(tokens.len());
-        for token in tokens {
+        let messages = tokens.iter().enumerate().map(|(at, token)| {
+            let refused = refused.get(at);
+            let wait_ms = |one: &RefusedMessage| Some(one.retry_after?.as_millis().to_string());
             let lane = destination.lane_of(token.key.as_deref(), token.sequence);
-            call.arg(lane.unwrap_or_default()).arg(&*token.secret).arg(token.sequence);
+            Acknowledged {
+                lane: lane.unwrap_or_default(),
+                secret: &token.secret,
+                sequence: token.sequence,
+                problem: refused.map_or_else(String::new, |one| attempts::error_text(&one.error)),
+                wait_ms: refused.and_then(wait_ms).unwrap_or_default(),
+                is_final: refused.is_some_and(|one| one.is_permanent),
+            }
+        });
+        let call = Args {
+            seen_epoch: self.known_of_epoch(entry.partition),
+            destination: destination.name.as_str(),
+            ordering: entry.ordering_text(),
+            verb,
+            lease_ms: lease.as_millis() as u64,
+            messages: messages.collect(),
         }
-        for RefusedMessage { error, retry_after, is_permanent, .. } in refused {
-            let wait = retry_after.map(|wait| wait.as_millis().to_string());
-            call.arg(attempts::error_text(error)).arg(wait.unwrap_or_default());
-            call.arg(u8::from(*is_permanent));
-        }
+        .call(self, &keys);
         let mut answer = self.run::<Vec<Value>>(&call).await?.into_iter();
         let deadline = answer.next().and_then(|value| u64::from_redis_value(value).ok());
         let deadline = deadline.ok_or_else(|| unexpected("acknowledge"))?;

@@ -4,8 +4,21 @@ use std::time::Duration;
 
 use crate::{
     domain::Epoch,
-    store::{Store, StoreError},
+    store::{Store, StoreError, contract::contract, keys::PartitionKeys},
 };
+
+contract! {
+    acquire_partition
+    keys(keys: &PartitionKeys) {
+        epoch, owner,
+    }
+    args<'a> {
+        own_token: &'a str,
+        lease_ms: u64,
+        seen_epoch: String,
+        seen_owner: &'a str,
+    }
+}
 
 /// The token that identifies a sender as owner of a partition: its pod, `.`, and a random text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,10 +74,13 @@ impl Store {
         unchanged: &str,
     ) -> Result<Owned, StoreError> {
         let keys = self.keys().partition(partition);
-        let mut call = self.call(|scripts| &scripts.acquire_partition);
-        call.key(keys.epoch()).key(keys.owner());
-        call.arg(token.as_str()).arg(lease.as_millis() as u64);
-        call.arg(self.known_of_epoch(partition)).arg(unchanged);
+        let call = Args {
+            own_token: token.as_str(),
+            lease_ms: lease.as_millis() as u64,
+            seen_epoch: self.known_of_epoch(partition),
+            seen_owner: unchanged,
+        }
+        .call(self, &keys);
         let answer = self.run_confirmed(&call, self.confirm_of_majority()).await;
         let (answer, confirmed) = self.learned(partition, answer)?;
         let (epoch, wait_ms): (Epoch, u64) = answer;

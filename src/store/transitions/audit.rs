@@ -1,12 +1,22 @@
 //! Adds entries to the audit log (`lua/audit.lua`).
 
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, contract::contract, keys::Keys};
+
+contract! {
+    audit
+    keys(keys: &Keys) {
+        audit,
+    }
+    args<'a> {
+        entry: &'a str,
+        most: usize,
+    }
+}
 
 impl Store {
     /// Adds an entry to the audit log, which keeps this many. Redis gives it its time.
     pub async fn audit(&self, entry: &str, entries_max: usize) -> Result<(), StoreError> {
-        let mut call = self.call(|scripts| &scripts.audit);
-        call.key(self.keys().audit()).arg(entry).arg(entries_max);
+        let call = Args { entry, most: entries_max }.call(self, self.keys());
         self.run::<String>(&call).await.map(drop)
     }
 }

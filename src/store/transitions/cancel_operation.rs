@@ -1,6 +1,16 @@
 //! Cancels a bulk operation (`lua/cancel_operation.lua`).
 
-use crate::store::{Store, StoreError, entry::CatalogEntry};
+use crate::store::{
+    Store, StoreError, contract::contract, entry::CatalogEntry, keys::DestinationKeys,
+};
+
+contract! {
+    cancel_operation
+    keys(keys: &DestinationKeys, id: &str) {
+        epoch, operation: keys.operation(id),
+    }
+    args {}
+}
 
 impl Store {
     /// Asks the process that runs the operation to stop it. Returns its state; `None` if there is
@@ -11,8 +21,7 @@ impl Store {
         id: &str,
     ) -> Result<Option<String>, StoreError> {
         let keys = self.keys().destination(&entry.destination.name);
-        let mut call = self.call(|scripts| &scripts.cancel_operation);
-        call.key(keys.partition.epoch()).key(keys.operation(id));
+        let call = Args {}.call(self, &keys, id);
         self.run(&call).await
     }
 }

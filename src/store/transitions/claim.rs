@@ -14,9 +14,34 @@ use crate::{
     },
     redis_client::server_clock_ms,
     store::{
-        CallSequence, Store, StoreError, attempts, calls::unexpected, entry::CatalogEntry, record,
+        CallSequence, Store, StoreError, attempts,
+        calls::unexpected,
+        contract::contract,
+        entry::CatalogEntry,
+        keys::{Claimers, DestinationKeys},
+        record,
     },
 };
+
+contract! {
+    claim
+    keys(keys: &DestinationKeys, caller: &str, claimers: Claimers) {
+        call: keys.call(caller), destination: keys.hash(), waiting, messages, attempts, leases,
+        active: keys.active(claimers), epoch, bodies, withdrawn, delayed, lanes,
+    }
+    args<'a> {
+        call_number: u64,
+        destination: &'a str,
+        version: u64,
+        secret: &'a str,
+        lease_ms: u64,
+        most: usize,
+        bytes_max: usize,
+        fewest: usize,
+        ordering: &'a str,
+        has_no_suspects: u8,
+    }
+}
 
 /// The most bytes of records that one call returns (at least one record is returned).
 const BYTES_MAX: usize = 8 << 20;
@@ -85,16 +110,20 @@ impl Store {
         let least = (*count.start()).clamp(1, most);
         let claimed_ms = server_clock_ms();
 
-        let mut call = self.call(|scripts| &scripts.claim);
         let (caller, number) = call_sequence.current();
-        call.key(keys.partition.call(&caller)).key(keys.hash()).key(keys.waiting());
-        call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
-        call.key(keys.partition.active(entry.claimers())).key(keys.partition.epoch());
-        call.key(keys.bodies()).key(keys.withdrawn()).key(keys.partition.delayed());
-        call.key(keys.lanes());
-        call.arg(number).arg(destination.name.as_str()).arg(entry.version);
-        call.arg(&*secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
-        call.arg(least).arg(entry.ordering_text()).arg(u8::from(suspects));
+        let call = Args {
+            call_number: number,
+            destination: destination.name.as_str(),
+            version: entry.version,
+            secret: &secret,
+            lease_ms: lease.as_millis() as u64,
+            most,
+            bytes_max: BYTES_MAX,
+            fewest: least,
+            ordering: entry.ordering_text(),
+            has_no_suspects: u8::from(suspects),
+        }
+        .call(self, &keys, &caller, entry.claimers());
         let answer = call_sequence.answered(self.run::<Vec<Value>>(&call).await)?;
 
         let (mut bytes_given, mut damaged) = (0, Vec::new());

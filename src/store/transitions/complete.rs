@@ -2,13 +2,20 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use bytes::Bytes;
 use redis::{FromRedisValue, ParsingError, Value};
 
 use crate::{
-    domain::{LeaseToken, Ordering, Processing, Stamped},
+    domain::{LeaseToken, Ordering, Processing, Sequence, Stamped},
     faults::planted,
-    redis_client::ScriptCall,
-    store::{Store, StoreError, calls::unexpected, entry::CatalogEntry, keys::Claimers, record},
+    store::{
+        Store, StoreError,
+        calls::unexpected,
+        contract::{contract, row},
+        entry::CatalogEntry,
+        keys::DestinationKeys,
+        record::{self, Written},
+    },
 };
 
 /// The result of a script for one lease.
@@ -56,6 +63,65 @@ pub struct Completion {
     pub is_unchanged: bool,
 }
 
+row! {
+    /// A lane of completed messages.
+    CompletionLane<'a> {
+        [in_progress, ready]
+        key: &'a str,
+    }
+}
+
+row! {
+    /// A completed message.
+    CompletionRow {
+        sequence: Sequence,
+        /// Of `leases`.
+        member: String,
+        /// Empty: as stored.
+        record: Vec<u8>,
+        /// The number of its lane, from 1.
+        lane: usize,
+    }
+}
+
+row! {
+    /// A body that is stored apart, or no longer is.
+    BodyOfCompletion {
+        /// Of which message, from 1.
+        completion: usize,
+        /// Empty, or `i`: the body as it arrived.
+        suffix: &'static str,
+        /// Empty: it is removed.
+        body: Bytes,
+    }
+}
+
+contract! {
+    complete
+    keys(keys: &DestinationKeys) {
+        destination: keys.hash(), messages, attempts, leases, releasable, lanes, wake_releasable,
+        waiting, delayed, active_builtin, active_worker, wake_waiting, epoch, bodies,
+    }
+    args<'a> {
+        destination: &'a str,
+        record_schema: u32,
+    }
+    lists {
+        lanes: CompletionLane<'a>,
+        /// By ascending sequence.
+        completions: CompletionRow,
+        bodies: BodyOfCompletion,
+    }
+}
+
+/// What to store of a message: nothing if it is unchanged.
+fn written(completion: &Completion, entry: &CatalogEntry, schema: u32) -> Written {
+    match completion.is_unchanged {
+        true => Written::default(),
+        false => record::of_stamped(&completion.output, entry.destination.ordering, schema),
+    }
+}
+
 impl Store {
     /// Stores outputs of one destination's messages and makes them ready. One status each, in
     /// order; at most 1,000 messages. Repeated after a lost answer, it answers that they are settled.
@@ -68,55 +134,16 @@ impl Store {
             && entry.destination.ordering == Ordering::Destination
             && entry.destination.processing == Processing::Parallel
         {
-            let call = |schema| self.complete_one(schema, entry, one);
+            let call =
+                |schema| self.complete_fast(schema, entry, &one.token, written(one, entry, schema));
             match self.in_schema(entry.partition, call).await {
-                Err(StoreError::MoreKeys) => {}
-                answer => return answer,
+                Ok(()) => return Ok(vec![Status::Ok]),
+                Err(StoreError::NotFast) => {}
+                Err(error) => return Err(error),
             }
         }
         let call = |schema| self.complete_in(schema, entry, completions);
         self.in_schema(entry.partition, call).await
-    }
-
-    /// Completes one message of a destination that is one lane.
-    async fn complete_one(
-        &self,
-        schema: u32,
-        entry: &CatalogEntry,
-        one: &Completion,
-    ) -> Result<Vec<Status>, StoreError> {
-        let record = match one.is_unchanged {
-            true => Vec::new(),
-            false => {
-                let ordering = entry.destination.ordering;
-                let written = record::of_stamped(&one.output, ordering, schema);
-                if !written.bodies.is_empty() {
-                    return Err(StoreError::MoreKeys);
-                }
-                written.record
-            }
-        };
-        let call = self.short_complete(schema, entry, &one.token, &record);
-        let exceptions = self.run(&call).await;
-        self.statuses(entry, std::slice::from_ref(one), &[0], exceptions)
-    }
-
-    fn short_complete(
-        &self,
-        schema: u32,
-        entry: &CatalogEntry,
-        token: &LeaseToken,
-        record: &[u8],
-    ) -> ScriptCall<'_> {
-        let keys = self.keys().destination(&entry.destination.name);
-        let mut call = self.call(|scripts| &scripts.complete);
-        call.key(keys.hash()).key(keys.messages()).key(keys.attempts());
-        call.key(keys.partition.leases()).key(keys.partition.releasable());
-        call.key(keys.partition.wake_releasable()).key(keys.partition.epoch());
-        call.key(keys.in_progress(None)).key(keys.ready(None));
-        call.arg(entry.destination.name.as_str()).arg(schema).arg(token.sequence);
-        call.arg(token.member()).arg(record);
-        call
     }
 
     async fn complete_in(
@@ -142,46 +169,35 @@ impl Store {
             })
             .collect();
 
-        let mut call = self.call(|scripts| &scripts.complete);
-        call.key(keys.hash()).key(keys.messages());
-        call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.releasable());
-        call.key(keys.lanes()).key(keys.partition.wake_releasable());
-        call.key(keys.waiting()).key(keys.partition.delayed());
-        call.key(keys.partition.active(Claimers::Builtin));
-        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
-        call.key(keys.partition.epoch()).key(keys.bodies());
-        for lane in &lanes {
-            call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
-        }
-        call.arg(entry.destination.name.as_str());
-        call.arg(lanes.len()).arg(schema).arg(completions.len());
-        for lane in &lanes {
-            call.arg(lane.unwrap_or_default());
-        }
-        for completion in sorted() {
-            call.arg(completion.token.sequence);
-        }
-        for completion in sorted() {
-            call.arg(completion.token.member());
-        }
         let mut bodies = Vec::new();
-        for (which, Completion { output, is_unchanged, .. }) in (1_usize..).zip(sorted()) {
-            if *is_unchanged {
-                call.arg("");
-                continue;
+        let row = |(which, (completion, lane)): (usize, (&'_ Completion, usize))| {
+            let written = written(completion, entry, schema);
+            bodies.extend(written.bodies.into_iter().map(|(part, body)| BodyOfCompletion {
+                completion: which + 1,
+                suffix: part.suffix(),
+                body: body.unwrap_or_default(),
+            }));
+            CompletionRow {
+                sequence: completion.token.sequence,
+                member: completion.token.member(),
+                record: written.record,
+                lane,
             }
-            let written = record::of_stamped(output, entry.destination.ordering, schema);
-            call.arg(written.record);
-            bodies.extend(written.bodies.into_iter().map(|(part, body)| (which, part, body)));
+        };
+        let rows = sorted().zip(lane_of).enumerate().map(row).collect();
+        let lanes = lanes.iter().map(|lane| CompletionLane {
+            in_progress: keys.in_progress(*lane),
+            ready: keys.ready(*lane),
+            key: lane.unwrap_or_default(),
+        });
+        let mut call = Args {
+            destination: entry.destination.name.as_str(),
+            record_schema: schema,
+            lanes: lanes.collect(),
+            completions: rows,
+            bodies,
         }
-        if lanes.len() > 1 {
-            for lane in lane_of {
-                call.arg(lane);
-            }
-        }
-        for (which, part, body) in bodies {
-            call.arg(which).arg(part.suffix()).arg(body.as_deref().unwrap_or_default());
-        }
+        .call(self, &keys);
         call.of_messages(completions.len());
         let exceptions = self.run(&call).await;
         self.statuses(entry, completions, &order, exceptions)

@@ -11,10 +11,51 @@ use crate::{
     store::{
         CallSequence, Store, StoreError, attempts,
         calls::unexpected,
+        contract::{contract, row},
         entry::{CatalogEntry, set_key},
+        keys::DestinationKeys,
         record,
     },
 };
+
+row! {
+    /// The sets of a lane.
+    LaneSets {
+        [in_progress, ready]
+    }
+}
+
+contract! {
+    consume
+    keys(keys: &DestinationKeys, caller: &str) {
+        call: keys.call(caller), destination: keys.hash(), consumer_leases, consumer_lease_ends,
+        messages, attempts, bodies, epoch, releasable, lanes, halted, withdrawals, wake_releasable,
+        consumers,
+    }
+    args<'a> {
+        call_number: u64,
+        seen_epoch: String,
+        version: u64,
+        /// The same for the whole call.
+        secret: &'a str,
+        lease_ms: u64,
+        most: usize,
+        /// Of records and bodies; at least one message is returned.
+        bytes_max: usize,
+        destination: &'a str,
+        ordering: &'a str,
+        /// The most lanes that consumers hold at once.
+        lanes_max: u32,
+        /// The longest backoff.
+        wait_max_ms: u64,
+    }
+    lists {
+        /// Of each lane; without ordering one for all.
+        sets: LaneSets,
+        /// Their keys; without ordering, sequences.
+        lanes: &'a str,
+    }
+}
 
 /// The most bytes of records and bodies that one call returns (at least one message is returned).
 const BYTES_MAX: usize = 8 << 20;
@@ -61,26 +102,29 @@ impl Store {
         let keys = self.keys().destination(&destination.name);
         let secret = LeaseToken::secret_of(&self.random_of(call_sequence), consumer);
         let lease = Duration::from_millis(destination.delivery.timeout_ms);
-        let mut call = self.call(|scripts| &scripts.consume);
         let (caller, number) = call_sequence.current();
-        call.key(keys.partition.call(&caller)).key(keys.hash());
-        call.key(keys.consumer_leases()).key(keys.consumer_lease_ends()).key(keys.messages());
-        call.key(keys.attempts()).key(keys.bodies()).key(keys.partition.epoch());
-        call.key(keys.partition.releasable()).key(keys.lanes()).key(keys.halted());
-        call.key(keys.withdrawals()).key(keys.partition.wake_releasable());
-        call.key(keys.partition.consumers());
         // Without ordering, all lanes share the same sets.
-        let sets = if destination.ordering == Ordering::None { 1 } else { lanes.len() };
-        for lane in lanes.iter().take(sets) {
+        let shared = if destination.ordering == Ordering::None { 1 } else { lanes.len() };
+        let sets = lanes.iter().take(shared).map(|lane| {
             let key = set_key(entry, Some(lane));
-            call.key(keys.in_progress(key)).key(keys.ready(key));
+            LaneSets { in_progress: keys.in_progress(key), ready: keys.ready(key) }
+        });
+        let call = Args {
+            call_number: number,
+            seen_epoch: self.known_of_epoch(entry.partition),
+            version: entry.version,
+            secret: &secret,
+            lease_ms: lease.as_millis() as u64,
+            most: max.clamp(1, 1000),
+            bytes_max: BYTES_MAX,
+            destination: destination.name.as_str(),
+            ordering: entry.ordering_text(),
+            lanes_max: destination.delivery.lanes_max,
+            wait_max_ms: destination.delivery.wait_max_ms(),
+            sets: sets.collect(),
+            lanes: lanes.iter().map(String::as_str).collect(),
         }
-        call.arg(number).arg(self.known_of_epoch(entry.partition));
-        call.arg(entry.version).arg(&*secret).arg(lease.as_millis() as u64);
-        call.arg(max.clamp(1, 1000)).arg(BYTES_MAX).arg(destination.name.as_str());
-        call.arg(entry.ordering_text()).arg(destination.delivery.lanes_max);
-        call.arg(destination.delivery.wait_max_ms()).arg(lanes.len());
-        lanes.iter().for_each(|lane| _ = call.arg(lane));
+        .call(self, &keys, &caller);
         let answer = call_sequence.answered(self.run::<Vec<Value>>(&call).await)?;
         read_all(entry, &secret, answer)
     }

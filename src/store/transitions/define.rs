@@ -9,10 +9,33 @@ use crate::{
     faults::planted,
     store::{
         Store, StoreError,
+        contract::contract,
         entry::{Paused, claimers_of, delivery_text, ordering_text, processing_text},
-        keys::Claimers,
+        keys::DestinationKeys,
     },
 };
+
+contract! {
+    define
+    keys(keys: &DestinationKeys) {
+        epoch, destination: keys.hash(), waiting, active_builtin, active_worker, withdrawn,
+        previous, ids,
+    }
+    args<'a> {
+        destination: &'a str,
+        new_definition: &'a str,
+        ordering: &'a str,
+        claimers: &'a str,
+        seen_epoch: String,
+        processing: &'a str,
+        attempts_max: u32,
+        stalls_max: u32,
+        replaces: String,
+        ids_max: u64,
+        same_definition: String,
+        delivery: &'a str,
+    }
+}
 
 /// The result of defining a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,18 +112,22 @@ impl Store {
         self.check_defined(destination.durability, &keys.hash()).await?;
         let (definition, same) = self.definition_to_store(destination).await?;
         let claimers = claimers_of(destination.transform.kind);
-        let mut call = self.call(|scripts| &scripts.define);
-        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
-        call.key(keys.partition.active(Claimers::Builtin));
-        call.key(keys.partition.active(Claimers::Worker)).key(keys.withdrawn());
-        call.key(keys.previous()).key(keys.ids());
-        call.arg(destination.name.as_str()).arg(&definition);
-        call.arg(ordering_text(destination.ordering)).arg(claimers.as_str());
         let partition = destination.name.partition(self.keys().partitions());
-        call.arg(self.known_of_epoch(partition)).arg(processing_text(destination.processing));
-        call.arg(destination.transform.attempts_max).arg(destination.transform.stalls_max);
-        call.arg(replaces.text()).arg(destination.ids_max).arg(same);
-        call.arg(delivery_text(destination.delivery.kind));
+        let call = Args {
+            destination: destination.name.as_str(),
+            new_definition: &definition,
+            ordering: ordering_text(destination.ordering),
+            claimers: claimers.as_str(),
+            seen_epoch: self.known_of_epoch(partition),
+            processing: processing_text(destination.processing),
+            attempts_max: destination.transform.attempts_max,
+            stalls_max: destination.transform.stalls_max,
+            replaces: replaces.text(),
+            ids_max: destination.ids_max,
+            same_definition: same,
+            delivery: delivery_text(destination.delivery.kind),
+        }
+        .call(self, &keys);
         let answer = self.run(&call).await?;
         let (version, changed, created, paused, born): (u64, bool, bool, String, u64) = answer;
         self.inner.epochs.note_carried(partition, born);

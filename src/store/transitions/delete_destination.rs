@@ -3,10 +3,22 @@
 
 use crate::{
     domain::DestinationName,
-    store::{Store, StoreError, keys::Claimers},
+    store::{Store, StoreError, contract::contract, keys::DestinationKeys},
 };
 
 use super::delete_destination_batch::RemovedMembers;
+
+contract! {
+    delete_destination
+    keys(keys: &DestinationKeys) {
+        destination: keys.hash(), active_builtin, active_worker, releasable, dead_letters, epoch,
+        withdrawing,
+    }
+    args<'a> {
+        destination: &'a str,
+        how: &'a str,
+    }
+}
 
 /// Above all versions, and still exact as a number in Lua.
 const VERSION_MAX: u64 = 1 << 53;
@@ -26,7 +38,7 @@ impl Store {
         destination: &DestinationName,
         purge: bool,
     ) -> Result<Removed, StoreError> {
-        self.begin_removal(destination, if purge { "1" } else { "0" }).await
+        self.begin_removal(destination, if purge { "with_all" } else { "if_empty" }).await
     }
 
     /// Completes a removal that stopped halfway. Refuses a destination that is not being removed:
@@ -35,7 +47,7 @@ impl Store {
         &self,
         destination: &DestinationName,
     ) -> Result<Removed, StoreError> {
-        self.begin_removal(destination, "2").await
+        self.begin_removal(destination, "completes").await
     }
 
     /// `which`: what the script may remove.
@@ -45,11 +57,7 @@ impl Store {
         which: &str,
     ) -> Result<Removed, StoreError> {
         let keys = self.keys().destination(destination);
-        let mut call = self.call(|scripts| &scripts.delete_destination);
-        call.key(keys.hash()).key(keys.partition.active(Claimers::Builtin));
-        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
-        call.key(keys.dead_letters()).key(keys.partition.epoch()).key(keys.partition.withdrawing());
-        call.arg(destination.as_str()).arg(which);
+        let call = Args { destination: destination.as_str(), how: which }.call(self, &keys);
         let (version, removed_messages): (u64, u64) = match self.run(&call).await {
             // An earlier removal may have stopped just before its end: only the index is left to
             // correct.

@@ -6,8 +6,25 @@ use bytes::Bytes;
 
 use crate::{
     domain::DestinationName,
-    store::{Store, StoreError, record},
+    store::{Store, StoreError, contract::contract, keys::DestinationKeys, record},
 };
+
+contract! {
+    delete_destination_batch
+    keys(keys: &DestinationKeys) {
+        destination: keys.hash(), messages, leases, delayed, epoch,
+    }
+    args<'a> {}
+    lists {
+        /// Other keys: lanes, or whatever is left over.
+        left_over: Vec<u8>,
+        sequences: &'a str,
+        /// Members of `leases`.
+        leases: &'a str,
+        /// Members of `delayed`.
+        delays: &'a str,
+    }
+}
 
 /// The most messages that one call removes.
 const BATCH_MAX: usize = 500;
@@ -27,9 +44,9 @@ impl Store {
         of: RemovedMembers,
     ) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
-        let (key, is_lease) = match of {
-            RemovedMembers::Leases => (keys.partition.leases(), true),
-            RemovedMembers::Delayed => (keys.partition.delayed(), false),
+        let key = match of {
+            RemovedMembers::Leases => keys.partition.leases(),
+            RemovedMembers::Delayed => keys.partition.delayed(),
         };
         let mut cursor = 0u64;
         loop {
@@ -38,15 +55,12 @@ impl Store {
             pipe.arg("MATCH").arg(format!("{destination}/*")).arg("COUNT").arg(BATCH_MAX);
             let ((next, found),): ((u64, Vec<(String, f64)>),) = self.query(&pipe).await?;
             for batch in found.chunks(BATCH_MAX) {
-                let mut call = self.call(|scripts| &scripts.delete_destination_batch);
-                call.key(keys.hash()).key(keys.messages());
-                call.key(keys.partition.leases()).key(keys.partition.delayed());
-                call.key(keys.partition.epoch());
-                call.arg(0).arg(if is_lease { batch.len() } else { 0 });
-                for (member, _) in batch {
-                    call.arg(member);
-                }
-                self.run::<u64>(&call).await?;
+                let members = batch.iter().map(|(member, _)| member.as_str()).collect();
+                let args = match of {
+                    RemovedMembers::Leases => Args { leases: members, ..Args::default() },
+                    RemovedMembers::Delayed => Args { delays: members, ..Args::default() },
+                };
+                self.run::<u64>(&args.call(self, &keys)).await?;
             }
             if next == 0 {
                 return Ok(());
@@ -71,23 +85,19 @@ impl Store {
         loop {
             let mut pipe = redis::pipe();
             pipe.cmd("HSCAN").arg(keys.messages()).arg(cursor).arg("COUNT").arg(BATCH_MAX);
-            let ((next, found),): ((u64, Vec<(Bytes, Bytes)>),) = self.query(&pipe).await?;
+            let ((next, found),): ((u64, Vec<(String, Bytes)>),) = self.query(&pipe).await?;
             for batch in found.chunks(BATCH_MAX) {
-                let mut call = self.call(|scripts| &scripts.delete_destination_batch);
-                call.key(keys.hash()).key(keys.messages());
-                call.key(keys.partition.leases()).key(keys.partition.delayed());
-                call.key(keys.partition.epoch());
-                call.arg(batch.len()).arg(0);
-                let mut lanes = BTreeSet::new();
-                for (field, bytes) in batch {
-                    call.arg(&field[..]);
+                let (mut args, mut lanes) = (Args::default(), BTreeSet::new());
+                for (sequence, bytes) in batch {
+                    args.sequences.push(sequence);
                     let message = record::read(bytes.clone(), destination, 0, Default::default());
                     lanes.insert(message.ok().and_then(|message| message.message.key));
                 }
                 for lane in lanes.iter().map(|lane| lane.as_deref().unwrap_or_default()) {
-                    call.key(keys.in_progress(Some(lane))).key(keys.ready(Some(lane)));
+                    let sets = [keys.in_progress(Some(lane)), keys.ready(Some(lane))];
+                    args.left_over.extend(sets.map(String::into_bytes));
                 }
-                self.run::<u64>(&call).await?;
+                self.run::<u64>(&args.call(self, &keys)).await?;
             }
             if next == 0 {
                 return Ok(());
@@ -109,15 +119,9 @@ impl Store {
             let left_over: Vec<&Bytes> =
                 found.iter().filter(|key| keys.noun_of(key).is_some()).collect();
             for batch in left_over.chunks(BATCH_MAX) {
-                let mut call = self.call(|scripts| &scripts.delete_destination_batch);
-                call.key(keys.hash()).key(keys.messages());
-                call.key(keys.partition.leases()).key(keys.partition.delayed());
-                call.key(keys.partition.epoch());
-                call.arg(0).arg(0);
-                for key in batch {
-                    call.key(&key[..]);
-                }
-                self.run::<u64>(&call).await?;
+                let left_over = batch.iter().map(|key| key.to_vec()).collect();
+                let args = Args { left_over, ..Args::default() };
+                self.run::<u64>(&args.call(self, &keys)).await?;
             }
             if next == 0 {
                 return Ok(());
@@ -133,15 +137,9 @@ impl Store {
     ) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
         for ids in self.operation_ids(destination).await?.chunks(BATCH_MAX) {
-            let mut call = self.call(|scripts| &scripts.delete_destination_batch);
-            call.key(keys.hash()).key(keys.messages());
-            call.key(keys.partition.leases()).key(keys.partition.delayed());
-            call.key(keys.partition.epoch());
-            call.arg(0).arg(0);
-            for id in ids {
-                call.key(keys.operation(id));
-            }
-            self.run::<u64>(&call).await?;
+            let left_over = ids.iter().map(|id| keys.operation(id).into_bytes()).collect();
+            let args = Args { left_over, ..Args::default() };
+            self.run::<u64>(&args.call(self, &keys)).await?;
         }
         Ok(())
     }

@@ -2,8 +2,22 @@
 
 use crate::{
     domain::Sequence,
-    store::{Store, StoreError, entry::CatalogEntry},
+    store::{Store, StoreError, contract::contract, entry::CatalogEntry, keys::DestinationKeys},
 };
+
+contract! {
+    discard
+    keys(keys: &DestinationKeys) {
+        destination: keys.hash(), dead_letters, dead_letter_messages, epoch, bodies,
+        dead_lettered_at,
+    }
+    args {
+        version: u64,
+    }
+    lists {
+        sequences: Sequence,
+    }
+}
 
 impl Store {
     /// Discards dead letters; at most 1,000. Returns how many there were.
@@ -16,13 +30,7 @@ impl Store {
             return Ok(0);
         }
         let keys = self.keys().destination(&entry.destination.name);
-        let mut call = self.call(|scripts| &scripts.discard);
-        call.key(keys.hash())
-            .key(keys.dead_letters())
-            .key(keys.dead_letter_messages())
-            .key(keys.partition.epoch());
-        call.key(keys.bodies()).key(keys.dead_lettered_at());
-        call.arg(entry.version).arg(letters);
+        let call = Args { version: entry.version, sequences: letters.to_vec() }.call(self, &keys);
         self.run(&call).await
     }
 }

@@ -5,8 +5,21 @@ use std::sync::Arc;
 use crate::{
     domain::Sequence,
     redis_client::{read, server_clock_ms},
-    store::{Store, StoreError, entry::CatalogEntry},
+    store::{Store, StoreError, contract::contract, entry::CatalogEntry, keys::DestinationKeys},
 };
+
+contract! {
+    expire
+    keys(keys: &DestinationKeys) {
+        destination: keys.hash(), dead_letters, dead_letter_messages, epoch, bodies,
+        dead_lettered_at,
+    }
+    args {
+        version: u64,
+        age_max: u64,
+        most: u64,
+    }
+}
 
 /// The most dead letters that one call expires.
 const EXPIRE_MAX: u64 = 500;
@@ -54,13 +67,12 @@ impl Store {
         let keys = self.keys().destination(&entry.destination.name);
         let mut all = 0;
         for _ in 0..EXPIRE_CALLS_MAX {
-            let mut call = self.call(|scripts| &scripts.expire);
-            call.key(keys.hash())
-                .key(keys.dead_letters())
-                .key(keys.dead_letter_messages())
-                .key(keys.partition.epoch());
-            call.key(keys.bodies()).key(keys.dead_lettered_at());
-            call.arg(entry.version).arg(entry.destination.dead_letters_age_max_ms).arg(EXPIRE_MAX);
+            let call = Args {
+                version: entry.version,
+                age_max: entry.destination.dead_letters_age_max_ms,
+                most: EXPIRE_MAX,
+            }
+            .call(self, &keys);
             let count: u64 = self.run(&call).await?;
             all += count;
             if count < EXPIRE_MAX {

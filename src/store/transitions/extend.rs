@@ -6,9 +6,39 @@ use redis::{FromRedisValue, ParsingError, Value};
 
 use super::complete::Status;
 use crate::{
-    domain::LeaseToken,
-    store::{Store, StoreError, calls::unexpected, entry::CatalogEntry},
+    domain::{LeaseToken, Sequence},
+    store::{
+        Store, StoreError,
+        calls::unexpected,
+        contract::{contract, row},
+        entry::CatalogEntry,
+        keys::DestinationKeys,
+    },
 };
+
+row! {
+    /// An extension of one lease.
+    ExtensionRow<'a> {
+        sequence: Sequence,
+        /// Of `leases`.
+        member: String,
+        /// As JSON; empty: unchanged.
+        checkpoint: &'a str,
+    }
+}
+
+contract! {
+    extend
+    keys(keys: &DestinationKeys) {
+        messages, leases, attempts, epoch,
+    }
+    args<'a> {
+        lease_ms: u64,
+    }
+    lists {
+        extensions: ExtensionRow<'a>,
+    }
+}
 
 /// An extension of one lease.
 #[derive(Debug, Clone)]
@@ -30,14 +60,13 @@ impl Store {
         lease: Duration,
     ) -> Result<(u64, Vec<Status>), StoreError> {
         let keys = self.keys().destination(&entry.destination.name);
-        let mut call = self.call(|scripts| &scripts.extend);
-        call.key(keys.messages()).key(keys.partition.leases()).key(keys.attempts());
-        call.key(keys.partition.epoch());
-        call.arg(lease.as_millis() as u64);
-        for Extension { token, checkpoint } in extensions {
-            call.arg(token.sequence).arg(token.member());
-            call.arg(checkpoint.as_deref().unwrap_or_default());
-        }
+        let rows = extensions.iter().map(|Extension { token, checkpoint }| ExtensionRow {
+            sequence: token.sequence,
+            member: token.member(),
+            checkpoint: checkpoint.as_deref().unwrap_or_default(),
+        });
+        let call = Args { lease_ms: lease.as_millis() as u64, extensions: rows.collect() }
+            .call(self, &keys);
         let mut answer = self.run::<Vec<Value>>(&call).await?.into_iter();
         let read = |value| u64::from_redis_value(value).ok();
         let deadline = answer.next().and_then(read).ok_or_else(|| unexpected("extend"))?;

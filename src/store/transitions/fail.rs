@@ -4,9 +4,42 @@ use std::time::Duration;
 
 use super::complete::Status;
 use crate::{
-    domain::{AttemptError, LeaseToken, MessageIds},
-    store::{CallSequence, Store, StoreError, attempts, entry::CatalogEntry, keys::Claimers},
+    domain::{AttemptError, LeaseToken, MessageIds, Sequence},
+    store::{
+        CallSequence, Store, StoreError, attempts,
+        contract::{contract, row},
+        entry::CatalogEntry,
+        keys::DestinationKeys,
+    },
 };
+
+row! {
+    /// A failed attempt.
+    Failure {
+        sequence: Sequence,
+        /// Of `leases`.
+        member: String,
+        wait_ms: u64,
+        is_final: bool,
+        /// As JSON.
+        problem: String,
+    }
+}
+
+contract! {
+    fail
+    keys(keys: &DestinationKeys, caller: &str) {
+        call: keys.call(caller), destination: keys.hash(), waiting, messages, attempts, leases,
+        delayed, halted, active_builtin, active_worker, wake_waiting, epoch,
+    }
+    args<'a> {
+        call_number: u64,
+        destination: &'a str,
+    }
+    lists {
+        failures: Failure,
+    }
+}
 
 /// A claimed message whose attempt failed.
 #[derive(Debug, Clone)]
@@ -33,19 +66,20 @@ impl Store {
         failed: &[Failed],
     ) -> Result<Vec<Status>, StoreError> {
         let keys = self.keys().destination(&entry.destination.name);
-        let mut call = self.call(|scripts| &scripts.fail);
         let (caller, number) = call_sequence.current();
-        call.key(keys.partition.call(&caller)).key(keys.hash()).key(keys.waiting());
-        call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
-        call.key(keys.partition.delayed()).key(keys.halted());
-        call.key(keys.partition.active(Claimers::Builtin));
-        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
-        call.key(keys.partition.epoch());
-        call.arg(number).arg(entry.destination.name.as_str());
-        for one in failed {
-            call.arg(one.token.sequence).arg(one.token.member()).arg(one.wait.as_millis() as u64);
-            call.arg(u8::from(one.is_final)).arg(attempts::error_text(&one.error));
+        let row = |one: &Failed| Failure {
+            sequence: one.token.sequence,
+            member: one.token.member(),
+            wait_ms: one.wait.as_millis() as u64,
+            is_final: one.is_final,
+            problem: attempts::error_text(&one.error),
+        };
+        let call = Args {
+            call_number: number,
+            destination: entry.destination.name.as_str(),
+            failures: failed.iter().map(row).collect(),
         }
+        .call(self, &keys, &caller);
         call_sequence.answered(self.run(&call).await)
     }
 }

@@ -1,10 +1,32 @@
 //! Halts a head: it keeps its position, and its lane waits for an operator (`lua/halt.lua`).
 
 use super::{postpone::RefusedHead, release::Owner};
+use crate::domain::{Epoch, Sequence};
 use crate::store::{
     Store, StoreError, attempts,
+    contract::contract,
     entry::{CatalogEntry, set_key},
+    keys::DestinationKeys,
 };
+
+contract! {
+    halt
+    keys(keys: &DestinationKeys, lane: Option<&str>) {
+        epoch, owner, destination: keys.hash(), attempts, halted, lanes, messages,
+        in_progress: keys.in_progress(lane), ready: keys.ready(lane), consumer_leases,
+    }
+    args<'a> {
+        token: &'a str,
+        owner_epoch: Epoch,
+        ordering: &'a str,
+        seen_epoch: String,
+        lane: &'a str,
+        sequence: Sequence,
+        failed: u32,
+        problem: String,
+        version: u64,
+    }
+}
 
 impl Store {
     /// Halts a lane's head whose delivery attempts are used up: the lane waits for an operator.
@@ -15,15 +37,18 @@ impl Store {
         head: RefusedHead<'_>,
     ) -> Result<(), StoreError> {
         let keys = self.keys().destination(&entry.destination.name);
-        let set = set_key(entry, head.lane);
-        let mut call = self.call(|scripts| &scripts.halt);
-        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
-        call.key(keys.attempts()).key(keys.halted()).key(keys.lanes()).key(keys.messages());
-        call.key(keys.in_progress(set)).key(keys.ready(set)).key(keys.consumer_leases());
-        call.arg(owner.token.as_str()).arg(owner.epoch).arg(entry.ordering_text());
-        call.arg(self.known_of_epoch(entry.partition));
-        call.arg(head.lane.unwrap_or_default()).arg(head.sequence);
-        call.arg(head.failed).arg(attempts::error_text(head.error)).arg(entry.version);
+        let call = Args {
+            token: owner.token.as_str(),
+            owner_epoch: owner.epoch,
+            ordering: entry.ordering_text(),
+            seen_epoch: self.known_of_epoch(entry.partition),
+            lane: head.lane.unwrap_or_default(),
+            sequence: head.sequence,
+            failed: head.failed,
+            problem: attempts::error_text(head.error),
+            version: entry.version,
+        }
+        .call(self, &keys, set_key(entry, head.lane));
         self.learned(entry.partition, self.run::<u64>(&call).await)?;
         Ok(())
     }

@@ -2,7 +2,19 @@
 
 use std::time::Duration;
 
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, contract::contract, keys::Keys};
+
+contract! {
+    heartbeat
+    keys(keys: &Keys) {
+        pods,
+    }
+    args<'a> {
+        role: &'a str,
+        pod: String,
+        lasts_ms: u64,
+    }
+}
 
 impl Store {
     /// Records that this pod is alive in this role. Returns how many are, by heartbeats within
@@ -22,9 +34,12 @@ impl Store {
         about: &str,
         lease: Duration,
     ) -> Result<(usize, Duration), StoreError> {
-        let mut call = self.call(|scripts| &scripts.heartbeat);
-        call.key(self.keys().pods());
-        call.arg(role).arg(format!("{}{about}", self.pod())).arg(lease.as_millis() as u64);
+        let call = Args {
+            role,
+            pod: format!("{}{about}", self.pod()),
+            lasts_ms: lease.as_millis() as u64,
+        }
+        .call(self, self.keys());
         let (pods, silent_for_ms): (usize, u64) = self.run(&call).await?;
         Ok((pods, Duration::from_millis(silent_for_ms)))
     }

@@ -2,8 +2,22 @@
 
 use crate::{
     domain::{DestinationName, Epoch},
-    store::{Store, StoreError, entry::Paused},
+    store::{Store, StoreError, contract::contract, entry::Paused, keys::IndexKeys},
 };
+
+contract! {
+    index
+    keys(keys: &IndexKeys) {
+        destinations: keys.hash(), changes, removed,
+    }
+    args<'a> {
+        destination: &'a str,
+        version: u64,
+        content: String,
+        channel: String,
+        removed_max: usize,
+    }
+}
 
 /// How many removed names an index remembers. A pod that is further behind reads everything again.
 pub(in crate::store) const REMOVED_MAX: usize = 10_000;
@@ -20,11 +34,15 @@ impl Store {
         let noted = definition.map_or_else(String::new, |(paused, born, json)| {
             format!("{version} {} {json}", paused.mark(born))
         });
-        let mut call = self.call(|scripts| &scripts.index);
         let index = self.keys().destinations();
-        call.key(index.hash()).key(index.changes()).key(index.removed());
-        call.arg(name.as_str()).arg(version).arg(noted).arg(self.keys().wake_definitions());
-        call.arg(REMOVED_MAX);
+        let call = Args {
+            destination: name.as_str(),
+            version,
+            content: noted,
+            channel: self.keys().wake_definitions(),
+            removed_max: REMOVED_MAX,
+        }
+        .call(self, &index);
         self.run::<u64>(&call).await?;
         Ok(())
     }

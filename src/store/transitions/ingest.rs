@@ -6,6 +6,7 @@ use bytes::Bytes;
 use redis::Value;
 use sha2::{Digest, Sha256};
 
+use super::{ingest_fast, ingest_ready_fast};
 use crate::{
     domain::{
         Arrival, Destination, Due, Epoch, Ordering, Position, Processing, Redrive, TransformKind,
@@ -16,7 +17,9 @@ use crate::{
     store::{
         CallSequence, Store, StoreError,
         calls::unexpected,
+        contract::{contract, row},
         entry::CatalogEntry,
+        keys::{Claimers, DestinationKeys},
         record::{self, Part},
     },
 };
@@ -38,13 +41,96 @@ pub enum Ingested {
     Damaged,
 }
 
-/// The numbers of the keys that a short call has, as `lua/ingest.lua` counts them.
-const SHORT: [usize; 8] = [1, 2, 3, 4, 5, 6, 9, 19];
-/// The same, if there is nothing to process.
-const SHORT_READY: [usize; 8] = [1, 2, 3, 5, 7, 10, 19, 20];
+/// The most arrivals that take the fast path. With more, what the other one costs does not matter.
+const FAST_MAX: usize = 32;
 
-/// The most arrivals of a short call. With more, what the others cost does not matter.
-const SHORT_MAX: usize = 32;
+row! {
+    /// A lane of arrivals.
+    ArrivalLane<'a> {
+        [in_progress, ready]
+        key: &'a str,
+    }
+}
+
+row! {
+    /// An arrival.
+    ArrivalRow<'a> {
+        record: Vec<u8>,
+        /// The number of its lane, from 1.
+        lane: usize,
+        /// Empty unless ids are remembered.
+        id: &'a str,
+    }
+}
+
+row! {
+    /// A body that is stored apart.
+    BodyApart {
+        /// Of which arrival, from 1.
+        arrival: usize,
+        /// Empty, or `i`: the body as it arrived.
+        suffix: &'static str,
+        body: Bytes,
+    }
+}
+
+row! {
+    /// What few arrivals have.
+    ArrivalOptions {
+        /// Which one, from 1.
+        arrival: usize,
+        /// Empty, or `<idempotency key, from 1>:<digest> <id>`.
+        seen: String,
+        /// Some of `delay=<ms>;`, `due=<ms since 1970>;`, `priority=<0 to 9>;`, `replaces=<dead letter>,<its epoch>;`,
+        /// `processed;`.
+        options: String,
+    }
+}
+
+contract! {
+    ingest
+    keys(keys: &DestinationKeys, caller: &str, claimers: Claimers) {
+        epoch, call: keys.call(caller), destination: keys.hash(), waiting, messages,
+        active: keys.active(claimers), releasable, lanes, wake_waiting, wake_releasable, delayed,
+        attempts, idempotency_keys, dead_letters, dead_letter_messages, bodies, dead_lettered_at,
+        previous, ids,
+    }
+    args<'a> {
+        call_number: u64,
+        destination: &'a str,
+        version: u64,
+        /// The epoch that the records carry.
+        message_epoch: Epoch,
+        seen_epoch: String,
+        /// `waiting`, or `ready`: there is nothing to process.
+        first_state: &'a str,
+        /// The most pending messages.
+        backlog_max: u64,
+        /// The most pending bytes; 0: no limit.
+        backlog_bytes_max: u64,
+        /// The idempotency window; 0: while the first message is pending.
+        window_ms: u64,
+        /// The most idempotency keys to remember within the window.
+        keys_max: u64,
+        ordering: &'a str,
+        processing: &'a str,
+        record_schema: u32,
+        /// The sum over all arrivals.
+        accounted_bytes_sum: u64,
+        /// How many ids are remembered; 0: none.
+        ids_max: u64,
+    }
+    lists {
+        lanes: ArrivalLane<'a>,
+        /// With a window: the key of each idempotency key.
+        seen: Vec<u8>,
+        /// Without a window: the idempotency keys.
+        idempotency_keys: &'a str,
+        arrivals: ArrivalRow<'a>,
+        bodies: BodyApart,
+        options: ArrivalOptions,
+    }
+}
 
 /// The arguments for a batch.
 struct Batch<'a> {
@@ -53,12 +139,10 @@ struct Batch<'a> {
     names: Vec<&'a str>,
     /// The lane (from 1) and record of each arrival.
     arrivals: Vec<(usize, Vec<u8>)>,
-    /// For arrivals with more: which one (from 1), idempotency key and digest, options.
-    more: Vec<(usize, String, String)>,
+    options: Vec<ArrivalOptions>,
     /// The sum of the accounted bytes.
     accounted_bytes: u64,
-    /// Bodies that are stored apart: of which arrival (from 1), and which of its bodies.
-    bodies: Vec<(usize, Part, Bytes)>,
+    bodies: Vec<BodyApart>,
 }
 
 impl<'a> Batch<'a> {
@@ -67,7 +151,7 @@ impl<'a> Batch<'a> {
             lanes: Vec::new(),
             names: Vec::new(),
             arrivals: Vec::with_capacity(arrivals.len()),
-            more: Vec::new(),
+            options: Vec::new(),
             accounted_bytes: 0,
             bodies: Vec::new(),
         };
@@ -101,25 +185,28 @@ impl<'a> Batch<'a> {
             };
             batch.accounted_bytes += accounted_bytes;
             batch.arrivals.push((lane, written.record));
-            let (which, stored) = (batch.arrivals.len(), written.bodies.into_iter());
-            batch.bodies.extend(stored.filter_map(|(part, body)| Some((which, part, body?))));
+            let which = batch.arrivals.len();
+            let apart = |(part, body): (Part, Option<Bytes>)| {
+                Some(BodyApart { arrival: which, suffix: part.suffix(), body: body? })
+            };
+            batch.bodies.extend(written.bodies.into_iter().filter_map(apart));
             let options = options(arrival);
             if !seen.is_empty() || !options.is_empty() {
-                batch.more.push((batch.arrivals.len(), seen, options));
+                batch.options.push(ArrivalOptions { arrival: which, seen, options });
             }
         }
         batch
     }
 
-    /// True if a short call suffices for this destination and these arrivals.
-    fn is_short(&self, destination: &Destination) -> bool {
+    /// True if these arrivals may take the fast path.
+    fn is_fast(&self, destination: &Destination) -> bool {
         destination.ordering == Ordering::Destination
             && destination.processing == Processing::Parallel
             && destination.backlog_bytes_max == 0
             && destination.ids_max == 0
-            && self.arrivals.len() <= SHORT_MAX
+            && self.arrivals.len() <= FAST_MAX
             && self.names.is_empty()
-            && self.more.is_empty()
+            && self.options.is_empty()
             && self.bodies.is_empty()
     }
 }
@@ -131,10 +218,6 @@ fn needs_processing(destination: &Destination) -> bool {
 /// The state of a message that arrives, as the script names it.
 fn first_state(destination: &Destination) -> &'static str {
     if needs_processing(destination) { "waiting" } else { "ready" }
-}
-
-fn short_keys(destination: &Destination) -> [usize; 8] {
-    if needs_processing(destination) { SHORT } else { SHORT_READY }
 }
 
 /// The options that few arrivals have, as the script parses them.
@@ -171,98 +254,72 @@ struct Of<'a> {
 
 /// The calls.
 impl Store {
-    /// For few arrivals of one lane, without anything special.
-    fn short_ingest(&self, of: &Of<'_>, batch: &Batch<'_>) -> ScriptCall<'_> {
+    /// For few arrivals of one lane, which have nothing special.
+    fn fast_ingest(&self, of: &Of<'_>, batch: &Batch<'_>) -> ScriptCall<'_> {
         let Of { call_sequence, entry, epoch, schema } = *of;
         let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
-        let mut call = self.call(|scripts| &scripts.ingest);
-        let (caller, number) = call_sequence.current();
-        call.key(keys.partition.epoch()).key(keys.partition.call(&caller));
-        call.key(keys.hash());
-        if needs_processing(destination) {
-            call.key(keys.waiting()).key(keys.messages());
-            call.key(keys.partition.active(entry.claimers()));
-            call.key(keys.partition.wake_waiting()).key(keys.in_progress(None));
-        } else {
-            call.key(keys.messages()).key(keys.partition.releasable());
-            call.key(keys.partition.wake_releasable());
-            call.key(keys.in_progress(None)).key(keys.ready(None));
+        let (caller, call_number) = call_sequence.current();
+        let args = ingest_fast::Args {
+            call_number,
+            destination: destination.name.as_str(),
+            version: entry.version,
+            message_epoch: epoch,
+            seen_epoch: self.known_of_epoch(entry.partition),
+            backlog_max: destination.backlog_max,
+            record_schema: schema,
+            accounted_bytes_sum: batch.accounted_bytes,
+            records: batch.arrivals.iter().map(|(_, record)| &record[..]).collect(),
+        };
+        match needs_processing(destination) {
+            true => args.call(self, &keys, &caller, entry.claimers()),
+            false => ingest_ready_fast::Args::from(args).call(self, &keys, &caller),
         }
-        call.arg(number).arg(destination.name.as_str()).arg(entry.version);
-        call.arg(epoch).arg(self.known_of_epoch(entry.partition));
-        call.arg(first_state(destination)).arg(destination.backlog_max);
-        call.arg(schema).arg(batch.accounted_bytes);
-        for (_, record) in &batch.arrivals {
-            call.arg(record);
-        }
-        call
     }
 
-    fn whole_ingest(
-        &self,
-        of: &Of<'_>,
-        batch: &Batch<'_>,
-        arrivals: &[&Arrival],
-    ) -> ScriptCall<'_> {
+    fn whole_ingest(&self, of: &Of<'_>, batch: Batch<'_>, arrivals: &[&Arrival]) -> ScriptCall<'_> {
         let Of { call_sequence, entry, epoch, schema } = *of;
         let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
-        let mut call = self.call(|scripts| &scripts.ingest);
-        let (caller, number) = call_sequence.current();
-        call.key(keys.partition.epoch()).key(keys.partition.call(&caller));
-        call.key(keys.hash()).key(keys.waiting()).key(keys.messages());
-        call.key(keys.partition.active(entry.claimers())).key(keys.partition.releasable());
-        call.key(keys.lanes());
-        call.key(keys.partition.wake_waiting()).key(keys.partition.wake_releasable());
-        call.key(keys.partition.delayed()).key(keys.attempts()).key(keys.idempotency_keys());
-        call.key(keys.dead_letters()).key(keys.dead_letter_messages()).key(keys.bodies());
-        call.key(keys.dead_lettered_at()).key(keys.previous());
-        for lane in &batch.lanes {
-            call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
-        }
-        let has_window = destination.idempotency_window_ms > 0;
+        let (caller, call_number) = call_sequence.current();
+        let lanes = batch.lanes.iter().map(|lane| ArrivalLane {
+            in_progress: keys.in_progress(*lane),
+            ready: keys.ready(*lane),
+            key: lane.unwrap_or_default(),
+        });
         let has_ids = destination.ids_max > 0;
-        let remembered = batch.names.iter().filter(|_| has_window);
-        let remembered = remembered.map(|name| keys.idempotency(name));
-        for key in remembered.chain(has_ids.then(|| keys.ids())) {
-            call.key(key);
+        let rows = batch.arrivals.into_iter().zip(arrivals).map(|((lane, record), arrival)| {
+            ArrivalRow { record, lane, id: if has_ids { &arrival.message.id } else { "" } }
+        });
+        let seen = batch.names.iter().map(|name| keys.idempotency(name).into_bytes());
+        let (seen, idempotency_keys) = match destination.idempotency_window_ms {
+            0 => (Vec::new(), batch.names.clone()),
+            _ => (seen.collect(), Vec::new()),
+        };
+        Args {
+            call_number,
+            destination: destination.name.as_str(),
+            version: entry.version,
+            message_epoch: epoch,
+            seen_epoch: self.known_of_epoch(entry.partition),
+            first_state: first_state(destination),
+            backlog_max: destination.backlog_max,
+            backlog_bytes_max: destination.backlog_bytes_max,
+            window_ms: destination.idempotency_window_ms,
+            keys_max: destination.idempotency_keys_max,
+            ordering: entry.ordering_text(),
+            processing: entry.processing_text(),
+            record_schema: schema,
+            accounted_bytes_sum: batch.accounted_bytes,
+            ids_max: destination.ids_max,
+            lanes: lanes.collect(),
+            seen,
+            idempotency_keys,
+            arrivals: rows.collect(),
+            bodies: batch.bodies,
+            options: batch.options,
         }
-        call.arg(number).arg(destination.name.as_str()).arg(entry.version);
-        call.arg(epoch).arg(self.known_of_epoch(entry.partition));
-        call.arg(first_state(destination));
-        call.arg(destination.backlog_max).arg(destination.backlog_bytes_max);
-        let (window_ms, keys_max) =
-            (destination.idempotency_window_ms, destination.idempotency_keys_max);
-        call.arg(format!("{window_ms} {keys_max}"));
-        call.arg(entry.ordering_text()).arg(entry.processing_text());
-        call.arg(batch.lanes.len()).arg(if has_window { 0 } else { batch.names.len() });
-        call.arg(schema).arg(batch.arrivals.len()).arg(batch.accounted_bytes);
-        call.arg(batch.bodies.len()).arg(destination.ids_max);
-        for lane in &batch.lanes {
-            call.arg(lane.unwrap_or_default());
-        }
-        for name in batch.names.iter().filter(|_| !has_window) {
-            call.arg(name);
-        }
-        for (_, record) in &batch.arrivals {
-            call.arg(record);
-        }
-        if batch.lanes.len() > 1 {
-            for (lane, _) in &batch.arrivals {
-                call.arg(*lane);
-            }
-        }
-        for arrival in arrivals.iter().filter(|_| has_ids) {
-            call.arg(&arrival.message.id);
-        }
-        for (which, part, body) in &batch.bodies {
-            call.arg(*which).arg(part.suffix()).arg(&body[..]);
-        }
-        for (which, seen, options) in &batch.more {
-            call.arg(*which).arg(seen).arg(options);
-        }
-        call
+        .call(self, &keys, &caller, entry.claimers())
     }
 }
 
@@ -293,47 +350,55 @@ impl Store {
         let destination = &entry.destination;
         let batch = Batch::of(entry, epoch, schema, arrivals);
 
-        let is_short = batch.is_short(destination);
         let of = Of { call_sequence, entry, epoch, schema };
-        let mut call = match is_short {
-            true => self.short_ingest(&of, &batch),
-            false => self.whole_ingest(&of, &batch, arrivals),
-        };
-        call.of_messages(batch.arrivals.len());
+        if batch.is_fast(destination) {
+            let mut call = self.fast_ingest(&of, &batch);
+            call.of_messages(arrivals.len());
+            match self.stamp(&of, &call, arrivals.len()).await {
+                Err(StoreError::NotFast) => {}
+                answer => return call_sequence.answered(answer),
+            }
+        }
+        let mut call = self.whole_ingest(&of, batch, arrivals);
+        call.of_messages(arrivals.len());
+        call_sequence.answered(self.stamp(&of, &call, arrivals.len()).await)
+    }
+
+    async fn stamp(
+        &self,
+        of: &Of<'_>,
+        call: &ScriptCall<'_>,
+        count: usize,
+    ) -> Result<Vec<Ingested>, StoreError> {
+        let Of { entry, epoch, .. } = *of;
+        let level = entry.destination.durability;
         // Boxed: the callers' futures would nest too deep for the compiler.
-        let answer = Box::pin(self.run_durably(&call, destination.durability)).await;
+        let answer = Box::pin(self.run_durably(call, level)).await;
         let answer = answer.and_then(|(answer, confirmed)| {
-            let (ingested, damaged) = read_answer(answer, epoch, arrivals.len())?;
-            for number in damaged {
-                let (_, keys) = call.described();
-                let at = match is_short {
-                    true => short_keys(destination).iter().position(|short| *short == number),
-                    false => number.checked_sub(1),
-                };
-                let key = at.and_then(|at| keys.get(at)).map(|key| String::from_utf8_lossy(key));
-                self.note_damaged_keys(entry, "ingest", key.into_iter().map(Into::into).collect());
+            let (ingested, damaged) = read_answer(answer, epoch, count)?;
+            if !damaged.is_empty() {
+                self.note_damaged_keys(entry, "ingest", damaged.into_iter().collect());
             }
             // Refused arrivals promise nothing, so they need no confirmation.
             let promises = |one| matches!(one, &Ingested::Stamped(_) | &Ingested::Duplicate(..));
             if confirmed || !ingested.iter().any(promises) {
                 return Ok(ingested);
             }
-            let level = destination.durability;
             Err(StoreError::Unconfirmed(format!("the messages are not yet {level}")))
         });
         if let Err(StoreError::StaleEpoch(epoch)) = &answer {
             self.inner.epochs.note_carried(entry.partition, *epoch);
         }
-        call_sequence.answered(answer)
+        answer
     }
 }
 
-/// The result of each arrival, and which keys of the call are damaged (from 1).
+/// The result of each arrival, and which keys are damaged.
 fn read_answer(
     answer: Value,
     epoch: Epoch,
     count: usize,
-) -> Result<(Vec<Ingested>, BTreeSet<usize>), StoreError> {
+) -> Result<(Vec<Ingested>, BTreeSet<String>), StoreError> {
     type Exception = (usize, String, u64, Epoch, String);
     let Value::Array(mut parts) = answer else { return Err(unexpected("ingest")) };
     if parts.is_empty() {
@@ -350,7 +415,7 @@ fn read_answer(
         .and_then(|first| redis::from_redis_value(first).ok())
         .ok_or_else(|| unexpected("ingest"))?;
     let damaged = exceptions.iter().filter(|exception| exception.1 == "damaged");
-    let damaged = damaged.map(|exception| exception.2 as usize).collect();
+    let damaged = damaged.map(|exception| exception.4.clone()).collect();
     let mut exceptions = exceptions.into_iter().peekable();
     let result = (1..=count).map(|arrival| {
         let listed = exceptions.next_if(|exception| exception.0 == arrival);

@@ -2,7 +2,17 @@
 
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, contract::contract, keys::PartitionKeys};
+
+contract! {
+    init_epoch
+    keys(keys: &PartitionKeys) {
+        epoch,
+    }
+    args {
+        seen_epoch: String,
+    }
+}
 
 /// First epochs to write in parallel.
 const CALLS_MAX: usize = 16;
@@ -12,9 +22,8 @@ impl Store {
     /// ones.
     pub async fn init_epoch(&self) -> Result<(), StoreError> {
         let calls = stream::iter(0..self.keys().partitions()).map(async |partition| {
-            let mut call = self.call(|scripts| &scripts.init_epoch);
-            call.key(self.keys().partition(partition).epoch());
-            call.arg(self.inner.epochs.text(partition, 0));
+            let call = Args { seen_epoch: self.inner.epochs.text(partition, 0) }
+                .call(self, &self.keys().partition(partition));
             self.run::<u64>(&call).await
         });
         calls.buffer_unordered(CALLS_MAX).try_collect::<Vec<u64>>().await?;

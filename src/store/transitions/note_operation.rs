@@ -1,6 +1,21 @@
 //! Notes the progress of a bulk operation (`lua/note_operation.lua`).
 
-use crate::store::{Store, StoreError, entry::CatalogEntry};
+use crate::store::{
+    Store, StoreError, contract::contract, entry::CatalogEntry, keys::DestinationKeys,
+};
+
+contract! {
+    note_operation
+    keys(keys: &DestinationKeys, id: &str) {
+        destination: keys.hash(), epoch, operation: keys.operation(id), operations,
+    }
+    args<'a> {
+        operation: String,
+        state: &'a str,
+        kept_ms: u64,
+        most: usize,
+    }
+}
 
 /// How long an operation can be read after its last progress.
 const KEPT_MS: u64 = 7 * 24 * 3_600_000;
@@ -17,10 +32,9 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let name = &entry.destination.name;
         let keys = self.keys().destination(name);
-        let mut call = self.call(|scripts| &scripts.note_operation);
-        call.key(keys.hash()).key(keys.partition.epoch());
-        call.key(keys.operation(id)).key(keys.partition.operations());
-        call.arg(format!("{name}/{id}")).arg(state).arg(KEPT_MS).arg(KEPT_MAX);
+        let call =
+            Args { operation: format!("{name}/{id}"), state, kept_ms: KEPT_MS, most: KEPT_MAX }
+                .call(self, &keys, id);
         let cancelled: u8 = self.run(&call).await?;
         Ok(cancelled == 1)
     }

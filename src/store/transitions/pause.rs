@@ -2,8 +2,19 @@
 
 use crate::{
     domain::DestinationName,
-    store::{Store, StoreError, entry::Paused},
+    store::{Store, StoreError, contract::contract, entry::Paused, keys::DestinationKeys},
 };
+
+contract! {
+    pause
+    keys(keys: &DestinationKeys) {
+        destination: keys.hash(), epoch,
+    }
+    args<'a> {
+        ingest: &'a str,
+        delivery: &'a str,
+    }
+}
 
 impl Store {
     /// Pauses or resumes ingest and delivery; `None` changes nothing. Returns what is paused now,
@@ -15,15 +26,13 @@ impl Store {
         delivery: Option<bool>,
     ) -> Result<(Paused, bool), StoreError> {
         let keys = self.keys().destination(name);
-        let mut call = self.call(|scripts| &scripts.pause);
         let word = |paused: Option<bool>| match paused {
             None => "",
             Some(true) => "1",
             Some(false) => "0",
         };
-        call.key(keys.hash()).key(keys.partition.epoch());
-        call.arg(word(ingest)).arg(word(delivery));
         type Answer = (u64, String, bool, String, u64);
+        let call = Args { ingest: word(ingest), delivery: word(delivery) }.call(self, &keys);
         let answer: Answer = self.run(&call).await?;
         let (version, definition, changed, paused, born) = answer;
         let paused = Paused::of_text(&paused);

@@ -4,12 +4,35 @@ use std::time::Duration;
 
 use super::release::Owner;
 use crate::{
-    domain::{AttemptError, Sequence},
+    domain::{AttemptError, Epoch, Sequence},
     store::{
         Store, StoreError, attempts,
+        contract::contract,
         entry::{CatalogEntry, set_key},
+        keys::DestinationKeys,
     },
 };
+
+contract! {
+    postpone
+    keys(keys: &DestinationKeys, lane: Option<&str>) {
+        epoch, owner, attempts, releasable, lanes, in_progress: keys.in_progress(lane),
+        destination: keys.hash(), consumer_leases,
+    }
+    args<'a> {
+        token: &'a str,
+        owner_epoch: Epoch,
+        destination: &'a str,
+        ordering: &'a str,
+        seen_epoch: String,
+        lane: &'a str,
+        sequence: Sequence,
+        failed: u32,
+        wait_ms: u64,
+        problem: String,
+        version: u64,
+    }
+}
 
 /// A lane's head that its receiver refused.
 #[derive(Debug, Clone, Copy)]
@@ -35,16 +58,20 @@ impl Store {
     ) -> Result<(), StoreError> {
         let name = &entry.destination.name;
         let keys = self.keys().destination(name);
-        let mut call = self.call(|scripts| &scripts.postpone);
-        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.attempts());
-        call.key(keys.partition.releasable()).key(keys.lanes());
-        call.key(keys.in_progress(set_key(entry, head.lane))).key(keys.hash());
-        call.key(keys.consumer_leases());
-        call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
-        call.arg(entry.ordering_text()).arg(self.known_of_epoch(entry.partition));
-        call.arg(head.lane.unwrap_or_default()).arg(head.sequence).arg(head.failed);
-        call.arg(wait.as_millis() as u64).arg(attempts::error_text(head.error));
-        call.arg(entry.version);
+        let call = Args {
+            token: owner.token.as_str(),
+            owner_epoch: owner.epoch,
+            destination: name.as_str(),
+            ordering: entry.ordering_text(),
+            seen_epoch: self.known_of_epoch(entry.partition),
+            lane: head.lane.unwrap_or_default(),
+            sequence: head.sequence,
+            failed: head.failed,
+            wait_ms: wait.as_millis() as u64,
+            problem: attempts::error_text(head.error),
+            version: entry.version,
+        }
+        .call(self, &keys, set_key(entry, head.lane));
         self.learned(entry.partition, self.run::<u64>(&call).await)?;
         Ok(())
     }

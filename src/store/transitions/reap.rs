@@ -11,9 +11,44 @@ use crate::{
         planted,
     },
     redis_client::texts,
-    store::{Store, StoreError, calls::answered, epoch::Behind, keys::Claimers},
+    store::{
+        Store, StoreError,
+        calls::answered,
+        contract::{contract, row},
+        epoch::Behind,
+        keys::DestinationKeys,
+    },
     telemetry,
 };
+
+row! {
+    /// A member, and its score as it was seen. After a step of the clock, members move that still have it.
+    Hint<'a> {
+        member: &'a str,
+        score: u64,
+    }
+}
+
+contract! {
+    reap
+    keys(keys: &DestinationKeys) {
+        destination: keys.hash(), waiting, attempts, leases, delayed, messages, halted,
+        active_builtin, active_worker, wake_waiting, epoch,
+    }
+    args<'a> {
+        destination: &'a str,
+        /// By how much the clock has stepped back since these were added; 0: not at all.
+        back_ms: u64,
+        /// How many leases of the destination expired together, at least.
+        expired_together: usize,
+    }
+    lists {
+        /// Members of `leases`: hints, which the transition checks again.
+        leases: Hint<'a>,
+        /// Members of `delayed`, the same.
+        delays: Hint<'a>,
+    }
+}
 
 /// The most leases, and the most delays, that one query returns.
 const PAGE_MAX: isize = 500;
@@ -165,10 +200,16 @@ impl Store {
     async fn move_behind(&self, partition: u16) {
         for part in self.inner.epochs.take_behind(partition) {
             let (destination, count) = (&part.destination, part.members.len());
-            let (members, scores): (Vec<_>, Vec<u64>) =
-                part.members.iter().map(|(member, score)| (member, *score)).unzip();
-            let counts = (if part.are_leases { count } else { 0 }, part.back_ms, count);
-            if let Err(error) = self.call_reap(destination, counts, &members, &scores).await {
+            let hints = part.members.iter().map(|(member, score)| Hint { member, score: *score });
+            let (leases, delays) = hints.partition(|_| part.are_leases);
+            let args = Args {
+                destination: destination.as_str(),
+                back_ms: part.back_ms,
+                expired_together: count,
+                leases,
+                delays,
+            };
+            if let Err(error) = self.call_reap(destination, args).await {
                 tracing::debug!(%destination, %error, "cannot move leases and delays");
                 self.inner.epochs.add_behind(partition, [part]);
             }
@@ -246,34 +287,22 @@ impl Store {
         together: usize,
         delays: &[String],
     ) -> Result<Reaped, StoreError> {
-        let members: Vec<_> = leases.iter().chain(delays).collect();
-        self.call_reap(destination, (leases.len(), 0, together), &members, &[]).await
+        let args = Args {
+            destination: destination.as_str(),
+            back_ms: 0,
+            expired_together: together,
+            leases: leases.iter().map(|member| Hint { member, score: 0 }).collect(),
+            delays: delays.iter().map(|member| Hint { member, score: 0 }).collect(),
+        };
+        self.call_reap(destination, args).await
     }
 
-    /// Calls the script: how many of the members are leases, by how much the clock has stepped back (0: not at all),
-    /// and how many leases ended together; and when each of them ended, if the clock has stepped.
     async fn call_reap(
         &self,
         destination: &DestinationName,
-        (leases, back_ms, together): (usize, u64, usize),
-        members: &[&String],
-        scores: &[u64],
+        args: Args<'_>,
     ) -> Result<Reaped, StoreError> {
-        let keys = self.keys().destination(destination);
-        let mut call = self.call(|scripts| &scripts.reap);
-        call.key(keys.hash()).key(keys.waiting()).key(keys.attempts());
-        call.key(keys.partition.leases()).key(keys.partition.delayed());
-        call.key(keys.messages()).key(keys.halted());
-        call.key(keys.partition.active(Claimers::Builtin));
-        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
-        call.key(keys.partition.epoch());
-        call.arg(destination.as_str()).arg(leases).arg(back_ms).arg(together);
-        for member in members {
-            call.arg(*member);
-        }
-        for score in scores {
-            call.arg(*score);
-        }
+        let call = args.call(self, &self.keys().destination(destination));
         let (leases, delays, halted) = self.run(&call).await?;
         Ok(Reaped { leases, delays, halted })
     }

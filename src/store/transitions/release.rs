@@ -18,17 +18,93 @@ use crate::{
     store::{
         Store, StoreError, attempts,
         calls::unexpected,
+        contract::{contract, row},
         entry::{CatalogEntry, set_key},
+        keys::DestinationKeys,
         log_entry::LogEntry,
         record::{self, Part},
     },
 };
 
 /// The most bytes of records that one call returns (at least one record is returned).
-const BYTES_MAX: usize = 8 << 20;
+pub(super) const BYTES_MAX: usize = 8 << 20;
 
 /// The most pending withdrawals that one call returns, as in `lua/release.lua`.
 pub const WITHDRAWALS_MAX: usize = 200;
+
+/// The most messages that take the fast path, as in `lua/release_fast.lua`.
+const FAST_MAX: usize = 32;
+
+row! {
+    /// The sets of a lane.
+    LaneSets {
+        [in_progress, ready]
+    }
+}
+
+row! {
+    /// What to settle and release in one lane.
+    LaneRow<'a> {
+        /// Without ordering, the sequence.
+        key: &'a str,
+        /// The last settled sequence; 0: none.
+        upto: Sequence,
+        /// Of the settled; if any were tombstones, as in `lua/include/gone.lua`.
+        accounted_bytes: String,
+        /// The last sequence that the owner still holds; 0: none.
+        held_upto: Sequence,
+        /// The most messages to release.
+        most: usize,
+    }
+}
+
+row! {
+    /// An entry for the log.
+    LogRow {
+        sequence: Sequence,
+        entry: Vec<u8>,
+    }
+}
+
+contract! {
+    release
+    keys(keys: &DestinationKeys) {
+        epoch, owner, destination: keys.hash(), messages, attempts, releasable, lanes, withdrawals,
+        idempotency_keys, log, log_order, halted, bodies, dead_letters, previous, consumer_leases,
+        consumer_lease_ends, consumers, wake_releasable, withdrawing,
+    }
+    args<'a> {
+        token: &'a str,
+        /// The epoch that the owner knows.
+        owner_epoch: Epoch,
+        version: u64,
+        destination: &'a str,
+        ordering: &'a str,
+        seen_epoch: String,
+        /// Of records.
+        bytes_max: usize,
+        /// The most messages in the log.
+        log_max: u64,
+        /// The most messages of a lane whose head was refused before; at least one is returned.
+        refused_max: usize,
+        /// The most bytes of their records and bodies.
+        refused_bytes_max: u64,
+        /// The most keys of empty lanes whose last sequence is remembered.
+        previous_max: u64,
+        /// The longest backoff.
+        wait_max_ms: u64,
+    }
+    lists {
+        /// Of each lane; without ordering one for all.
+        sets: LaneSets,
+        lanes: LaneRow<'a>,
+        log: LogRow,
+        /// Fields of bodies stored apart, to remove with the settled messages.
+        bodies: &'a str,
+        /// To forget with the settled messages.
+        idempotency_keys: &'a str,
+    }
+}
 
 /// The identity of a releasing owner.
 #[derive(Debug, Clone)]
@@ -51,6 +127,17 @@ pub struct LaneRequest {
     pub held_upto: Sequence,
     /// The most messages to return.
     pub limit: usize,
+}
+
+impl LaneRequest {
+    /// True if it may take the fast path: the owner holds no other message of the lane, and few have left it.
+    fn may_be_fast(&self) -> bool {
+        let settled = &self.settled;
+        self.held_upto == 0
+            && self.limit > 0
+            && settled.count <= FAST_MAX
+            && settled.has_no_extras()
+    }
 }
 
 /// Messages that have left a lane, and are not settled in Redis yet.
@@ -99,9 +186,16 @@ impl Settled {
         self.log.extend(entry.map(|entry| (sequence, entry)));
     }
 
-    /// True without what few messages have: log entries, bodies stored apart, idempotency keys.
+    /// True without what few messages have: tombstones, bodies stored apart, idempotency keys.
     fn has_no_extras(&self) -> bool {
-        self.log.is_empty() && self.bodies.is_empty() && self.idempotency_keys.is_empty()
+        let tombstones = self.dropped + self.dead_lettered + self.cancelled;
+        tombstones == 0 && self.bodies.is_empty() && self.idempotency_keys.is_empty()
+    }
+
+    pub(super) fn log_rows(&self) -> impl Iterator<Item = LogRow> {
+        self.log
+            .iter()
+            .map(|(sequence, entry)| LogRow { sequence: *sequence, entry: entry.encode() })
     }
 
     /// The accounted bytes; with the number of tombstones of each kind, if there were any.
@@ -150,11 +244,11 @@ impl Store {
         if let [lane] = lanes
             && entry.destination.ordering == Ordering::Destination
             && entry.destination.delivery.kind != DeliveryKind::Pull
-            && lane.settled.has_no_extras()
+            && lane.may_be_fast()
         {
-            let call = self.short_release(owner, entry, lane);
+            let call = self.fast_release(owner, entry, lane);
             match self.released(&call, entry, lanes).await {
-                Err(StoreError::MoreKeys) => {}
+                Err(StoreError::NotFast) => {}
                 answer => return answer,
             }
         }
@@ -173,78 +267,51 @@ impl Store {
         Ok(pending.into_iter().filter_map(|one| read_pending(entry, one)).collect())
     }
 
-    /// The call for one lane that has none of what few messages have.
-    fn short_release(
-        &self,
-        owner: &Owner,
-        entry: &CatalogEntry,
-        lane: &LaneRequest,
-    ) -> ScriptCall<'_> {
-        let (destination, settled) = (&entry.destination, &lane.settled);
-        let keys = self.keys().destination(&destination.name);
-        let mut call = self.call(|scripts| &scripts.release);
-        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
-        call.key(keys.messages()).key(keys.attempts()).key(keys.partition.releasable());
-        call.key(keys.log_order()).key(keys.bodies());
-        call.key(keys.in_progress(None)).key(keys.ready(None));
-        call.arg(owner.token.as_str()).arg(owner.epoch).arg(entry.version);
-        call.arg(destination.name.as_str()).arg(self.known_of_epoch(entry.partition));
-        call.arg(BYTES_MAX).arg(destination.log_max);
-        call.arg(destination.refused_max()).arg(destination.delivery.batch_bytes_max);
-        call.arg(destination.delivery.wait_max_ms());
-        call.arg(settled.upto).arg(settled.accounted_bytes());
-        call.arg(lane.held_upto).arg(lane.limit.min(1024));
-        call.of_messages(settled.count.max(1));
-        call
-    }
-
     fn whole_release(
         &self,
         owner: &Owner,
         entry: &CatalogEntry,
         lanes: &[LaneRequest],
     ) -> ScriptCall<'_> {
-        let name = &entry.destination.name;
-        let keys = self.keys().destination(name);
-        let mut call = self.call(|scripts| &scripts.release);
-        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
-        call.key(keys.messages()).key(keys.attempts()).key(keys.partition.releasable());
-        call.key(keys.lanes()).key(keys.withdrawals()).key(keys.idempotency_keys());
-        call.key(keys.log()).key(keys.log_order()).key(keys.halted());
-        call.key(keys.bodies()).key(keys.dead_letters()).key(keys.previous());
-        call.key(keys.consumer_leases()).key(keys.consumer_lease_ends());
-        call.key(keys.partition.consumers()).key(keys.partition.wake_releasable());
-        call.key(keys.partition.withdrawing());
+        let destination = &entry.destination;
+        let keys = self.keys().destination(&destination.name);
         // Without ordering, all lanes share the same sets.
-        let sets = if entry.destination.ordering == Ordering::None { 1 } else { lanes.len() };
-        for lane in lanes.iter().take(sets) {
+        let shared = if destination.ordering == Ordering::None { 1 } else { lanes.len() };
+        let sets = lanes.iter().take(shared).map(|lane| {
             let key = set_key(entry, lane.key.as_deref());
-            call.key(keys.in_progress(key)).key(keys.ready(key));
+            LaneSets { in_progress: keys.in_progress(key), ready: keys.ready(key) }
+        });
+        let rows = lanes.iter().map(|lane| LaneRow {
+            key: lane.key.as_deref().unwrap_or_default(),
+            upto: lane.settled.upto,
+            accounted_bytes: lane.settled.accounted_bytes(),
+            held_upto: lane.held_upto,
+            most: lane.limit.min(1024),
+        });
+        let settled = || lanes.iter().map(|lane| &lane.settled);
+        let mut call = Args {
+            token: owner.token.as_str(),
+            owner_epoch: owner.epoch,
+            version: entry.version,
+            destination: destination.name.as_str(),
+            ordering: entry.ordering_text(),
+            seen_epoch: self.known_of_epoch(entry.partition),
+            bytes_max: BYTES_MAX,
+            log_max: destination.log_max,
+            refused_max: destination.refused_max(),
+            refused_bytes_max: destination.delivery.batch_bytes_max,
+            previous_max: destination.previous_keys_max,
+            wait_max_ms: destination.delivery.wait_max_ms(),
+            sets: sets.collect(),
+            lanes: rows.collect(),
+            log: settled().flat_map(Settled::log_rows).collect(),
+            bodies: settled().flat_map(|one| one.bodies.iter().map(String::as_str)).collect(),
+            idempotency_keys: settled()
+                .flat_map(|one| one.idempotency_keys.iter().map(String::as_str))
+                .collect(),
         }
-        call.arg(owner.token.as_str()).arg(owner.epoch).arg(entry.version).arg(name.as_str());
-        call.arg(entry.ordering_text()).arg(self.known_of_epoch(entry.partition)).arg(BYTES_MAX);
-        call.arg(entry.destination.log_max).arg(lanes.len());
-        call.arg(lanes.iter().map(|lane| lane.settled.log.len()).sum::<usize>());
-        call.arg(lanes.iter().map(|lane| lane.settled.bodies.len()).sum::<usize>());
-        call.arg(entry.destination.refused_max()).arg(entry.destination.delivery.batch_bytes_max);
-        call.arg(entry.destination.previous_keys_max);
-        call.arg(entry.destination.delivery.wait_max_ms());
-        for lane in lanes {
-            let settled = &lane.settled;
-            call.arg(lane.key.as_deref().unwrap_or_default()).arg(settled.upto);
-            call.arg(settled.accounted_bytes()).arg(lane.held_upto).arg(lane.limit.min(1024));
-        }
-        for (sequence, log_entry) in lanes.iter().flat_map(|lane| &lane.settled.log) {
-            call.arg(*sequence).arg(log_entry.encode());
-        }
-        for field in lanes.iter().flat_map(|lane| &lane.settled.bodies) {
-            call.arg(field);
-        }
-        for key in lanes.iter().flat_map(|lane| &lane.settled.idempotency_keys) {
-            call.arg(key);
-        }
-        let settled: usize = lanes.iter().map(|lane| lane.settled.count).sum();
-        call.of_messages(settled.max(lanes.len()));
+        .call(self, &keys);
+        call.of_messages(settled().map(|one| one.count).sum::<usize>().max(lanes.len()));
         call
     }
 

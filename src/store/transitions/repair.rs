@@ -16,12 +16,55 @@ use crate::{
     store::{
         Store, StoreError,
         calls::unexpected,
+        contract::{contract, row},
         entry::CatalogEntry,
-        keys::{Claimers, DestinationKeys},
+        keys::DestinationKeys,
         record,
     },
 };
 use pages::Bits;
+
+row! {
+    /// A lane of messages to check.
+    RepairedLane<'a> {
+        [in_progress, ready]
+        key: &'a str,
+    }
+}
+
+row! {
+    /// A message to check.
+    RepairedMessage {
+        /// The number of its lane, from 1; 0: no lane holds it.
+        lane: usize,
+        sequence: Sequence,
+        /// Some of `w` (it was seen waiting), `f` (its processing is finished), `u<length>;` (its record of that length
+        /// cannot be read), `l<position>,<position>;` (the whole waiting list was read again for it, and this is where it
+        /// was seen, counted from the end: -1 is the last; none: nowhere).
+        flags: String,
+    }
+}
+
+contract! {
+    repair
+    keys(keys: &DestinationKeys) {
+        epoch, destination: keys.hash(), waiting, messages, attempts, leases, delayed, halted,
+        withdrawals, dead_letters, dead_letter_messages, dead_lettered_at, bodies, log, releasable,
+        lanes, active_builtin, active_worker, wake_waiting, wake_releasable, withdrawn, withdrawing,
+    }
+    args<'a> {
+        destination: &'a str,
+        version: u64,
+        ordering: &'a str,
+        processing: &'a str,
+        /// `1`, or empty: only to report.
+        repairs: &'a str,
+    }
+    lists {
+        lanes: RepairedLane<'a>,
+        messages: RepairedMessage,
+    }
+}
 
 /// The most messages of one call.
 const MESSAGES_MAX: usize = 200;
@@ -214,34 +257,27 @@ impl Repairing<'_> {
     async fn run(
         &mut self,
         lanes: &[Option<String>],
-        args: &[String],
+        messages: Vec<RepairedMessage>,
     ) -> Result<(usize, Vec<u64>), StoreError> {
         self.begin()?;
         let (keys, entry) = (self.keys.clone(), self.entry);
-        let mut call = self.store.call(|scripts| &scripts.repair);
-        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting()).key(keys.messages());
-        call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.delayed());
-        call.key(keys.halted())
-            .key(keys.withdrawals())
-            .key(keys.dead_letters())
-            .key(keys.dead_letter_messages());
-        call.key(keys.dead_lettered_at()).key(keys.bodies()).key(keys.log());
-        call.key(keys.partition.releasable()).key(keys.lanes());
-        call.key(keys.partition.active(Claimers::Builtin));
-        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
-        call.key(keys.partition.wake_releasable()).key(keys.withdrawn());
-        call.key(keys.partition.withdrawing());
-        for lane in lanes {
-            call.key(keys.in_progress(lane.as_deref())).key(keys.ready(lane.as_deref()));
+        let call = Args {
+            destination: entry.destination.name.as_str(),
+            version: entry.version,
+            ordering: entry.ordering_text(),
+            processing: entry.processing_text(),
+            repairs: self.repairs(),
+            lanes: lanes
+                .iter()
+                .map(|lane| RepairedLane {
+                    in_progress: keys.in_progress(lane.as_deref()),
+                    ready: keys.ready(lane.as_deref()),
+                    key: lane.as_deref().unwrap_or_default(),
+                })
+                .collect(),
+            messages,
         }
-        call.arg(entry.destination.name.as_str()).arg(entry.version).arg(entry.ordering_text());
-        call.arg(entry.processing_text()).arg(self.repairs()).arg(lanes.len());
-        for lane in lanes {
-            call.arg(lane.as_deref().unwrap_or_default());
-        }
-        for arg in args {
-            call.arg(arg);
-        }
+        .call(self.store, &keys);
         let (looked_at, findings, sums): (String, Vec<Finding>, Vec<u64>) =
             self.store.run(&call).await?;
         self.note_all(findings, lanes);
@@ -283,7 +319,7 @@ impl Repairing<'_> {
         let (mut rest, mut all) = (&items[..], [0; 5]);
         loop {
             let some = &rest[..rest.len().min(MESSAGES_MAX)];
-            let (mut lanes, mut args): (Vec<Option<String>>, Vec<String>) = Default::default();
+            let (mut lanes, mut messages) = (Vec::new(), Vec::new());
             let mut index = HashMap::new();
             for item in some {
                 let number = item.lane.as_ref().map_or(0, |lane| {
@@ -292,9 +328,13 @@ impl Repairing<'_> {
                         lanes.len()
                     })
                 });
-                args.extend([number.to_string(), item.sequence.to_string(), item.flags.clone()]);
+                messages.push(RepairedMessage {
+                    lane: number,
+                    sequence: item.sequence,
+                    flags: item.flags.clone(),
+                });
             }
-            let (looked_at, sums) = self.run(&lanes, &args).await?;
+            let (looked_at, sums) = self.run(&lanes, messages).await?;
             for (sum, more) in all.iter_mut().zip(&sums) {
                 *sum += more;
             }

@@ -1,7 +1,36 @@
 //! Compares the counters of a destination with the actual counts (`lua/repair_counters.lua`).
 
 use super::repair::{Finding, Repairing};
-use crate::store::StoreError;
+use crate::store::{
+    StoreError,
+    contract::{contract, row},
+    keys::DestinationKeys,
+};
+
+row! {
+    /// A counter to verify.
+    Counter<'a> {
+        name: &'a str,
+        /// Its value before the messages were counted.
+        before: i64,
+        counted: u64,
+    }
+}
+
+contract! {
+    repair_counters
+    keys(keys: &DestinationKeys) {
+        epoch, destination: keys.hash(), withdrawals, withdrawn,
+    }
+    args<'a> {
+        version: u64,
+        /// `1`, or empty: only to report.
+        repairs: &'a str,
+    }
+    lists {
+        counters: Counter<'a>,
+    }
+}
 
 /// The counters to verify.
 const COUNTERS: [&str; 7] =
@@ -23,15 +52,17 @@ impl Repairing<'_> {
         let counted = [last, settled, ready, halted_ready, held, bytes, self.delayed];
         self.begin()?;
         let keys = self.keys.clone();
-        let mut call = self.store.call(|scripts| &scripts.repair_counters);
-        call.key(keys.partition.epoch())
-            .key(keys.hash())
-            .key(keys.withdrawals())
-            .key(keys.withdrawn());
-        call.arg(self.entry.version).arg(self.repairs());
-        for ((name, before), counted) in COUNTERS.iter().zip(before).zip(counted) {
-            call.arg(*name).arg(*before).arg(counted);
+        let call = Args {
+            version: self.entry.version,
+            repairs: self.repairs(),
+            counters: COUNTERS
+                .iter()
+                .zip(before)
+                .zip(counted)
+                .map(|((name, before), counted)| Counter { name, before: *before, counted })
+                .collect(),
         }
+        .call(self.store, &keys);
         let (answer, findings): (String, Vec<Finding>) = self.store.run(&call).await?;
         self.note_all(findings, &[]);
         Ok(answer == "ok")

@@ -1,7 +1,29 @@
 //! Checks the types of all keys of a destination, and rebuilds a lane (`lua/repair_keys.lua`).
 
 use super::repair::{Finding, Repairing};
-use crate::store::{StoreError, keys::Claimers};
+use crate::store::{StoreError, contract::contract, keys::DestinationKeys};
+
+contract! {
+    repair_keys
+    keys(keys: &DestinationKeys) {
+        epoch, destination: keys.hash(), waiting, messages, attempts, leases, delayed, halted,
+        withdrawals, dead_letters, dead_letter_messages, dead_lettered_at, bodies, log, releasable,
+        lanes, active_builtin, active_worker, withdrawn, previous, ids, consumer_leases,
+        consumer_lease_ends, consumers, withdrawing,
+    }
+    args<'a> {
+        version: u64,
+        ordering: &'a str,
+        /// `1`, or empty: only to report.
+        repairs: &'a str,
+    }
+    lists {
+        /// The `in-progress` of a lane, or none.
+        lanes: Vec<u8>,
+        /// All of that lane.
+        sequences: &'a str,
+    }
+}
 
 impl Repairing<'_> {
     /// Checks the types of all keys, and rebuilds one lane's `in-progress` from these sequences if
@@ -13,27 +35,15 @@ impl Repairing<'_> {
     ) -> Result<(), StoreError> {
         self.begin()?;
         let (keys, entry) = (self.keys.clone(), self.entry);
-        let mut call = self.store.call(|scripts| &scripts.repair_keys);
-        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting()).key(keys.messages());
-        call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.delayed());
-        call.key(keys.halted())
-            .key(keys.withdrawals())
-            .key(keys.dead_letters())
-            .key(keys.dead_letter_messages());
-        call.key(keys.dead_lettered_at()).key(keys.bodies()).key(keys.log());
-        call.key(keys.partition.releasable()).key(keys.lanes());
-        call.key(keys.partition.active(Claimers::Builtin));
-        call.key(keys.partition.active(Claimers::Worker)).key(keys.withdrawn());
-        call.key(keys.previous()).key(keys.ids()).key(keys.consumer_leases());
-        call.key(keys.consumer_lease_ends()).key(keys.partition.consumers());
-        call.key(keys.partition.withdrawing());
-        if let Some(lane) = lane {
-            call.key(keys.in_progress(lane.as_deref()));
+        let in_progress = |lane: &Option<String>| keys.in_progress(lane.as_deref()).into_bytes();
+        let call = Args {
+            version: entry.version,
+            ordering: entry.ordering_text(),
+            repairs: self.repairs(),
+            lanes: lane.iter().copied().map(in_progress).collect(),
+            sequences: sequences.iter().map(String::as_str).collect(),
         }
-        call.arg(entry.version).arg(entry.ordering_text()).arg(self.repairs());
-        for arg in sequences {
-            call.arg(arg);
-        }
+        .call(self.store, &keys);
         let findings: Vec<Finding> = self.store.run(&call).await?;
         self.note_all(findings, &[]);
         Ok(())

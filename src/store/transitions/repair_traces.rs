@@ -1,7 +1,27 @@
 //! Checks keys for traces of messages that are gone (`lua/repair_traces.lua`).
 
 use super::repair::{Finding, Repairing};
-use crate::store::StoreError;
+use crate::store::{StoreError, contract::contract, keys::DestinationKeys};
+
+contract! {
+    repair_traces
+    keys(keys: &DestinationKeys) {
+        epoch, destination: keys.hash(), messages, leases, dead_letters, dead_letter_messages,
+        dead_lettered_at, bodies, log,
+    }
+    args<'a> {
+        version: u64,
+        /// `1`, or empty: only to report.
+        repairs: &'a str,
+        /// `leases`, `letters` or `bodies`.
+        what: &'a str,
+    }
+    lists {
+        /// Members of leases of messages without a record; sequences of dead letters; or the cursor from which to continue
+        /// among the bodies.
+        traces: &'a str,
+    }
+}
 
 impl Repairing<'_> {
     /// Checks some traces of one kind; returns where to continue (`lua/repair_traces.lua`).
@@ -12,14 +32,13 @@ impl Repairing<'_> {
     ) -> Result<String, StoreError> {
         self.begin()?;
         let keys = self.keys.clone();
-        let mut call = self.store.call(|scripts| &scripts.repair_traces);
-        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.messages());
-        call.key(keys.partition.leases()).key(keys.dead_letters()).key(keys.dead_letter_messages());
-        call.key(keys.dead_lettered_at()).key(keys.bodies()).key(keys.log());
-        call.arg(self.entry.version).arg(self.repairs()).arg(part);
-        for arg in args {
-            call.arg(arg);
+        let call = Args {
+            version: self.entry.version,
+            repairs: self.repairs(),
+            what: part,
+            traces: args.iter().map(String::as_str).collect(),
         }
+        .call(self.store, &keys);
         let (cursor, findings): (String, Vec<Finding>) = self.store.run(&call).await?;
         self.note_all(findings, &[]);
         Ok(cursor)

@@ -2,9 +2,38 @@
 
 use super::complete::Status;
 use crate::{
-    domain::LeaseToken,
-    store::{CallSequence, Store, StoreError, entry::CatalogEntry, keys::Claimers},
+    domain::{LeaseToken, Sequence},
+    store::{
+        CallSequence, Store, StoreError,
+        contract::{contract, row},
+        entry::CatalogEntry,
+        keys::DestinationKeys,
+    },
 };
+
+row! {
+    /// A lease to give back.
+    Lease {
+        sequence: Sequence,
+        /// Of `leases`.
+        member: String,
+    }
+}
+
+contract! {
+    requeue
+    keys(keys: &DestinationKeys, caller: &str) {
+        call: keys.call(caller), destination: keys.hash(), waiting, messages, leases,
+        active_builtin, active_worker, wake_waiting, epoch,
+    }
+    args<'a> {
+        call_number: u64,
+        destination: &'a str,
+    }
+    lists {
+        leases: Lease,
+    }
+}
 
 impl Store {
     /// Returns claimed messages of one destination unprocessed, without counting an attempt.
@@ -15,17 +44,14 @@ impl Store {
         tokens: &[LeaseToken],
     ) -> Result<Vec<Status>, StoreError> {
         let keys = self.keys().destination(&entry.destination.name);
-        let mut call = self.call(|scripts| &scripts.requeue);
         let (caller, number) = call_sequence.current();
-        call.key(keys.partition.call(&caller)).key(keys.hash()).key(keys.waiting());
-        call.key(keys.messages()).key(keys.partition.leases());
-        call.key(keys.partition.active(Claimers::Builtin));
-        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
-        call.key(keys.partition.epoch());
-        call.arg(number).arg(entry.destination.name.as_str());
-        for token in tokens {
-            call.arg(token.sequence).arg(token.member());
+        let row = |token: &LeaseToken| Lease { sequence: token.sequence, member: token.member() };
+        let call = Args {
+            call_number: number,
+            destination: entry.destination.name.as_str(),
+            leases: tokens.iter().map(row).collect(),
         }
+        .call(self, &keys, &caller);
         call_sequence.answered(self.run(&call).await)
     }
 }

@@ -5,8 +5,20 @@ use futures::{StreamExt, stream};
 use super::acquire_partition::OwnerToken;
 use crate::{
     domain::Epoch,
-    store::{Store, StoreError},
+    store::{Store, StoreError, contract::contract, keys::PartitionKeys},
 };
+
+contract! {
+    resign_partition
+    keys(keys: &PartitionKeys) {
+        owner, wake_owner, epoch,
+    }
+    args<'a> {
+        token: &'a str,
+        seen_epoch: String,
+        vouched_epoch: String,
+    }
+}
 
 /// Partitions to vouch for in parallel.
 const CALLS_MAX: usize = 16;
@@ -32,10 +44,12 @@ impl Store {
         vouched: Option<Epoch>,
     ) -> Result<Resigned, StoreError> {
         let keys = self.keys().partition(partition);
-        let mut call = self.call(|scripts| &scripts.resign_partition);
-        call.key(keys.owner()).key(keys.wake_owner()).key(keys.epoch());
-        call.arg(token.as_str()).arg(self.known_of_epoch(partition));
-        call.arg(vouched.map_or_else(String::new, |epoch| epoch.to_string()));
+        let call = Args {
+            token: token.as_str(),
+            seen_epoch: self.known_of_epoch(partition),
+            vouched_epoch: vouched.map_or_else(String::new, |epoch| epoch.to_string()),
+        }
+        .call(self, &keys);
         let (was_owned, epoch): (bool, Epoch) = self.run(&call).await?;
         self.inner.epochs.note(partition, epoch);
         Ok(Resigned { was_owned, epoch })

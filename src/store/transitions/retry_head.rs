@@ -6,11 +6,32 @@ use crate::{
     domain::{Body, Sequence, Stamped, State},
     store::{
         Store, StoreError,
+        contract::contract,
         entry::{CatalogEntry, set_key},
-        keys::Claimers,
+        keys::DestinationKeys,
         record::{self, Part},
     },
 };
+
+contract! {
+    retry_head
+    keys(keys: &DestinationKeys, lane: Option<&str>) {
+        destination: keys.hash(), waiting, messages, attempts, delayed, halted, releasable, lanes,
+        active_builtin, active_worker, wake_waiting, wake_releasable,
+        in_progress: keys.in_progress(lane), ready: keys.ready(lane), epoch, bodies,
+    }
+    args<'a> {
+        destination: &'a str,
+        version: u64,
+        ordering: &'a str,
+        lane: &'a str,
+        sequence: Sequence,
+        repaired: Vec<u8>,
+        stored_bytes: usize,
+        record_schema: u32,
+        repaired_body: &'a [u8],
+    }
+}
 
 /// What to retry.
 #[derive(Debug, Clone)]
@@ -42,17 +63,18 @@ impl Store {
             Some(body) => self.repaired(schema, entry, *sequence, body).await?,
         };
         let set = set_key(entry, lane.as_deref());
-        let mut call = self.call(|scripts| &scripts.retry_head);
-        call.key(keys.hash()).key(keys.waiting()).key(keys.messages()).key(keys.attempts());
-        call.key(keys.partition.delayed()).key(keys.halted()).key(keys.partition.releasable());
-        call.key(keys.lanes()).key(keys.partition.active(Claimers::Builtin));
-        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
-        call.key(keys.partition.wake_releasable());
-        call.key(keys.in_progress(set)).key(keys.ready(set)).key(keys.partition.epoch());
-        call.key(keys.bodies());
-        call.arg(entry.destination.name.as_str()).arg(entry.version).arg(entry.ordering_text());
-        call.arg(lane.as_deref().unwrap_or_default()).arg(*sequence).arg(record).arg(length);
-        call.arg(schema).arg(body.as_deref().unwrap_or_default());
+        let call = Args {
+            destination: entry.destination.name.as_str(),
+            version: entry.version,
+            ordering: entry.ordering_text(),
+            lane: lane.as_deref().unwrap_or_default(),
+            sequence: *sequence,
+            repaired: record,
+            stored_bytes: length,
+            record_schema: schema,
+            repaired_body: body.as_deref().unwrap_or_default(),
+        }
+        .call(self, &keys, set);
         let stands: String = self.run(&call).await?;
         Ok(if stands == "ready" { State::Ready } else { State::Waiting })
     }

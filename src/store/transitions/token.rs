@@ -3,8 +3,23 @@
 use super::index::REMOVED_MAX;
 use crate::{
     domain::Token,
-    store::{Store, StoreError},
+    store::{Store, StoreError, contract::contract, keys::Keys},
 };
+
+contract! {
+    token
+    keys(keys: &Keys) {
+        tokens: keys.tokens().hash(), changes: keys.tokens().changes(),
+        removed: keys.tokens().removed(), used: keys.tokens_used(),
+    }
+    args<'a> {
+        id: &'a str,
+        token: &'a str,
+        channel: String,
+        removed_max: usize,
+        most: usize,
+    }
+}
 
 /// The most tokens of a deployment.
 const TOKENS_MAX: usize = 10_000;
@@ -23,12 +38,14 @@ impl Store {
     }
 
     async fn note_token(&self, id: &str, token: &str) -> Result<bool, StoreError> {
-        let mut call = self.call(|scripts| &scripts.token);
-        let index = self.keys().tokens();
-        call.key(index.hash()).key(index.changes()).key(index.removed());
-        call.key(self.keys().tokens_used());
-        call.arg(id).arg(token).arg(self.keys().wake_definitions()).arg(REMOVED_MAX);
-        call.arg(TOKENS_MAX);
+        let call = Args {
+            id,
+            token,
+            channel: self.keys().wake_definitions(),
+            removed_max: REMOVED_MAX,
+            most: TOKENS_MAX,
+        }
+        .call(self, self.keys());
         self.run(&call).await
     }
 }

@@ -3,8 +3,21 @@
 use super::index::REMOVED_MAX;
 use crate::{
     domain::{Topic, TopicName},
-    store::{Store, StoreError},
+    store::{Store, StoreError, contract::contract, keys::IndexKeys},
 };
+
+contract! {
+    topic
+    keys(keys: &IndexKeys) {
+        topics: keys.hash(), changes, removed,
+    }
+    args<'a> {
+        topic: &'a str,
+        content: &'a str,
+        channel: String,
+        removed_max: usize,
+    }
+}
 
 impl Store {
     /// Creates or changes a topic, and notifies all pods. True if it is new.
@@ -20,11 +33,14 @@ impl Store {
     }
 
     async fn note_topic(&self, topic: &TopicName, definition: &str) -> Result<bool, StoreError> {
-        let mut call = self.call(|scripts| &scripts.topic);
         let index = self.keys().topics();
-        call.key(index.hash()).key(index.changes()).key(index.removed());
-        call.arg(topic.as_str()).arg(definition).arg(self.keys().wake_definitions());
-        call.arg(REMOVED_MAX);
+        let call = Args {
+            topic: topic.as_str(),
+            content: definition,
+            channel: self.keys().wake_definitions(),
+            removed_max: REMOVED_MAX,
+        }
+        .call(self, &index);
         self.run(&call).await
     }
 }

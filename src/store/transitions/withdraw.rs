@@ -10,11 +10,62 @@ use crate::{
     domain::{AttemptError, Sequence, Tombstone},
     store::{
         Store, StoreError, attempts,
+        contract::{contract, row},
         entry::{CatalogEntry, set_key},
-        keys::Claimers,
+        keys::DestinationKeys,
         record,
     },
 };
+
+row! {
+    /// A lane of messages to withdraw.
+    WithdrawnLane<'a> {
+        [in_progress, ready]
+        key: &'a str,
+    }
+}
+
+row! {
+    /// A message to withdraw.
+    WithdrawnMessage {
+        /// The number of its lane, from 1.
+        lane: usize,
+        sequence: Sequence,
+    }
+}
+
+contract! {
+    withdraw
+    keys(keys: &DestinationKeys) {
+        epoch, owner, destination: keys.hash(), waiting, messages, attempts, delayed, halted,
+        withdrawals, dead_letters, dead_letter_messages, releasable, lanes, active_builtin,
+        active_worker, wake_waiting, wake_releasable, bodies, dead_lettered_at, withdrawn, leases,
+        consumer_leases, consumer_lease_ends, consumers, withdrawing,
+    }
+    args<'a> {
+        destination: &'a str,
+        version: u64,
+        ordering: &'a str,
+        processing: &'a str,
+        seen_epoch: String,
+        /// `d` dropped, `s` dead-lettered or `c` cancelled.
+        how: String,
+        /// Empty: an operator; `policy`, for halted messages only; or `<owner token> <epoch>`: the owner, which is
+        /// delivering none of them.
+        who: String,
+        reason: &'a str,
+        /// Failed attempts, including this one; 0: as stored.
+        failed: u32,
+        /// As JSON, or empty.
+        problem: String,
+        /// 0: no limit.
+        letters_max: u64,
+    }
+    lists {
+        lanes: WithdrawnLane<'a>,
+        messages: WithdrawnMessage,
+    }
+}
 
 /// The most messages that one call withdraws: each costs about fifteen commands.
 pub const WITHDRAW_MAX: usize = 200;
@@ -107,44 +158,40 @@ impl Store {
             places.push((lane, *sequence));
         }
 
-        let mut call = self.call(|scripts| &scripts.withdraw);
-        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
-        call.key(keys.waiting()).key(keys.messages()).key(keys.attempts());
-        call.key(keys.partition.delayed()).key(keys.halted()).key(keys.withdrawals());
-        call.key(keys.dead_letters())
-            .key(keys.dead_letter_messages())
-            .key(keys.partition.releasable());
-        call.key(keys.lanes()).key(keys.partition.active(Claimers::Builtin));
-        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
-        call.key(keys.partition.wake_releasable());
-        call.key(keys.bodies()).key(keys.dead_lettered_at()).key(keys.withdrawn());
-        call.key(keys.partition.leases()).key(keys.consumer_leases());
-        call.key(keys.consumer_lease_ends()).key(keys.partition.consumers());
-        call.key(keys.partition.withdrawing());
-        for lane in &lanes {
-            call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
-        }
-        call.arg(entry.destination.name.as_str()).arg(entry.version).arg(entry.ordering_text());
-        call.arg(entry.processing_text()).arg(self.known_of_epoch(entry.partition));
-        call.arg(record::letter(withdrawal.how).to_string());
-        call.arg(match who {
+        let who = match who {
             Who::Operator => String::new(),
             Who::Policy => "policy".to_owned(),
             Who::Owner(owner) => format!("{} {}", owner.token.as_str(), owner.epoch),
-        });
-        call.arg(withdrawal.reason);
-        let (failed, error) = match withdrawal.error {
+        };
+        let (failed, problem) = match withdrawal.error {
             Some((failed, error)) => (failed, attempts::error_text(error)),
             None => (0, String::new()),
         };
-        call.arg(failed).arg(error).arg(lanes.len());
-        call.arg(entry.destination.dead_letters_max);
-        for lane in &lanes {
-            call.arg(lane.unwrap_or_default());
+        let rows = lanes.iter().map(|lane| WithdrawnLane {
+            in_progress: keys.in_progress(*lane),
+            ready: keys.ready(*lane),
+            key: lane.unwrap_or_default(),
+        });
+        let message = |(lane, sequence): &(usize, Sequence)| WithdrawnMessage {
+            lane: *lane,
+            sequence: *sequence,
+        };
+        let call = Args {
+            destination: entry.destination.name.as_str(),
+            version: entry.version,
+            ordering: entry.ordering_text(),
+            processing: entry.processing_text(),
+            seen_epoch: self.known_of_epoch(entry.partition),
+            how: record::letter(withdrawal.how).to_string(),
+            who,
+            reason: withdrawal.reason,
+            failed,
+            problem,
+            letters_max: entry.destination.dead_letters_max,
+            lanes: rows.collect(),
+            messages: places.iter().map(message).collect(),
         }
-        for (lane, sequence) in &places {
-            call.arg(*lane).arg(*sequence);
-        }
+        .call(self, &keys);
         let answers: Vec<Withdrawn> = self.run(&call).await?;
         let damaged = answers.iter().zip(&places).filter(|(one, _)| **one == Withdrawn::Damaged);
         let damaged: BTreeSet<usize> = damaged.map(|(_, (lane, _))| *lane).collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reseq::{
     config,
     domain::Durability,
-    store::{Confirm, Store, retry_until, scripts::Scripts},
+    store::{Confirm, Store, retry_until, scripts::Scripts, transitions::acquire_partition},
 };
 
 use tokio::time::Instant;
@@ -19,9 +19,14 @@ async fn open(url: &str) -> Store {
 
 /// Acquires a partition. Returns the epoch, and whether the write was confirmed.
 async fn own(store: &Store, partition: u16, confirm: Confirm) -> (u64, bool) {
-    let (scripts, keys) = (Scripts::new(), store.keys().partition(partition));
-    let mut call = scripts.acquire_partition.call();
-    call.key(keys.epoch()).key(keys.owner()).arg("me").arg(5000).arg("5000 0");
+    let args = acquire_partition::Args {
+        own_token: "me",
+        lease_ms: 5000,
+        seen_epoch: "5000 0".to_owned(),
+        seen_owner: "",
+    };
+    let scripts = Scripts::new();
+    let call = scripts.acquire_partition.call(args.words(&store.keys().partition(partition)));
     // A node that is being changed may not answer in time; repeating the call does no harm.
     let deadline = Instant::now() + Duration::from_secs(30);
     let run = || store.run_confirmed(&call, confirm);

@@ -202,9 +202,11 @@ impl Both {
             50..72 => self.acknowledge_any(rng, lane).await,
             72..76 => self.repeat(rng).await,
             76..84 => {
-                let all: Vec<u64> = self.processed(lane);
-                match all.choose(rng) {
-                    Some(one) => self.withdraw(lane, *one, rng.random_bool(0.6)).await,
+                let all = self.processed(lane);
+                // There are few halted ones.
+                let halted = rng.random_bool(0.7).then(|| self.halted(lane)).flatten();
+                match halted.or_else(|| all.choose(rng).copied()) {
+                    Some(one) => self.withdraw(lane, one, rng.random_bool(0.6)).await,
                     None => self.end_wait().await,
                 }
             }
@@ -252,6 +254,11 @@ impl Both {
     fn processed(&self, lane: &str) -> Vec<u64> {
         let all = self.model.pending[lane].iter().filter(|(_, stand)| **stand != Stand::Waiting);
         all.map(|(sequence, _)| *sequence).collect()
+    }
+
+    fn halted(&self, lane: &str) -> Option<u64> {
+        let mut all = self.model.pending[lane].iter();
+        all.find(|(_, stand)| **stand == Stand::Halted).map(|(sequence, _)| *sequence)
     }
 
     /// The owner looks at a lane.

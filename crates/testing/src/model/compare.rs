@@ -6,15 +6,18 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use reseq::domain::Sequence;
+use reseq::{
+    domain::{Ordering, Sequence},
+    store::Status,
+};
 
 use super::{
     draw::{Draw, Kind},
     generate::CallSequences,
-    op::{Op, Reply},
+    op::{Ingested, Op, Reply},
     real::{Dump, Real},
     snapshot::{difference, of_model, of_real, touched},
-    state::{Lane, Name, Stand, State},
+    state::{Lane, Left, Name, State},
     step::step,
     tally::Tally,
 };
@@ -132,7 +135,7 @@ impl Both<'_> {
         if self.together.first().is_some_and(is_other) || !self.real.can_begin(&op) {
             self.end_together().await?;
         }
-        if !may_go_together(&op) || self.needs_more_keys(&op) {
+        if !may_go_together(&op) {
             self.end_together().await?;
             return self.check(&op, false, false).await;
         }
@@ -145,26 +148,32 @@ impl Both<'_> {
         if self.together.is_empty() {
             self.before = before;
         }
+        let is_last = self.may_be_repeated(&op, &expected);
         self.together.push(op);
-        if !waits || has_new_epoch {
+        if !waits || has_new_epoch || is_last {
             self.end_together().await?;
         }
         Ok(())
     }
 
-    /// True if the call is repeated with more keys, and so comes behind the others.
-    fn needs_more_keys(&self, op: &Op) -> bool {
-        let (Op::Release { known, .. } | Op::Complete { known, .. }) = op else { return false };
-        let Some(found) = self.state.destinations.get(known.name) else { return false };
-        let (now, then) = (found.definition, known.definition);
-        let has_marked = found.messages.values().any(|message| {
-            message.withdrawal.is_some() || matches!(message.stand, Stand::Halted(_))
-        });
-        let has_old_log = now.log_max == 0 && !found.log.is_empty();
-        let has_changed = (now.ordering, now.serial) != (then.ordering, then.serial);
-        match op {
-            Op::Release { .. } => has_marked || has_old_log,
-            _ => has_changed,
+    /// True if the call may leave a fast path: it is made again, and so comes behind the others.
+    fn may_be_repeated(&self, op: &Op, expected: &Reply) -> bool {
+        let (Op::Ingest { known, .. } | Op::Complete { known, .. } | Op::Release { known, .. }) =
+            op
+        else {
+            return false;
+        };
+        let is_one_lane = known.definition.ordering == Ordering::Destination;
+        match (op, expected) {
+            (Op::Ingest { .. }, Reply::Ingested(all)) => {
+                is_one_lane && !all.iter().all(|one| matches!(one, Ingested::Stamped { .. }))
+            }
+            (Op::Complete { .. }, Reply::Statuses(all)) if all[..] == [Status::Ok] => {
+                let found = self.state.destinations.get(known.name);
+                let mut messages = found.iter().flat_map(|found| found.messages.values());
+                is_one_lane && messages.any(|message| message.left != Left::default())
+            }
+            _ => is_one_lane,
         }
     }
 

@@ -1,6 +1,8 @@
 //! The calls of consumers.
 
-use super::{Call, Calls, LONG, TROUBLE, call};
+use reseq::store::transitions::*;
+
+use super::{CALLER, Call, Calls, LONG, LONG_MS, TROUBLE, made};
 
 /// A message that a consumer names: its lane, the secret, its sequence.
 pub type Item<'a> = (&'a str, &'a str, u64);
@@ -8,66 +10,52 @@ pub type Item<'a> = (&'a str, &'a str, u64);
 impl Calls {
     /// Leases messages of these lanes, in this order.
     pub fn consume(&self, secret: &str, most: usize, lanes: &[&str]) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [
-            &self.caller(),
-            &k.hash(),
-            &k.consumer_leases(),
-            &k.consumer_lease_ends(),
-            &k.messages(),
-            &k.attempts(),
-            &k.bodies(),
-            &p.epoch(),
-            &p.releasable(),
-            &k.lanes(),
-            &k.halted(),
-            &k.withdrawals(),
-            &p.wake_releasable(),
-            &p.consumers(),
-        ];
-        let (number, most, count) = (self.next(), most.to_string(), lanes.len().to_string());
-        let name = self.name.as_str();
-        let args = [&number, LONG, &self.version, secret, LONG, &most, "1000000", name];
-        let mut made = self.with_lanes(call("consume", &keys, &args), lanes);
-        made.args.extend([self.ordering, "64", LONG, &count].map(str::to_owned));
-        made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
-        made
+        let sets = |lane: &&str| consume::LaneSets {
+            in_progress: self.keys.in_progress(self.set(lane)),
+            ready: self.keys.ready(self.set(lane)),
+        };
+        let args = consume::Args {
+            call_number: self.next(),
+            seen_epoch: LONG.to_owned(),
+            version: self.version(),
+            secret,
+            lease_ms: LONG_MS,
+            most,
+            bytes_max: 1_000_000,
+            destination: self.name.as_str(),
+            ordering: self.ordering,
+            lanes_max: 64,
+            wait_max_ms: LONG_MS,
+            sets: lanes.iter().map(sets).collect(),
+            lanes: lanes.to_vec(),
+        };
+        made("consume", args.words(&self.keys, CALLER))
     }
 
     /// Accepts, refuses, extends or gives back.
-    pub fn acknowledge(&self, what: &str, items: &[Item]) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [
-            &p.epoch(),
-            &k.hash(),
-            &k.consumer_leases(),
-            &k.consumer_lease_ends(),
-            &k.messages(),
-            &p.releasable(),
-            &k.lanes(),
-            &p.wake_releasable(),
-            &p.consumers(),
-        ];
-        let (name, count) = (self.name.as_str(), items.len().to_string());
-        let args = [LONG, name, self.ordering, what, LONG, &count];
-        let mut made = call("acknowledge", &keys, &args);
-        for (lane, secret, sequence) in items {
-            made.args.extend([(*lane).to_owned(), (*secret).to_owned(), sequence.to_string()]);
-        }
-        if what == "refuse" {
-            let refusals = items.iter().flat_map(|_| [TROUBLE, "7", "0"]);
-            made.args.extend(refusals.map(str::to_owned));
-        }
-        made
+    pub fn acknowledge(&self, verb: &str, items: &[Item]) -> Call {
+        let rows = items.iter().map(|(lane, secret, sequence)| acknowledge::Acknowledged {
+            lane: (*lane).to_owned(),
+            secret,
+            sequence: *sequence,
+            problem: TROUBLE.to_owned(),
+            wait_ms: "7".to_owned(),
+            is_final: false,
+        });
+        let args = acknowledge::Args {
+            seen_epoch: LONG.to_owned(),
+            destination: self.name.as_str(),
+            ordering: self.ordering,
+            verb,
+            lease_ms: LONG_MS,
+            messages: rows.collect(),
+        };
+        made("acknowledge", args.words(&self.keys))
     }
 
     /// The owner looks at a lane: what consumers have said of it. It settles what has left up to a sequence; 0: nothing.
     pub fn look(&self, token: &str, lane: &str, settled_upto: u64, most: usize) -> Call {
-        let mut made = self.release(token, &[(lane, 0, most)]);
-        // Behind what is the same for all lanes: the lane's key, what is settled, its bytes.
-        let upto = made.args.len() - 5;
-        made.args[upto] = settled_upto.to_string();
-        made.args.pop();
-        made
+        let args = self.release_of(token, &[(lane, settled_upto, most)]);
+        made("release", args.words(&self.keys))
     }
 }

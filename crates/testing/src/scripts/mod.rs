@@ -7,15 +7,19 @@ mod steer;
 use redis::{RedisResult, Value, aio::MultiplexedConnection};
 use reseq::{
     domain::DestinationName,
+    redis_client::Words,
     store::{
         Claimers, Keys,
         keys::{DestinationKeys, IndexKeys},
         scripts::Scripts,
+        transitions::*,
     },
 };
+use tokio_util::bytes::Bytes;
 
 /// The length of leases, delays and takeover waits: none ends while a test runs.
 pub const LONG: &str = "3600000";
+const LONG_MS: u64 = 3_600_000;
 /// Instead of the backoff of a failed message: there is no further attempt.
 pub const FINAL: &str = "never";
 const TROUBLE: &str = r#"{"stage":"transform","kind":"failed","detail":"no"}"#;
@@ -61,9 +65,12 @@ impl Call {
     }
 }
 
-fn call(script: &'static str, keys: &[&String], args: &[&str]) -> Call {
-    let keys = keys.iter().map(|key| (*key).clone()).collect();
-    Call { script, keys, args: args.iter().map(|arg| (*arg).to_owned()).collect() }
+/// A call as the store makes it.
+fn made(script: &'static str, words: Words) -> Call {
+    let texts = |words: Vec<Vec<u8>>| {
+        words.into_iter().map(|word| String::from_utf8(word).expect("a text")).collect()
+    };
+    Call { script, keys: texts(words.keys), args: texts(words.args) }
 }
 
 /// An arriving message: its lane (from 1), its idempotency key and digest or nothing, its record,
@@ -90,16 +97,16 @@ impl<'a> Arrival<'a> {
 pub const RECORD: &str = "34,6;headerbody";
 
 /// How many removed names the index remembers: few, so that it forgets some.
-pub const REMOVED_MAX: &str = "1";
+pub const REMOVED_MAX: usize = 1;
 /// How many ids a destination remembers.
-const IDS_MAX: &str = "5";
+const IDS_MAX: u64 = 5;
 
 /// The calls for one destination whose lanes are keys.
 pub struct Calls {
     pub name: DestinationName,
     pub keys: DestinationKeys,
     pub index: IndexKeys,
-    pub pods: String,
+    pub all: Keys,
     pub wake_definitions: String,
     pub version: String,
     pub epoch: String,
@@ -121,7 +128,7 @@ impl Calls {
         Calls {
             keys: keys.destination(&name),
             index: keys.destinations(),
-            pods: keys.pods(),
+            all: keys.clone(),
             wake_definitions: keys.wake_definitions(),
             name,
             version: String::new(),
@@ -141,33 +148,21 @@ impl Calls {
     }
 
     /// The number of the next call.
-    fn next(&self) -> String {
+    fn next(&self) -> u64 {
         self.number.set(self.number.get() + 1);
-        self.number.get().to_string()
+        self.number.get()
+    }
+
+    fn version(&self) -> u64 {
+        self.version.parse().unwrap()
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch.parse().unwrap()
     }
 
     pub fn member(&self, sequence: u64, secret: &str) -> String {
         format!("{}/{sequence}/{secret}", self.name)
-    }
-
-    fn caller(&self) -> String {
-        self.keys.partition.call(CALLER)
-    }
-
-    fn builtin(&self) -> String {
-        self.keys.partition.active(Claimers::Builtin)
-    }
-
-    fn worker(&self) -> String {
-        self.keys.partition.active(Claimers::Worker)
-    }
-
-    fn with_lanes(&self, mut call: Call, lanes: &[&str]) -> Call {
-        for lane in lanes {
-            call.keys
-                .extend([self.keys.in_progress(self.set(lane)), self.keys.ready(self.set(lane))]);
-        }
-        call
     }
 
     /// The key of the sets that hold a lane's messages.
@@ -176,237 +171,187 @@ impl Calls {
     }
 
     pub fn define(&self, definition: &str) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let (builtin, worker) = (self.builtin(), self.worker());
-        let (withdrawn, previous, ids) = (k.withdrawn(), k.previous(), k.ids());
-        let (epoch, hash, waiting) = (p.epoch(), k.hash(), k.waiting());
-        let keys = [&epoch, &hash, &waiting, &builtin, &worker, &withdrawn, &previous, &ids];
-        let (ordering, processing) = (self.ordering, self.processing);
-        let args = [
-            self.name.as_str(),
-            definition,
-            ordering,
-            "builtin",
-            LONG,
-            processing,
-            "3",
-            "3",
-            "",
-            IDS_MAX,
-            "",
-            self.delivery,
-        ];
-        call("define", &keys, &args)
+        let args = define::Args {
+            destination: self.name.as_str(),
+            new_definition: definition,
+            ordering: self.ordering,
+            claimers: "builtin",
+            seen_epoch: LONG.to_owned(),
+            processing: self.processing,
+            attempts_max: 3,
+            stalls_max: 3,
+            replaces: String::new(),
+            ids_max: IDS_MAX,
+            same_definition: String::new(),
+            delivery: self.delivery,
+        };
+        made("define", args.words(&self.keys))
     }
 
-    pub fn index(&self, noted: &str) -> Call {
-        let (name, channel) = (self.name.as_str(), &self.wake_definitions);
-        let args = [name, &self.version, noted, channel, REMOVED_MAX];
-        let keys = [&self.index.hash(), &self.index.changes(), &self.index.removed()];
-        call("index", &keys, &args)
+    pub fn index(&self, content: &str) -> Call {
+        let args = index::Args {
+            destination: self.name.as_str(),
+            version: self.version(),
+            content: content.to_owned(),
+            channel: self.wake_definitions.clone(),
+            removed_max: REMOVED_MAX,
+        };
+        made("index", args.words(&self.index))
     }
 
     pub fn ingest(&self, lanes: &[&str], seen: &[&str], arrivals: &[Arrival]) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [
-            &p.epoch(),
-            &self.caller(),
-            &k.hash(),
-            &k.waiting(),
-            &k.messages(),
-            &self.builtin(),
-            &p.releasable(),
-            &k.lanes(),
-            &p.wake_waiting(),
-            &p.wake_releasable(),
-            &p.delayed(),
-            &k.attempts(),
-            &k.idempotency_keys(),
-            &k.dead_letters(),
-            &k.dead_letter_messages(),
-            &k.bodies(),
-            &k.dead_lettered_at(),
-            &k.previous(),
-        ];
-        let (number, name) = (self.next(), self.name.as_str());
-        let args = [&number, name, &self.version, &self.epoch, LONG, self.stand, "100", "0"];
-        let mut made = self.with_lanes(call("ingest", &keys, &args), lanes);
-        let has_window = self.window != "0";
-        made.keys.extend(seen.iter().filter(|_| has_window).map(|key| k.idempotency(key)));
-        made.keys.push(k.ids());
-        let names = if has_window { &[] } else { seen };
-        let counts = [lanes.len().to_string(), names.len().to_string()];
-        let window = format!("{} 1000", self.window);
-        let more = [window.as_str(), self.ordering, self.processing];
-        made.args.extend(more.into_iter().map(str::to_owned).chain(counts));
-        let charges = (4 * arrivals.len()).to_string();
+        let lanes = lanes.iter().map(|key| ingest::ArrivalLane {
+            in_progress: self.keys.in_progress(self.set(key)),
+            ready: self.keys.ready(self.set(key)),
+            key,
+        });
+        let ids: Vec<String> = (1..=arrivals.len()).map(|number| format!("id-{number}")).collect();
+        let rows = arrivals.iter().zip(&ids).map(|(arrival, id)| ingest::ArrivalRow {
+            record: arrival.record.as_bytes().to_vec(),
+            lane: arrival.lane,
+            id,
+        });
         // One message has a body that is stored separately.
-        let body_count = usize::from(!arrivals.is_empty()).to_string();
-        made.args.extend([SCHEMA.to_owned(), arrivals.len().to_string(), charges, body_count]);
-        made.args.push(IDS_MAX.to_owned());
-        made.args.extend(lanes.iter().chain(names).map(|text| (*text).to_owned()));
-        made.args.extend(arrivals.iter().map(|arrival| arrival.record.to_owned()));
-        if lanes.len() > 1 {
-            made.args.extend(arrivals.iter().map(|arrival| arrival.lane.to_string()));
-        }
-        made.args.extend((1..=arrivals.len()).map(|number| format!("id-{number}")));
-        if !arrivals.is_empty() {
-            made.args.extend(["1", "", "a body"].map(str::to_owned));
-        }
-        for (index, Arrival { seen, options, .. }) in arrivals.iter().enumerate() {
-            if !seen.is_empty() || !options.is_empty() {
-                let which = (index + 1).to_string();
-                made.args.extend([which, (*seen).to_owned(), (*options).to_owned()]);
-            }
-        }
-        made
+        let body = |_: &Arrival| ingest::BodyApart {
+            arrival: 1,
+            suffix: "",
+            body: Bytes::from_static(b"a body"),
+        };
+        let options = |(index, arrival): (usize, &Arrival)| ingest::ArrivalOptions {
+            arrival: index + 1,
+            seen: arrival.seen.to_owned(),
+            options: arrival.options.to_owned(),
+        };
+        let has_more = |(_, arrival): &(usize, &Arrival)| {
+            !arrival.seen.is_empty() || !arrival.options.is_empty()
+        };
+        let has_window = self.window != "0";
+        let keys = seen.iter().filter(|_| has_window);
+        let args = ingest::Args {
+            call_number: self.next(),
+            destination: self.name.as_str(),
+            version: self.version(),
+            message_epoch: self.epoch(),
+            seen_epoch: LONG.to_owned(),
+            first_state: self.stand,
+            backlog_max: 100,
+            backlog_bytes_max: 0,
+            window_ms: self.window.parse().unwrap(),
+            keys_max: 1000,
+            ordering: self.ordering,
+            processing: self.processing,
+            record_schema: SCHEMA.parse().unwrap(),
+            accounted_bytes_sum: 4 * arrivals.len() as u64,
+            ids_max: IDS_MAX,
+            lanes: lanes.collect(),
+            seen: keys.map(|key| self.keys.idempotency(key).into_bytes()).collect(),
+            idempotency_keys: if has_window { Vec::new() } else { seen.to_vec() },
+            arrivals: rows.collect(),
+            bodies: arrivals.iter().take(1).map(body).collect(),
+            options: arrivals.iter().enumerate().filter(has_more).map(options).collect(),
+        };
+        made("ingest", args.words(&self.keys, CALLER, Claimers::Builtin))
     }
 
     pub fn claim(&self, secret: &str, most: usize) -> Call {
-        let k = &self.keys;
-        let leases = k.partition.leases();
-        let keys = [
-            &self.caller(),
-            &k.hash(),
-            &k.waiting(),
-            &k.messages(),
-            &k.attempts(),
-            &leases,
-            &self.builtin(),
-            &k.partition.epoch(),
-            &k.bodies(),
-            &k.withdrawn(),
-            &k.partition.delayed(),
-            &k.lanes(),
-        ];
-        let (number, most) = (self.next(), most.to_string());
-        let args = [&number, self.name.as_str(), &self.version, secret, LONG, &most, "1000000"];
-        let mut made = call("claim", &keys, &args);
-        made.args.extend(["1".to_owned(), self.ordering.to_owned(), "1".to_owned()]);
-        made
+        let args = claim::Args {
+            call_number: self.next(),
+            destination: self.name.as_str(),
+            version: self.version(),
+            secret,
+            lease_ms: LONG_MS,
+            most,
+            bytes_max: 1_000_000,
+            fewest: 1,
+            ordering: self.ordering,
+            has_no_suspects: 1,
+        };
+        made("claim", args.words(&self.keys, CALLER, Claimers::Builtin))
     }
 
     /// Completes messages, each given by its lane (from 1) and its sequence.
     pub fn complete(&self, secret: &str, lanes: &[&str], messages: &[(usize, u64)]) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [
-            &k.hash(),
-            &k.messages(),
-            &k.attempts(),
-            &p.leases(),
-            &p.releasable(),
-            &k.lanes(),
-            &p.wake_releasable(),
-            &k.waiting(),
-            &p.delayed(),
-            &self.builtin(),
-            &self.worker(),
-            &p.wake_waiting(),
-            &p.epoch(),
-            &k.bodies(),
-        ];
-        let (count, messages_count) = (lanes.len().to_string(), messages.len().to_string());
-        let args = [self.name.as_str(), &count, SCHEMA, &messages_count];
-        let mut made = self.with_lanes(call("complete", &keys, &args), lanes);
-        made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
-        made.args.extend(messages.iter().map(|(_, sequence)| sequence.to_string()));
-        made.args.extend(messages.iter().map(|(_, sequence)| self.member(*sequence, secret)));
-        made.args.extend(messages.iter().map(|_| RECORD.to_owned()));
-        if lanes.len() > 1 {
-            made.args.extend(messages.iter().map(|(lane, _)| lane.to_string()));
-        }
-        if !messages.is_empty() {
-            made.args.extend(["1", "", "", "1", "i", "a body"].map(str::to_owned));
-        }
-        made
+        let lanes = lanes.iter().map(|key| complete::CompletionLane {
+            in_progress: self.keys.in_progress(self.set(key)),
+            ready: self.keys.ready(self.set(key)),
+            key,
+        });
+        let row = |(lane, sequence): &(usize, u64)| complete::CompletionRow {
+            sequence: *sequence,
+            member: self.member(*sequence, secret),
+            record: RECORD.as_bytes().to_vec(),
+            lane: *lane,
+        };
+        let body = |(suffix, body): (&'static str, &'static str)| complete::BodyOfCompletion {
+            completion: 1,
+            suffix,
+            body: Bytes::from_static(body.as_bytes()),
+        };
+        let bodies = [("", ""), ("i", "a body")].into_iter().filter(|_| !messages.is_empty());
+        let args = complete::Args {
+            destination: self.name.as_str(),
+            record_schema: SCHEMA.parse().unwrap(),
+            lanes: lanes.collect(),
+            completions: messages.iter().map(row).collect(),
+            bodies: bodies.map(body).collect(),
+        };
+        made("complete", args.words(&self.keys))
     }
 
     pub fn extend(&self, secret: &str, sequences: &[u64]) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [&k.messages(), &p.leases(), &k.attempts(), &p.epoch()];
-        let mut made = call("extend", &keys, &[LONG]);
-        for sequence in sequences {
-            made.args.extend([sequence.to_string(), self.member(*sequence, secret)]);
-            made.args.push("{}".to_owned());
-        }
-        made
+        let row = |sequence: &u64| extend::ExtensionRow {
+            sequence: *sequence,
+            member: self.member(*sequence, secret),
+            checkpoint: "{}",
+        };
+        let extensions = sequences.iter().map(row).collect();
+        made("extend", extend::Args { lease_ms: LONG_MS, extensions }.words(&self.keys))
     }
 
     /// Fails messages, each given by its sequence and its backoff in ms, or [`FINAL`].
     pub fn fail(&self, secret: &str, messages: &[(u64, &str)]) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [
-            &self.caller(),
-            &k.hash(),
-            &k.waiting(),
-            &k.messages(),
-            &k.attempts(),
-            &p.leases(),
-            &p.delayed(),
-            &k.halted(),
-            &self.builtin(),
-            &self.worker(),
-            &p.wake_waiting(),
-            &p.epoch(),
-        ];
-        let mut made = call("fail", &keys, &[&self.next(), self.name.as_str()]);
-        for (sequence, wait) in messages {
-            let (member, is_final) = (self.member(*sequence, secret), *wait == FINAL);
-            let wait = if is_final { "0" } else { wait };
-            made.args.extend([sequence.to_string(), member, wait.to_owned()]);
-            made.args.extend([u8::from(is_final).to_string(), TROUBLE.to_owned()]);
-        }
-        made
+        let row = |(sequence, wait): &(u64, &str)| fail::Failure {
+            sequence: *sequence,
+            member: self.member(*sequence, secret),
+            wait_ms: if *wait == FINAL { 0 } else { wait.parse().unwrap() },
+            is_final: *wait == FINAL,
+            problem: TROUBLE.to_owned(),
+        };
+        let args = fail::Args {
+            call_number: self.next(),
+            destination: self.name.as_str(),
+            failures: messages.iter().map(row).collect(),
+        };
+        made("fail", args.words(&self.keys, CALLER))
     }
 
     pub fn requeue(&self, secret: &str, sequences: &[u64]) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [
-            &self.caller(),
-            &k.hash(),
-            &k.waiting(),
-            &k.messages(),
-            &p.leases(),
-            &self.builtin(),
-            &self.worker(),
-            &p.wake_waiting(),
-            &p.epoch(),
-        ];
-        let mut made = call("requeue", &keys, &[&self.next(), self.name.as_str()]);
-        for sequence in sequences {
-            made.args.extend([sequence.to_string(), self.member(*sequence, secret)]);
-        }
-        made
+        let row = |sequence: &u64| requeue::Lease {
+            sequence: *sequence,
+            member: self.member(*sequence, secret),
+        };
+        let args = requeue::Args {
+            call_number: self.next(),
+            destination: self.name.as_str(),
+            leases: sequences.iter().map(row).collect(),
+        };
+        made("requeue", args.words(&self.keys, CALLER))
     }
 
     pub fn reap(&self, leases: &[String], delays: &[String]) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [
-            &k.hash(),
-            &k.waiting(),
-            &k.attempts(),
-            &p.leases(),
-            &p.delayed(),
-            &k.messages(),
-            &k.halted(),
-            &self.builtin(),
-            &self.worker(),
-            &p.wake_waiting(),
-            &p.epoch(),
-        ];
-        let count = leases.len().to_string();
-        let mut made = call("reap", &keys, &[self.name.as_str(), &count, "0", &count]);
-        made.args.extend(leases.iter().chain(delays).cloned());
-        made
+        let args = reap::Args {
+            destination: self.name.as_str(),
+            back_ms: 0,
+            expired_together: leases.len(),
+            leases: leases.iter().map(|member| reap::Hint { member, score: 0 }).collect(),
+            delays: delays.iter().map(|member| reap::Hint { member, score: 0 }).collect(),
+        };
+        made("reap", args.words(&self.keys))
     }
 
     pub fn remove(&self) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let (builtin, worker) = (self.builtin(), self.worker());
-        let (releasable, withdrawing) = (p.releasable(), p.withdrawing());
-        let (dead, epoch) = (k.dead_letters(), p.epoch());
-        let keys = [&k.hash(), &builtin, &worker, &releasable, &dead, &epoch, &withdrawing];
-        call("delete_destination", &keys, &[self.name.as_str(), "1"])
+        let args = delete_destination::Args { destination: self.name.as_str(), how: "with_all" };
+        made("delete_destination", args.words(&self.keys))
     }
 
     pub fn delete_destination_batch(
@@ -416,47 +361,32 @@ impl Calls {
         leases: &[String],
         delays: &[String],
     ) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [&k.hash(), &k.messages(), &p.leases(), &p.delayed(), &p.epoch()];
-        let counts = [sequences.len().to_string(), leases.len().to_string()];
-        let made = call("delete_destination_batch", &keys, &[&counts[0], &counts[1]]);
-        let mut made = self.with_lanes(made, lanes);
-        made.args.extend(sequences.iter().map(u64::to_string));
-        made.args.extend(leases.iter().chain(delays).cloned());
-        made
+        let texts: Vec<String> = sequences.iter().map(u64::to_string).collect();
+        let sets = lanes.iter().flat_map(|lane| {
+            let set = self.set(lane);
+            [self.keys.in_progress(set), self.keys.ready(set)]
+        });
+        let args = delete_destination_batch::Args {
+            left_over: sets.map(String::into_bytes).collect(),
+            sequences: texts.iter().map(String::as_str).collect(),
+            leases: leases.iter().map(String::as_str).collect(),
+            delays: delays.iter().map(String::as_str).collect(),
+        };
+        made("delete_destination_batch", args.words(&self.keys))
+    }
+
+    /// Removes other keys of a destination that is being removed.
+    pub fn delete_keys(&self, keys: &[String]) -> Call {
+        let left_over = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+        let args = delete_destination_batch::Args { left_over, ..Default::default() };
+        made("delete_destination_batch", args.words(&self.keys))
     }
 
     pub fn forget_destination(&self) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [
-            &p.epoch(),
-            &k.hash(),
-            &k.waiting(),
-            &k.messages(),
-            &k.attempts(),
-            &k.lanes(),
-            &k.in_progress(None),
-            &k.ready(None),
-            &self.builtin(),
-            &self.worker(),
-            &p.releasable(),
-            &k.halted(),
-            &k.withdrawals(),
-            &k.idempotency_keys(),
-            &k.dead_letters(),
-            &k.dead_letter_messages(),
-            &k.log(),
-            &k.log_order(),
-            &k.bodies(),
-            &k.dead_lettered_at(),
-            &k.withdrawn(),
-            &k.previous(),
-            &k.ids(),
-            &k.consumer_leases(),
-            &k.consumer_lease_ends(),
-            &p.consumers(),
-            &p.withdrawing(),
-        ];
-        call("forget_destination", &keys, &[LONG, self.name.as_str()])
+        let args = forget_destination::Args {
+            seen_epoch: LONG.to_owned(),
+            destination: self.name.as_str(),
+        };
+        made("forget_destination", args.words(&self.keys))
     }
 }

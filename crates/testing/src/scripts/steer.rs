@@ -1,115 +1,126 @@
 //! The calls of owners and of interventions.
 
-use super::{Call, Calls, LONG, RECORD, SCHEMA, TROUBLE, call};
+use reseq::store::transitions::*;
+
+use super::{Call, Calls, LONG, LONG_MS, RECORD, SCHEMA, TROUBLE, made};
 
 impl Calls {
     pub fn acquire_partition(&self, token: &str) -> Call {
-        let p = &self.keys.partition;
-        call("acquire_partition", &[&p.epoch(), &p.owner()], &[token, LONG, LONG, ""])
+        let args = acquire_partition::Args {
+            own_token: token,
+            lease_ms: LONG_MS,
+            seen_epoch: LONG.to_owned(),
+            seen_owner: "",
+        };
+        made("acquire_partition", args.words(&self.keys.partition))
     }
 
     pub fn init_epoch(&self) -> Call {
-        call("init_epoch", &[&self.keys.partition.epoch()], &["0 0"])
+        let args = init_epoch::Args { seen_epoch: "0 0".to_owned() };
+        made("init_epoch", args.words(&self.keys.partition))
     }
 
     pub fn heartbeat(&self) -> Call {
-        call("heartbeat", &[&self.pods], &["sender", "pod", LONG])
+        let args = heartbeat::Args { role: "sender", pod: "pod".to_owned(), lasts_ms: LONG_MS };
+        made("heartbeat", args.words(&self.all))
     }
 
     pub fn migrate(&self) -> Call {
-        call("migrate", &[&self.keys.partition.epoch()], &[SCHEMA])
+        let args = migrate::Args { schema: SCHEMA.parse().unwrap() };
+        made("migrate", args.words(&self.keys.partition))
     }
 
     pub fn resign_partition(&self, token: &str) -> Call {
-        let p = &self.keys.partition;
-        call("resign_partition", &[&p.owner(), &p.wake_owner(), &p.epoch()], &[token, LONG, ""])
+        let args = resign_partition::Args {
+            token,
+            seen_epoch: LONG.to_owned(),
+            vouched_epoch: String::new(),
+        };
+        made("resign_partition", args.words(&self.keys.partition))
     }
 
     /// Releases lanes, each given by its key, the last settled sequence, and the most messages to
     /// release.
     pub fn release(&self, token: &str, lanes: &[(&str, u64, usize)]) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [
-            &p.epoch(),
-            &p.owner(),
-            &k.hash(),
-            &k.messages(),
-            &k.attempts(),
-            &p.releasable(),
-            &k.lanes(),
-            &k.withdrawals(),
-            &k.idempotency_keys(),
-            &k.log(),
-            &k.log_order(),
-            &k.halted(),
-            &k.bodies(),
-            &k.dead_letters(),
-            &k.previous(),
-            &k.consumer_leases(),
-            &k.consumer_lease_ends(),
-            &p.consumers(),
-            &p.wake_releasable(),
-            &p.withdrawing(),
-        ];
-        let name = self.name.as_str();
-        let args = [token, &self.epoch, &self.version, name, self.ordering, LONG, "1000000", "1"];
-        let of_lanes: Vec<&str> = lanes.iter().map(|(lane, ..)| *lane).collect();
-        let mut made = self.with_lanes(call("release", &keys, &args), &of_lanes);
-        let settled: Vec<&u64> = lanes.iter().map(|(_, to, _)| to).filter(|to| **to > 0).collect();
-        let count = settled.len().to_string();
-        made.args.extend([lanes.len().to_string(), count.clone(), count]);
-        made.args.extend(["1", "1000000", "100", LONG].map(str::to_owned));
-        for (lane, settled_to, most) in lanes {
-            made.args.extend([(*lane).to_owned(), settled_to.to_string()]);
-            made.args.extend(["4", "0"].map(str::to_owned));
-            made.args.push(most.to_string());
+        let settled = lanes.iter().map(|(_, upto, _)| *upto).filter(|upto| *upto > 0);
+        let log =
+            settled.clone().map(|sequence| release::LogRow { sequence, entry: b"entry".to_vec() });
+        let fields: Vec<String> = settled.map(|sequence| format!("{sequence}i")).collect();
+        let args = release::Args {
+            log: log.collect(),
+            bodies: fields.iter().map(String::as_str).collect(),
+            idempotency_keys: vec!["once"],
+            ..self.release_of(token, lanes)
+        };
+        made("release", args.words(&self.keys))
+    }
+
+    /// A release that keeps no log.
+    pub(super) fn release_of<'a>(
+        &'a self,
+        token: &'a str,
+        lanes: &[(&'a str, u64, usize)],
+    ) -> release::Args<'a> {
+        let sets = |(lane, ..): &(&str, u64, usize)| release::LaneSets {
+            in_progress: self.keys.in_progress(self.set(lane)),
+            ready: self.keys.ready(self.set(lane)),
+        };
+        let row = |(key, upto, most): &(&'a str, u64, usize)| release::LaneRow {
+            key,
+            upto: *upto,
+            accounted_bytes: "4".to_owned(),
+            held_upto: 0,
+            most: *most,
+        };
+        release::Args {
+            token,
+            owner_epoch: self.epoch(),
+            version: self.version(),
+            destination: self.name.as_str(),
+            ordering: self.ordering,
+            seen_epoch: LONG.to_owned(),
+            bytes_max: 1_000_000,
+            log_max: 1,
+            refused_max: 1,
+            refused_bytes_max: 1_000_000,
+            previous_max: 100,
+            wait_max_ms: LONG_MS,
+            sets: lanes.iter().map(sets).collect(),
+            lanes: lanes.iter().map(row).collect(),
+            ..release::Args::default()
         }
-        for sequence in &settled {
-            made.args.extend([sequence.to_string(), "entry".to_owned()]);
-        }
-        made.args.extend(settled.iter().map(|sequence| format!("{sequence}i")));
-        made.args.push("once".to_owned());
-        made
     }
 
     pub fn postpone(&self, token: &str, lane: &str, sequence: u64, wait: &str) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let in_progress = k.in_progress(self.set(lane));
-        let keys = [
-            &p.epoch(),
-            &p.owner(),
-            &k.attempts(),
-            &p.releasable(),
-            &k.lanes(),
-            &in_progress,
-            &k.hash(),
-            &k.consumer_leases(),
-        ];
-        let (name, sequence) = (self.name.as_str(), sequence.to_string());
-        let args = [token, &self.epoch, name, self.ordering, LONG, lane, &sequence, "1", wait];
-        let mut made = call("postpone", &keys, &args);
-        made.args.extend([TROUBLE.to_owned(), self.version.clone()]);
-        made
+        let args = postpone::Args {
+            token,
+            owner_epoch: self.epoch(),
+            destination: self.name.as_str(),
+            ordering: self.ordering,
+            seen_epoch: LONG.to_owned(),
+            lane,
+            sequence,
+            failed: 1,
+            wait_ms: wait.parse().unwrap(),
+            problem: TROUBLE.to_owned(),
+            version: self.version(),
+        };
+        made("postpone", args.words(&self.keys, self.set(lane)))
     }
 
     pub fn halt(&self, token: &str, lane: &str, sequence: u64) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [
-            &p.epoch(),
-            &p.owner(),
-            &k.hash(),
-            &k.attempts(),
-            &k.halted(),
-            &k.lanes(),
-            &k.messages(),
-        ];
-        let sequence = sequence.to_string();
-        let args = [token, &self.epoch, self.ordering, LONG, lane, &sequence, "1", TROUBLE];
-        let mut made = call("halt", &keys, &args);
-        made.args.push(self.version.clone());
-        let mut made = self.with_lanes(made, &[lane]);
-        made.keys.push(k.consumer_leases());
-        made
+        let args = halt::Args {
+            token,
+            owner_epoch: self.epoch(),
+            ordering: self.ordering,
+            seen_epoch: LONG.to_owned(),
+            lane,
+            sequence,
+            failed: 1,
+            problem: TROUBLE.to_owned(),
+            version: self.version(),
+        };
+        made("halt", args.words(&self.keys, self.set(lane)))
     }
 
     /// Withdraws messages, each given by its lane (from 1) and its sequence. An empty token is no
@@ -121,149 +132,101 @@ impl Calls {
         lanes: &[&str],
         messages: &[(usize, u64)],
     ) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [
-            &p.epoch(),
-            &p.owner(),
-            &k.hash(),
-            &k.waiting(),
-            &k.messages(),
-            &k.attempts(),
-            &p.delayed(),
-            &k.halted(),
-            &k.withdrawals(),
-            &k.dead_letters(),
-            &k.dead_letter_messages(),
-            &p.releasable(),
-            &k.lanes(),
-            &self.builtin(),
-            &self.worker(),
-            &p.wake_waiting(),
-            &p.wake_releasable(),
-            &k.bodies(),
-            &k.dead_lettered_at(),
-            &k.withdrawn(),
-            &p.leases(),
-            &k.consumer_leases(),
-            &k.consumer_lease_ends(),
-            &p.consumers(),
-            &p.withdrawing(),
-        ];
-        let (name, count) = (self.name.as_str(), lanes.len().to_string());
-        let who = if token.is_empty() { String::new() } else { format!("{token} {}", self.epoch) };
-        let args = [name, &self.version, self.ordering, self.processing, LONG, how, &who, "why"];
-        let mut made = self.with_lanes(call("withdraw", &keys, &args), lanes);
-        made.args.extend(["1".to_owned(), TROUBLE.to_owned(), count, "100".to_owned()]);
-        made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
-        for (lane, sequence) in messages {
-            made.args.extend([lane.to_string(), sequence.to_string()]);
-        }
-        made
+        let lanes = lanes.iter().map(|key| withdraw::WithdrawnLane {
+            in_progress: self.keys.in_progress(self.set(key)),
+            ready: self.keys.ready(self.set(key)),
+            key,
+        });
+        let message = |(lane, sequence): &(usize, u64)| withdraw::WithdrawnMessage {
+            lane: *lane,
+            sequence: *sequence,
+        };
+        let args = withdraw::Args {
+            destination: self.name.as_str(),
+            version: self.version(),
+            ordering: self.ordering,
+            processing: self.processing,
+            seen_epoch: LONG.to_owned(),
+            how: how.to_owned(),
+            who: if token.is_empty() { String::new() } else { format!("{token} {}", self.epoch) },
+            reason: "why",
+            failed: 1,
+            problem: TROUBLE.to_owned(),
+            letters_max: 100,
+            lanes: lanes.collect(),
+            messages: messages.iter().map(message).collect(),
+        };
+        made("withdraw", args.words(&self.keys))
     }
 
     pub fn retry(&self, lane: &str, sequence: u64, repaired: &str) -> Call {
-        let (k, p, set) = (&self.keys, &self.keys.partition, self.set(lane));
-        let keys = [
-            &k.hash(),
-            &k.waiting(),
-            &k.messages(),
-            &k.attempts(),
-            &p.delayed(),
-            &k.halted(),
-            &p.releasable(),
-            &k.lanes(),
-            &self.builtin(),
-            &self.worker(),
-            &p.wake_waiting(),
-            &p.wake_releasable(),
-            &k.in_progress(set),
-            &k.ready(set),
-            &p.epoch(),
-            &k.bodies(),
-        ];
-        let (name, sequence) = (self.name.as_str(), sequence.to_string());
-        let length = RECORD.len().to_string();
-        let args = [name, &self.version, self.ordering, lane, &sequence, repaired, &length];
-        let mut made = call("retry_head", &keys, &args);
-        made.args.extend([SCHEMA.to_owned(), String::new()]);
-        made
+        let args = retry_head::Args {
+            destination: self.name.as_str(),
+            version: self.version(),
+            ordering: self.ordering,
+            lane,
+            sequence,
+            repaired: repaired.as_bytes().to_vec(),
+            stored_bytes: RECORD.len(),
+            record_schema: SCHEMA.parse().unwrap(),
+            repaired_body: b"",
+        };
+        made("retry_head", args.words(&self.keys, self.set(lane)))
     }
 
     /// Repairs messages, each given by its lane (from 1) and its sequence.
     pub fn repair(&self, lanes: &[&str], messages: &[(usize, u64)]) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [
-            &p.epoch(),
-            &k.hash(),
-            &k.waiting(),
-            &k.messages(),
-            &k.attempts(),
-            &p.leases(),
-            &p.delayed(),
-            &k.halted(),
-            &k.withdrawals(),
-            &k.dead_letters(),
-            &k.dead_letter_messages(),
-            &k.dead_lettered_at(),
-            &k.bodies(),
-            &k.log(),
-            &p.releasable(),
-            &k.lanes(),
-            &self.builtin(),
-            &self.worker(),
-            &p.wake_waiting(),
-            &p.wake_releasable(),
-            &k.withdrawn(),
-            &p.withdrawing(),
-        ];
-        let (name, count) = (self.name.as_str(), lanes.len().to_string());
-        let args = [name, &self.version, self.ordering, self.processing, "1", &count];
-        let mut made = self.with_lanes(call("repair", &keys, &args), lanes);
-        made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
-        for (lane, sequence) in messages {
-            made.args.extend([lane.to_string(), sequence.to_string(), String::new()]);
-        }
-        made
-    }
-
-    fn of_dead_letters(&self, script: &'static str, args: &[&str]) -> Call {
-        let (k, epoch) = (&self.keys, self.keys.partition.epoch());
-        let keys = [
-            &k.hash(),
-            &k.dead_letters(),
-            &k.dead_letter_messages(),
-            &epoch,
-            &k.bodies(),
-            &k.dead_lettered_at(),
-        ];
-        call(script, &keys, args)
+        let lanes = lanes.iter().map(|key| repair::RepairedLane {
+            in_progress: self.keys.in_progress(self.set(key)),
+            ready: self.keys.ready(self.set(key)),
+            key,
+        });
+        let message = |(lane, sequence): &(usize, u64)| repair::RepairedMessage {
+            lane: *lane,
+            sequence: *sequence,
+            flags: String::new(),
+        };
+        let args = repair::Args {
+            destination: self.name.as_str(),
+            version: self.version(),
+            ordering: self.ordering,
+            processing: self.processing,
+            repairs: "1",
+            lanes: lanes.collect(),
+            messages: messages.iter().map(message).collect(),
+        };
+        made("repair", args.words(&self.keys))
     }
 
     pub fn expire(&self, age_ms: &str) -> Call {
-        self.of_dead_letters("expire", &[&self.version, age_ms, "500"])
+        let args =
+            expire::Args { version: self.version(), age_max: age_ms.parse().unwrap(), most: 500 };
+        made("expire", args.words(&self.keys))
     }
 
     pub fn discard(&self, letters: &[u64]) -> Call {
-        let mut made = self.of_dead_letters("discard", &[&self.version]);
-        made.args.extend(letters.iter().map(u64::to_string));
-        made
+        let args = discard::Args { version: self.version(), sequences: letters.to_vec() };
+        made("discard", args.words(&self.keys))
     }
 
     /// Notes the state of a bulk operation. Two are kept.
     pub fn note_operation(&self, id: &str, state: &str) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [&k.hash(), &p.epoch(), &k.operation(id), &p.operations()];
-        call("note_operation", &keys, &[&format!("{}/{id}", self.name), state, LONG, "2"])
+        let args = note_operation::Args {
+            operation: format!("{}/{id}", self.name),
+            state,
+            kept_ms: LONG_MS,
+            most: 2,
+        };
+        made("note_operation", args.words(&self.keys, id))
     }
 
     pub fn cancel_operation(&self, id: &str) -> Call {
-        let k = &self.keys;
-        call("cancel_operation", &[&k.partition.epoch(), &k.operation(id)], &[])
+        made("cancel_operation", cancel_operation::Args {}.words(&self.keys, id))
     }
 
     pub fn pause(&self, paused: &str) -> Call {
         let word = |name| if paused.contains(name) { "1" } else { "0" };
-        let epoch = self.keys.partition.epoch();
-        call("pause", &[&self.keys.hash(), &epoch], &[word("ingest"), word("delivery")])
+        let args = pause::Args { ingest: word("ingest"), delivery: word("delivery") };
+        made("pause", args.words(&self.keys))
     }
 }

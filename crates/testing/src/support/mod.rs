@@ -14,7 +14,6 @@ pub mod http;
 pub mod journal;
 pub mod ledger;
 pub mod long;
-pub mod lua;
 pub mod pods;
 pub mod ports;
 pub mod power;

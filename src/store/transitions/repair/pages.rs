@@ -148,7 +148,7 @@ impl Repairing<'_> {
         let (kind,): (String,) = self.store.query(&pipe).await?;
         if kind != "zset" {
             if kind != "none" {
-                self.run(&[lane], &[]).await?;
+                self.run(&[lane], Vec::new()).await?;
             }
             return Ok(());
         }

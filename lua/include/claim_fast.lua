@@ -2,7 +2,7 @@
 -- It does the same with fewer commands and less Lua, or returns nil without a change; then the whole transition runs.
 
 -- Leases the only waiting message, until `deadline`. Returns its sequence and record.
-local function claim_alone(destination, waiting, messages, attempts, leases, active, deadline, secret, room)
+local function claim_fast(destination, waiting, messages, attempts, leases, active, deadline, secret, room)
   local sequences = redis.call('LRANGE', waiting, '0', '1')
   local sequence = sequences[1]
   if not sequence or sequences[2] or redis.call('HLEN', attempts) > 0 then return nil end

@@ -1,0 +1,49 @@
+#!lua
+-- complete_fast: the fast path through complete, for what quiet destinations do most: one message, which has nothing
+-- special, of a destination that is one parallel lane. It does the same with fewer commands and less Lua. If a write
+-- fails, it undoes those before it; then the caller takes the other path, which finds out which key has the wrong type.
+--
+-- Returns: {}
+-- Errors: NOT_FAST, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>
+-- Sent again, it finds that the lease has ended: no call number is needed.
+-- include: schema, clock, damage, wake, apart, hand_over
+
+if IS_FULL then return redis.error_reply('NOT_FAST Redis has no memory left') end
+local schema, epoch = check_schema(key_epoch)
+if schema ~= record_schema then return redis.error_reply('STALE_SCHEMA ' .. schema) end
+-- Read from the destination itself, because the caller may know an old definition.
+local known = redis.call('HMGET', key_destination, 'ordering', 'processing', 'ready', 'version', 'withdrawals',
+  'deleted', 'delivery')
+if known[1] ~= 'destination' or known[2] == 'serial' then
+  return redis.error_reply('NOT_FAST the destination is not one parallel lane any more')
+end
+
+-- Makes the message ready, and its lane releasable if it is the head. Returns nil if it did not; otherwise whether
+-- the lane is releasable.
+local function store()
+  if not redis.call('ZSCORE', key_leases, member) or redis.call('HLEN', key_attempts) > 0 then return nil end
+  local heads = try('ZRANGE', key_in_progress, '0', '0')
+  local head = heads and heads[1]
+  if not head or head ~= sequence and tonumber(head) > tonumber(sequence) then return nil end
+  if try('ZADD', key_ready, sequence, sequence) ~= 1 then return nil end
+  local is_head, hinted = head == sequence, 0
+  if is_head then hinted = try('ZADD', key_releasable, '0', destination) end
+  if not hinted or record ~= '' and not try('HSET', key_messages, sequence, record) then
+    redis.call('ZREM', key_ready, sequence)
+    if hinted == 1 then redis.call('ZREM', key_releasable, destination) end
+    return nil
+  end
+  redis.call('ZREM', key_leases, member)
+  return is_head
+end
+
+local is_head = store()
+if is_head == nil then return redis.error_reply('NOT_FAST the lease, the lane or a key is not as usual') end
+redis.call('HSET', key_destination, 'ready', text((tonumber(known[3]) or 0) + 1))
+if is_head and known[4] and not known[6] then
+  wake_for_head(key_wake_releasable, destination, known[4], known[3], known[5], known[7], epoch, key_messages, sequence,
+    record)
+elseif is_head then
+  wake(key_wake_releasable, destination)
+end
+return {}

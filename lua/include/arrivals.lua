@@ -1,0 +1,39 @@
+-- How an ingest begins, whichever path it takes.
+
+-- Returns the answer if there is nothing to do; else nil, and what the partition knows of the destination: `now`,
+-- `epoch` (of the partition), `last` (the last sequence), `pending` (messages), `pending_bytes`, `born`, `all_keys` (its
+-- keys of empty lanes are all remembered).
+local function begin_ingest(key_call, key_epoch, key_destination, number, seen_epoch, record_schema, version,
+    message_epoch)
+  local answered = replayed(key_call, number)
+  -- Write it again, so that a wait for replicas or the disk has a write to wait for.
+  if answered and not answered.err then return keep(key_call, number, answered) end
+  if answered then return answered end
+  local now = now_ms()
+  local partition_epoch, _, schema = current_epoch(key_epoch, now, seen_epoch)
+  if schema ~= record_schema then return redis.error_reply('STALE_SCHEMA ' .. schema) end
+  local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'last', 'settled', 'born', 'bytes',
+    'all_keys_known')
+  if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+  if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+  local born, last = tonumber(known[5]) or 0, tonumber(known[3]) or 0
+  local epoch = math.max(partition_epoch, born)
+  if epoch ~= message_epoch + 0 then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
+  return nil, {
+    now = now, epoch = partition_epoch, born = born, last = last, pending = last - (tonumber(known[4]) or 0),
+    pending_bytes = tonumber(known[6]) or 0, all_keys = known[7],
+  }
+end
+
+-- The sequences of these records from `first` on, and two lists for writing them: with the records, and with themselves
+-- as scores.
+local function numbered(first, records)
+  local sequences, with_records, with_scores = {}, {}, {}
+  for i, record in ipairs(records) do
+    local sequence = text(first + i - 1)
+    with_records[2 * i - 1], with_records[2 * i] = sequence, record
+    with_scores[2 * i - 1], with_scores[2 * i] = sequence, sequence
+    sequences[i] = sequence
+  end
+  return sequences, with_records, with_scores
+end
