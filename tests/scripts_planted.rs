@@ -29,6 +29,8 @@ const OPS_MAX: u64 = 4_000;
 const MORE_OPS_MAX: u64 = 8_000;
 /// The most operations of one sequence.
 const SEQUENCE_MAX: usize = 200;
+/// The most operations of consumers with one bug.
+const CONSUMER_OPS_MAX: u64 = 16_000;
 /// Threads, each with its own Redis.
 const THREADS: usize = 2;
 
@@ -203,7 +205,7 @@ fn by_consumers(bug: &Bug) -> bool {
     let _planted = bug.plant();
     runtime.block_on(async {
         let mut rng = StdRng::seed_from_u64(SEED);
-        Both::start().await.compare(&mut rng, OPS_MAX).await.is_err()
+        Both::start().await.compare(&mut rng, CONSUMER_OPS_MAX).await.is_err()
     })
 }
 

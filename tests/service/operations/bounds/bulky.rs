@@ -44,6 +44,20 @@ impl Watched {
         self.note("purge").await;
         self.delete(&format!("destinations/{name}?force=true")).await;
         self.note("remove").await;
+        self.quiet().await;
+    }
+
+    /// One message at a time, which has nothing special: the fast paths.
+    async fn quiet(&mut self) {
+        for kind in ["none", "worker"] {
+            let name = format!("quiet-{kind}");
+            self.service.define(&name, json!({"transform": {"kind": kind}})).await;
+            self.post("messages", json!({"destinations": [name], "body": 1})).await;
+            self.note("ingest one short message").await;
+        }
+        let leases = self.lease("quiet-worker").await;
+        self.complete(&leases).await;
+        self.note("complete one message").await;
     }
 
     /// Leases messages, completes them with other bodies, and delivers them.
