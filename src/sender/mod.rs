@@ -74,6 +74,8 @@ struct Rounds {
     expired: Round,
     /// When the last round of that check ended; `None` while one is in progress.
     expired_at: Option<Instant>,
+    /// The destinations whose deliveries in flight may be stored for display.
+    noted: HashSet<DestinationName>,
 }
 
 /// The destinations' tasks, and what runs beside them.
@@ -87,8 +89,6 @@ struct Work {
     /// Something has changed since the scan began: scan again after it.
     scan_again: bool,
     rounds: Arc<tokio::sync::Mutex<Rounds>>,
-    /// The destinations whose deliveries in flight are stored for display.
-    noted: HashSet<DestinationName>,
     /// The housekeeping, in a task of its own.
     housekeeping: Option<JoinHandle<()>>,
 }
@@ -99,6 +99,27 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 const EXPIRED_CHECK_MAX: usize = 200;
 
 impl Rounds {
+    /// Stores how much is being delivered, and removes what was stored of destinations where nothing is, or that
+    /// another sender has now; it stores its own number again. What fails is tried again.
+    async fn note_delivering(
+        &mut self,
+        store: &Store,
+        mut counts: Vec<(DestinationName, usize, usize)>,
+    ) {
+        let now: HashSet<_> = counts.iter().map(|(name, ..)| name.clone()).collect();
+        counts.extend(self.noted.difference(&now).map(|name| (name.clone(), 0, 0)));
+        if counts.is_empty() {
+            return;
+        }
+        match store.note_delivering(&counts).await {
+            Ok(()) => self.noted = now,
+            Err(error) => {
+                tracing::debug!(%error, "cannot store how many messages are being delivered");
+                self.noted.extend(now);
+            }
+        }
+    }
+
     /// True if a round of the check for dead letters that are too old is in progress, or is due.
     fn is_expiry_check_due(&self) -> bool {
         self.expired_at.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY)
@@ -176,7 +197,6 @@ impl Work {
             scan: None,
             scan_again: false,
             rounds,
-            noted: HashSet::new(),
             housekeeping: None,
         }
     }
@@ -281,13 +301,7 @@ impl Work {
             let awaiting = waiting.get(name).copied().unwrap_or_default().min(begun);
             (name.clone(), begun - awaiting, awaiting)
         });
-        // What was noted once is removed when it ends.
-        let noted = std::mem::take(&mut self.noted);
-        let counts: Vec<_> = counts
-            .filter(|(name, count, waits)| count + waits > 0 || noted.contains(name))
-            .collect();
-        let some = counts.iter().filter(|(_, count, waits)| count + waits > 0);
-        self.noted = some.map(|(name, ..)| name.clone()).collect();
+        let counts: Vec<_> = counts.filter(|(_, count, waits)| count + waits > 0).collect();
         self.sender.owned.set_awaiting_connection(waiting.into_keys().collect());
         let limited = self.running.iter().filter(|(_, running)| running.gauge.is_rate_limited());
         self.sender.owned.set_rate_limited(limited.map(|(name, _)| name.clone()).collect());
@@ -297,17 +311,13 @@ impl Work {
         let (owned, all) = (partitions.len(), store.keys().partitions());
         let part = move |check_max| part_of(check_max, owned, all);
         self.housekeeping = Some(tokio::spawn(async move {
-            if !counts.is_empty()
-                && let Err(error) = store.note_delivering(&counts).await
-            {
-                tracing::debug!(%error, "cannot store how many messages are being delivered");
-            }
+            let mut rounds = rounds.lock().await;
+            rounds.note_delivering(&store, counts).await;
             if !partitions.is_empty()
                 && let Err(error) = store.recover_owned(&partitions).await
             {
                 tracing::debug!(%error, "cannot recover overdue messages");
             }
-            let mut rounds = rounds.lock().await;
             let (some, _) = catalog.some(&mut rounds.halted, &partitions, part(HALTED_CHECK_MAX));
             store.apply_policy_to_all_halted(&some).await;
             if rounds.is_expiry_check_due() {

@@ -5,7 +5,7 @@
 use rand::{SeedableRng, rngs::StdRng};
 use reseq_testing::consumers::{Act, Both};
 
-const OPERATIONS: u64 = 12_000;
+const OPERATIONS: u64 = 20_000;
 
 /// What must have happened: the interesting cases.
 const CASES: [&str; 24] = [

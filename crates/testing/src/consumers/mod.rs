@@ -205,8 +205,9 @@ impl Both {
                 let all = self.processed(lane);
                 // There are few halted ones.
                 let halted = rng.random_bool(0.7).then(|| self.halted(lane)).flatten();
+                let is_owner = rng.random_bool(if halted.is_some() { 0.2 } else { 0.6 });
                 match halted.or_else(|| all.choose(rng).copied()) {
-                    Some(one) => self.withdraw(lane, one, rng.random_bool(0.6)).await,
+                    Some(one) => self.withdraw(lane, one, is_owner).await,
                     None => self.end_wait().await,
                 }
             }
