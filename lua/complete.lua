@@ -73,7 +73,7 @@ local function except(i, why)
 end
 local cannot_store, has_records = {}, false
 if #bodies > 0 and not try('HLEN', key_bodies) then
-  for _, body in ipairs(bodies) do cannot_store[tonumber(body.completion)] = true end
+  for _, body in ipairs(bodies) do cannot_store[tonumber(body.of)] = true end
 end
 -- Redis has no memory left. By how much each message grows.
 local growth = {}
@@ -83,7 +83,7 @@ if IS_FULL then
     growth[i] = length == 0 and 0 or length - (try('HSTRLEN', key_messages, one.sequence) or 0)
   end
   for _, body in ipairs(bodies) do
-    local which = tonumber(body.completion)
+    local which = tonumber(body.of)
     local stored = try('HSTRLEN', key_bodies, completions[which].sequence .. body.suffix) or 0
     growth[which] = growth[which] + #body.body - stored
   end
@@ -141,7 +141,7 @@ end
 -- Bodies to store apart, and bodies to remove.
 local stored, no_bodies = {n = 0}, {}
 for _, body in ipairs(bodies) do
-  local sequence = done_as[tonumber(body.completion)]
+  local sequence = done_as[tonumber(body.of)]
   if sequence and body.body == '' then
     no_bodies[#no_bodies + 1] = sequence .. body.suffix
   elseif sequence then

@@ -145,7 +145,7 @@ end
 -- Arrivals whose body must be stored apart but cannot be.
 local cannot_store = {}
 if #bodies > 0 and is_damaged('HLEN', key_bodies) then
-  for _, body in ipairs(bodies) do cannot_store[tonumber(body.arrival)] = key_bodies end
+  for _, body in ipairs(bodies) do cannot_store[tonumber(body.of)] = key_bodies end
 end
 
 -- A damaged key that an arrival's options need; nil if there is none.
@@ -231,7 +231,7 @@ end
 if has_room_for_all then bytes = tonumber(accounted_bytes_sum) - left_out end
 local stored = {n = 0}
 for _, body in ipairs(bodies) do
-  local sequence = stamped_as[tonumber(body.arrival)]
+  local sequence = stamped_as[tonumber(body.of)]
   if sequence then add(stored, sequence .. body.suffix, body.body) end
 end
 

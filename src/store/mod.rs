@@ -30,6 +30,7 @@ mod log_entry;
 mod presence;
 mod record;
 mod rights;
+pub mod rows;
 mod schema;
 pub mod scripts;
 mod sealed;

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use bytes::Bytes;
 use redis::{FromRedisValue, ParsingError, Value};
 
 use crate::{
@@ -15,6 +14,7 @@ use crate::{
         entry::CatalogEntry,
         keys::DestinationKeys,
         record::{self, Written},
+        rows::{BodyApart, LaneRow},
     },
 };
 
@@ -64,14 +64,6 @@ pub struct Completion {
 }
 
 row! {
-    /// A lane of completed messages.
-    CompletionLane<'a> {
-        [in_progress, ready]
-        key: &'a str,
-    }
-}
-
-row! {
     /// A completed message.
     CompletionRow {
         sequence: Sequence,
@@ -81,18 +73,6 @@ row! {
         record: Vec<u8>,
         /// The number of its lane, from 1.
         lane: usize,
-    }
-}
-
-row! {
-    /// A body that is stored apart, or no longer is.
-    BodyOfCompletion {
-        /// Of which message, from 1.
-        completion: usize,
-        /// Empty, or `i`: the body as it arrived.
-        suffix: &'static str,
-        /// Empty: it is removed.
-        body: Bytes,
     }
 }
 
@@ -107,10 +87,10 @@ contract! {
         record_schema: u32,
     }
     lists {
-        lanes: CompletionLane<'a>,
+        lanes: LaneRow<'a>,
         /// By ascending sequence.
         completions: CompletionRow,
-        bodies: BodyOfCompletion,
+        bodies: BodyApart,
     }
 }
 
@@ -172,8 +152,8 @@ impl Store {
         let mut bodies = Vec::new();
         let row = |(which, (completion, lane)): (usize, (&'_ Completion, usize))| {
             let written = written(completion, entry, schema);
-            bodies.extend(written.bodies.into_iter().map(|(part, body)| BodyOfCompletion {
-                completion: which + 1,
+            bodies.extend(written.bodies.into_iter().map(|(part, body)| BodyApart {
+                of: which + 1,
                 suffix: part.suffix(),
                 body: body.unwrap_or_default(),
             }));
@@ -185,11 +165,7 @@ impl Store {
             }
         };
         let rows = sorted().zip(lane_of).enumerate().map(row).collect();
-        let lanes = lanes.iter().map(|lane| CompletionLane {
-            in_progress: keys.in_progress(*lane),
-            ready: keys.ready(*lane),
-            key: lane.unwrap_or_default(),
-        });
+        let lanes = lanes.iter().map(|lane| LaneRow::of(&keys, *lane));
         let mut call = Args {
             destination: entry.destination.name.as_str(),
             record_schema: schema,

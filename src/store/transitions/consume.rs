@@ -11,19 +11,13 @@ use crate::{
     store::{
         CallSequence, Store, StoreError, attempts,
         calls::unexpected,
-        contract::{contract, row},
+        contract::contract,
         entry::{CatalogEntry, set_key},
         keys::DestinationKeys,
         record,
+        rows::LaneSets,
     },
 };
-
-row! {
-    /// The sets of a lane.
-    LaneSets {
-        [in_progress, ready]
-    }
-}
 
 contract! {
     consume
@@ -105,10 +99,8 @@ impl Store {
         let (caller, number) = call_sequence.current();
         // Without ordering, all lanes share the same sets.
         let shared = if destination.ordering == Ordering::None { 1 } else { lanes.len() };
-        let sets = lanes.iter().take(shared).map(|lane| {
-            let key = set_key(entry, Some(lane));
-            LaneSets { in_progress: keys.in_progress(key), ready: keys.ready(key) }
-        });
+        let sets =
+            lanes.iter().take(shared).map(|lane| LaneSets::of(&keys, set_key(entry, Some(lane))));
         let call = Args {
             call_number: number,
             seen_epoch: self.known_of_epoch(entry.partition),

@@ -1,12 +1,14 @@
 //! Halts a head: it keeps its position, and its lane waits for an operator (`lua/halt.lua`).
 
 use super::{postpone::RefusedHead, release::Owner};
-use crate::domain::{Epoch, Sequence};
-use crate::store::{
-    Store, StoreError, attempts,
-    contract::contract,
-    entry::{CatalogEntry, set_key},
-    keys::DestinationKeys,
+use crate::{
+    domain::{Epoch, Sequence},
+    store::{
+        Store, StoreError, attempts,
+        contract::contract,
+        entry::{CatalogEntry, set_key},
+        keys::DestinationKeys,
+    },
 };
 
 contract! {

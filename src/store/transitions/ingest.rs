@@ -21,6 +21,7 @@ use crate::{
         entry::CatalogEntry,
         keys::{Claimers, DestinationKeys},
         record::{self, Part},
+        rows::{BodyApart, LaneRow},
     },
 };
 
@@ -45,14 +46,6 @@ pub enum Ingested {
 const FAST_MAX: usize = 32;
 
 row! {
-    /// A lane of arrivals.
-    ArrivalLane<'a> {
-        [in_progress, ready]
-        key: &'a str,
-    }
-}
-
-row! {
     /// An arrival.
     ArrivalRow<'a> {
         record: Vec<u8>,
@@ -60,17 +53,6 @@ row! {
         lane: usize,
         /// Empty unless ids are remembered.
         id: &'a str,
-    }
-}
-
-row! {
-    /// A body that is stored apart.
-    BodyApart {
-        /// Of which arrival, from 1.
-        arrival: usize,
-        /// Empty, or `i`: the body as it arrived.
-        suffix: &'static str,
-        body: Bytes,
     }
 }
 
@@ -121,7 +103,7 @@ contract! {
         ids_max: u64,
     }
     lists {
-        lanes: ArrivalLane<'a>,
+        lanes: LaneRow<'a>,
         /// With a window: the key of each idempotency key.
         seen: Vec<u8>,
         /// Without a window: the idempotency keys.
@@ -187,7 +169,7 @@ impl<'a> Batch<'a> {
             batch.arrivals.push((lane, written.record));
             let which = batch.arrivals.len();
             let apart = |(part, body): (Part, Option<Bytes>)| {
-                Some(BodyApart { arrival: which, suffix: part.suffix(), body: body? })
+                Some(BodyApart { of: which, suffix: part.suffix(), body: body? })
             };
             batch.bodies.extend(written.bodies.into_iter().filter_map(apart));
             let options = options(arrival);
@@ -282,11 +264,7 @@ impl Store {
         let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
         let (caller, call_number) = call_sequence.current();
-        let lanes = batch.lanes.iter().map(|lane| ArrivalLane {
-            in_progress: keys.in_progress(*lane),
-            ready: keys.ready(*lane),
-            key: lane.unwrap_or_default(),
-        });
+        let lanes = batch.lanes.iter().map(|lane| LaneRow::of(&keys, *lane));
         let has_ids = destination.ids_max > 0;
         let rows = batch.arrivals.into_iter().zip(arrivals).map(|((lane, record), arrival)| {
             ArrivalRow { record, lane, id: if has_ids { &arrival.message.id } else { "" } }

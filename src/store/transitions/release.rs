@@ -23,6 +23,7 @@ use crate::{
         keys::DestinationKeys,
         log_entry::LogEntry,
         record::{self, Part},
+        rows::LaneSets,
     },
 };
 
@@ -36,15 +37,8 @@ pub const WITHDRAWALS_MAX: usize = 200;
 const FAST_MAX: usize = 32;
 
 row! {
-    /// The sets of a lane.
-    LaneSets {
-        [in_progress, ready]
-    }
-}
-
-row! {
     /// What to settle and release in one lane.
-    LaneRow<'a> {
+    RequestRow<'a> {
         /// Without ordering, the sequence.
         key: &'a str,
         /// The last settled sequence; 0: none.
@@ -97,7 +91,7 @@ contract! {
     lists {
         /// Of each lane; without ordering one for all.
         sets: LaneSets,
-        lanes: LaneRow<'a>,
+        lanes: RequestRow<'a>,
         log: LogRow,
         /// Fields of bodies stored apart, to remove with the settled messages.
         bodies: &'a str,
@@ -277,11 +271,11 @@ impl Store {
         let keys = self.keys().destination(&destination.name);
         // Without ordering, all lanes share the same sets.
         let shared = if destination.ordering == Ordering::None { 1 } else { lanes.len() };
-        let sets = lanes.iter().take(shared).map(|lane| {
-            let key = set_key(entry, lane.key.as_deref());
-            LaneSets { in_progress: keys.in_progress(key), ready: keys.ready(key) }
-        });
-        let rows = lanes.iter().map(|lane| LaneRow {
+        let sets = lanes
+            .iter()
+            .take(shared)
+            .map(|lane| LaneSets::of(&keys, set_key(entry, lane.key.as_deref())));
+        let rows = lanes.iter().map(|lane| RequestRow {
             key: lane.key.as_deref().unwrap_or_default(),
             upto: lane.settled.upto,
             accounted_bytes: lane.settled.accounted_bytes(),

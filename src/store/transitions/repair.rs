@@ -20,17 +20,10 @@ use crate::{
         entry::CatalogEntry,
         keys::DestinationKeys,
         record,
+        rows::LaneRow,
     },
 };
 use pages::Bits;
-
-row! {
-    /// A lane of messages to check.
-    RepairedLane<'a> {
-        [in_progress, ready]
-        key: &'a str,
-    }
-}
 
 row! {
     /// A message to check.
@@ -61,7 +54,7 @@ contract! {
         repairs: &'a str,
     }
     lists {
-        lanes: RepairedLane<'a>,
+        lanes: LaneRow<'a>,
         messages: RepairedMessage,
     }
 }
@@ -267,14 +260,7 @@ impl Repairing<'_> {
             ordering: entry.ordering_text(),
             processing: entry.processing_text(),
             repairs: self.repairs(),
-            lanes: lanes
-                .iter()
-                .map(|lane| RepairedLane {
-                    in_progress: keys.in_progress(lane.as_deref()),
-                    ready: keys.ready(lane.as_deref()),
-                    key: lane.as_deref().unwrap_or_default(),
-                })
-                .collect(),
+            lanes: lanes.iter().map(|lane| LaneRow::of(&keys, lane.as_deref())).collect(),
             messages,
         }
         .call(self.store, &keys);

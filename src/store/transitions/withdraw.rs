@@ -14,16 +14,9 @@ use crate::{
         entry::{CatalogEntry, set_key},
         keys::DestinationKeys,
         record,
+        rows::LaneRow,
     },
 };
-
-row! {
-    /// A lane of messages to withdraw.
-    WithdrawnLane<'a> {
-        [in_progress, ready]
-        key: &'a str,
-    }
-}
 
 row! {
     /// A message to withdraw.
@@ -62,7 +55,7 @@ contract! {
         letters_max: u64,
     }
     lists {
-        lanes: WithdrawnLane<'a>,
+        lanes: LaneRow<'a>,
         messages: WithdrawnMessage,
     }
 }
@@ -167,11 +160,7 @@ impl Store {
             Some((failed, error)) => (failed, attempts::error_text(error)),
             None => (0, String::new()),
         };
-        let rows = lanes.iter().map(|lane| WithdrawnLane {
-            in_progress: keys.in_progress(*lane),
-            ready: keys.ready(*lane),
-            key: lane.unwrap_or_default(),
-        });
+        let rows = lanes.iter().map(|lane| LaneRow::of(&keys, *lane));
         let message = |(lane, sequence): &(usize, Sequence)| WithdrawnMessage {
             lane: *lane,
             sequence: *sequence,

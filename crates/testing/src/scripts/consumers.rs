@@ -1,6 +1,6 @@
 //! The calls of consumers.
 
-use reseq::store::transitions::*;
+use reseq::store::{rows::LaneSets, transitions::*};
 
 use super::{CALLER, Call, Calls, LONG, LONG_MS, TROUBLE, made};
 
@@ -10,10 +10,7 @@ pub type Item<'a> = (&'a str, &'a str, u64);
 impl Calls {
     /// Leases messages of these lanes, in this order.
     pub fn consume(&self, secret: &str, most: usize, lanes: &[&str]) -> Call {
-        let sets = |lane: &&str| consume::LaneSets {
-            in_progress: self.keys.in_progress(self.set(lane)),
-            ready: self.keys.ready(self.set(lane)),
-        };
+        let sets = lanes.iter().map(|lane| LaneSets::of(&self.keys, self.set(lane)));
         let args = consume::Args {
             call_number: self.next(),
             seen_epoch: LONG.to_owned(),
@@ -26,7 +23,7 @@ impl Calls {
             ordering: self.ordering,
             lanes_max: 64,
             wait_max_ms: LONG_MS,
-            sets: lanes.iter().map(sets).collect(),
+            sets: sets.collect(),
             lanes: lanes.to_vec(),
         };
         made("consume", args.words(&self.keys, CALLER))

@@ -11,6 +11,7 @@ use reseq::{
     store::{
         Claimers, Keys,
         keys::{DestinationKeys, IndexKeys},
+        rows::{BodyApart, LaneRow, LaneSets},
         scripts::Scripts,
         transitions::*,
     },
@@ -165,6 +166,12 @@ impl Calls {
         format!("{}/{sequence}/{secret}", self.name)
     }
 
+    /// A lane, by its key. Without ordering, all are in the destination's sets.
+    fn lane<'a>(&self, key: &'a str) -> LaneRow<'a> {
+        let LaneSets { in_progress, ready } = LaneSets::of(&self.keys, self.set(key));
+        LaneRow { in_progress, ready, key }
+    }
+
     /// The key of the sets that hold a lane's messages.
     fn set<'a>(&self, lane: &'a str) -> Option<&'a str> {
         Some(lane).filter(|_| self.ordering == "key")
@@ -200,11 +207,7 @@ impl Calls {
     }
 
     pub fn ingest(&self, lanes: &[&str], seen: &[&str], arrivals: &[Arrival]) -> Call {
-        let lanes = lanes.iter().map(|key| ingest::ArrivalLane {
-            in_progress: self.keys.in_progress(self.set(key)),
-            ready: self.keys.ready(self.set(key)),
-            key,
-        });
+        let lanes = lanes.iter().map(|key| self.lane(key));
         let ids: Vec<String> = (1..=arrivals.len()).map(|number| format!("id-{number}")).collect();
         let rows = arrivals.iter().zip(&ids).map(|(arrival, id)| ingest::ArrivalRow {
             record: arrival.record.as_bytes().to_vec(),
@@ -212,11 +215,8 @@ impl Calls {
             id,
         });
         // One message has a body that is stored separately.
-        let body = |_: &Arrival| ingest::BodyApart {
-            arrival: 1,
-            suffix: "",
-            body: Bytes::from_static(b"a body"),
-        };
+        let body =
+            |_: &Arrival| BodyApart { of: 1, suffix: "", body: Bytes::from_static(b"a body") };
         let options = |(index, arrival): (usize, &Arrival)| ingest::ArrivalOptions {
             arrival: index + 1,
             seen: arrival.seen.to_owned(),
@@ -271,19 +271,15 @@ impl Calls {
 
     /// Completes messages, each given by its lane (from 1) and its sequence.
     pub fn complete(&self, secret: &str, lanes: &[&str], messages: &[(usize, u64)]) -> Call {
-        let lanes = lanes.iter().map(|key| complete::CompletionLane {
-            in_progress: self.keys.in_progress(self.set(key)),
-            ready: self.keys.ready(self.set(key)),
-            key,
-        });
+        let lanes = lanes.iter().map(|key| self.lane(key));
         let row = |(lane, sequence): &(usize, u64)| complete::CompletionRow {
             sequence: *sequence,
             member: self.member(*sequence, secret),
             record: RECORD.as_bytes().to_vec(),
             lane: *lane,
         };
-        let body = |(suffix, body): (&'static str, &'static str)| complete::BodyOfCompletion {
-            completion: 1,
+        let body = |(suffix, body): (&'static str, &'static str)| BodyApart {
+            of: 1,
             suffix,
             body: Bytes::from_static(body.as_bytes()),
         };

@@ -1,6 +1,6 @@
 //! The calls of owners and of interventions.
 
-use reseq::store::transitions::*;
+use reseq::store::{rows::LaneSets, transitions::*};
 
 use super::{Call, Calls, LONG, LONG_MS, RECORD, SCHEMA, TROUBLE, made};
 
@@ -61,11 +61,8 @@ impl Calls {
         token: &'a str,
         lanes: &[(&'a str, u64, usize)],
     ) -> release::Args<'a> {
-        let sets = |(lane, ..): &(&str, u64, usize)| release::LaneSets {
-            in_progress: self.keys.in_progress(self.set(lane)),
-            ready: self.keys.ready(self.set(lane)),
-        };
-        let row = |(key, upto, most): &(&'a str, u64, usize)| release::LaneRow {
+        let sets = lanes.iter().map(|(lane, ..)| LaneSets::of(&self.keys, self.set(lane)));
+        let row = |(key, upto, most): &(&'a str, u64, usize)| release::RequestRow {
             key,
             upto: *upto,
             accounted_bytes: "4".to_owned(),
@@ -85,7 +82,7 @@ impl Calls {
             refused_bytes_max: 1_000_000,
             previous_max: 100,
             wait_max_ms: LONG_MS,
-            sets: lanes.iter().map(sets).collect(),
+            sets: sets.collect(),
             lanes: lanes.iter().map(row).collect(),
             ..release::Args::default()
         }
@@ -132,11 +129,7 @@ impl Calls {
         lanes: &[&str],
         messages: &[(usize, u64)],
     ) -> Call {
-        let lanes = lanes.iter().map(|key| withdraw::WithdrawnLane {
-            in_progress: self.keys.in_progress(self.set(key)),
-            ready: self.keys.ready(self.set(key)),
-            key,
-        });
+        let lanes = lanes.iter().map(|key| self.lane(key));
         let message = |(lane, sequence): &(usize, u64)| withdraw::WithdrawnMessage {
             lane: *lane,
             sequence: *sequence,
@@ -176,11 +169,7 @@ impl Calls {
 
     /// Repairs messages, each given by its lane (from 1) and its sequence.
     pub fn repair(&self, lanes: &[&str], messages: &[(usize, u64)]) -> Call {
-        let lanes = lanes.iter().map(|key| repair::RepairedLane {
-            in_progress: self.keys.in_progress(self.set(key)),
-            ready: self.keys.ready(self.set(key)),
-            key,
-        });
+        let lanes = lanes.iter().map(|key| self.lane(key));
         let message = |(lane, sequence): &(usize, u64)| repair::RepairedMessage {
             lane: *lane,
             sequence: *sequence,
