@@ -1,7 +1,7 @@
 # `make` lists the targets.
 
 # Cargo features that only tests use.
-TEST_FEATURES := --features pause-points,planted-bugs,next-schema
+TEST_FEATURES := --features pause-points,planted-bugs,next-schema,fuzzing
 
 # The directory in which cargo builds. The first recipe that needs it asks cargo, once.
 TARGET_DIR = $(eval TARGET_DIR := $$(shell scripts/target-dir.sh))$(TARGET_DIR)

@@ -9,9 +9,11 @@ use std::{
 };
 
 use anyhow::Context;
+use config::Config;
 use futures::{StreamExt, TryStreamExt, stream};
 use redis::aio::MultiplexedConnection;
-use reseq::{Reseq, Role, config::Config, redis_client::embedded::EmbeddedRedis};
+use redis_client::embedded::EmbeddedRedis;
+use reseq::{Reseq, Role};
 use tokio::task::JoinSet;
 
 /// Concurrent requests.

@@ -6,9 +6,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use config::Config;
 use futures::{StreamExt, TryStreamExt, stream};
 use redis::aio::MultiplexedConnection;
-use reseq::{Reseq, Role, config::Config, redis_client::embedded::EmbeddedRedis};
+use redis_client::embedded::EmbeddedRedis;
+use reseq::{Reseq, Role};
 
 /// Concurrent requests.
 const AT_ONCE: usize = 32;

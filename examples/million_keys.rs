@@ -13,16 +13,14 @@ use std::{
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
+use config::Config;
+use domain::{Destination, Framing, Ordering as Lanes};
+use formats::FrameCodec;
 use futures::{SinkExt, StreamExt};
 use indicatif::{ProgressBar, ProgressStyle};
 use redis::AsyncCommands;
-use reseq::{
-    Reseq, Role,
-    config::Config,
-    domain::{Destination, Framing, Ordering as Lanes},
-    redis_client::embedded::EmbeddedRedis,
-    wire::FrameCodec,
-};
+use redis_client::embedded::EmbeddedRedis;
+use reseq::{Reseq, Role};
 use tokio::net::TcpListener;
 use tokio_util::codec::Framed;
 

@@ -7,15 +7,11 @@
 use std::{io::Write, time::Duration};
 
 use anyhow::Context;
+use domain::{Arrival, Body, Destination, Message, Ordering, TransformKind};
 use redis::aio::MultiplexedConnection;
-use reseq::{
-    config,
-    domain::{Arrival, Body, Destination, Message, Ordering, TransformKind},
-    redis_client::embedded::EmbeddedRedis,
-    store::{
-        CallSequence, CatalogEntry, Completion, LaneRequest, Owner, OwnerToken, Paused, Settled,
-        Store,
-    },
+use redis_client::embedded::EmbeddedRedis;
+use store::{
+    CallSequence, CatalogEntry, Completion, LaneRequest, Owner, OwnerToken, Paused, Settled, Store,
 };
 
 /// Bytes in each body.

@@ -15,15 +15,12 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use domain::{Arrival, Body, Destination, Message, TransformKind};
 use redis::aio::MultiplexedConnection;
-use reseq::{
-    config,
-    domain::{Arrival, Body, Destination, Message, TransformKind},
-    redis_client::embedded::EmbeddedRedis,
-    store::{
-        CallSequence, CatalogEntry, Completion, LaneRequest, LogEntry, Owner, OwnerToken, Paused,
-        Settled, Store,
-    },
+use redis_client::embedded::EmbeddedRedis;
+use store::{
+    CallSequence, CatalogEntry, Completion, LaneRequest, LogEntry, Owner, OwnerToken, Paused,
+    Settled, Store,
 };
 
 /// Bytes in each body.

@@ -1,11 +1,9 @@
 //! Reseq: messages in over HTTP or TCP, transformed in parallel, out in order of arrival.
 //!
-//! The modules in reading order: the vocabulary ([`domain`]), the configuration ([`config`]), connections
-//! and calls to Redis ([`redis_client`]), state and transitions there ([`store`]), wire formats ([`wire`]),
-//! expressions ([`jq`]), the path of a message ([`ingest`], [`processor`], [`sender`]), the rest of the HTTP
-//! API ([`api`]), the assembly ([`app`]), and the commands ([`cli`]). [`tls`] reads certificates; [`shares`] divides what
-//! is limited. [`harness`] starts real processes, for
-//! `reseq demo` and for the bench.
+//! This crate composes the parts and is what a program uses; each part is a crate of its own in `crates/`. In reading
+//! order: the vocabulary ([`domain`]), the configuration ([`config`]), connections and calls to Redis
+//! (`redis_client`), state and transitions there (`store`), the path of a message (`ingest`, `processor`, `sender`),
+//! and the rest of the HTTP API (`api`).
 //!
 //! As a library: implement [`Transform`], register it, start.
 //!
@@ -33,28 +31,12 @@
 
 #![forbid(unsafe_code)]
 
-pub mod access;
-pub mod api;
 pub mod app;
-pub mod cli;
-pub mod config;
-pub mod console;
-pub mod domain;
-pub mod faults;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-pub mod harness;
-pub mod ingest;
-pub mod jq;
-pub mod processor;
-pub mod redis_client;
-pub mod sender;
-pub mod shares;
-pub mod store;
-pub mod telemetry;
-pub mod tls;
-pub mod wire;
+pub mod serve;
 
 pub use app::{AppError, Reseq, Role, Running};
-pub use domain::Stamped;
+pub use config;
+pub use domain::{self, Stamped};
 pub use processor::{Failure, Output, Transform};

@@ -2,15 +2,21 @@
 
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
+use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
-use reseq::cli::{
-    audit, check, completions, context, dead_letters, demo, destinations, doctor,
+use cli::{
+    audit, completions, context, dead_letters, destinations, doctor,
     exit::{EXIT_CODES, Exit},
-    jq_runner, keys, log, man, messages, migrate, operations, pause, pods, purge, repair, replay,
-    retry_head, send, serve, skip_head, status, tail, tokens, top, topics, verify, why,
+    keys, log, man, messages, operations, pause, pods, purge, repair, replay, retry_head, send,
+    skip_head, status, tail, tokens, top, topics, verify, why,
 };
+use reseq::Role;
+use tools::demo;
+
+mod check;
+mod migrate;
 
 /// jemalloc, because messages are many small allocations that another thread frees.
 #[global_allocator]
@@ -27,7 +33,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run the service, with all roles or some of them
-    Serve(serve::ServeArgs),
+    Serve(ServeArgs),
     /// Check the configuration and Redis
     Check(check::CheckArgs),
     /// Upgrade the data in Redis to the schema of this version
@@ -93,12 +99,27 @@ enum Command {
     JqRunner,
 }
 
+/// Arguments of `reseq serve`.
+#[derive(Debug, clap::Args)]
+struct ServeArgs {
+    /// Configuration file (TOML)
+    #[arg(long, env = "RESEQ_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Roles of this process, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "ingest,processor,sender")]
+    roles: Vec<Role>,
+}
+
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         // No runtime here: its threads would use up memory, which is limited for a runner.
-        Command::JqRunner => jq_runner::run().map(|()| Exit::Ok),
+        Command::JqRunner => {
+            jq::child::run().context("the jq runner of a service failed").map(|()| Exit::Ok)
+        }
         // It decides about its threads.
-        Command::Serve(args) => serve::run(args).map(|()| Exit::Ok),
+        Command::Serve(args) => {
+            reseq::serve::run(args.config.as_deref(), args.roles, |reseq| reseq).map(|()| Exit::Ok)
+        }
         command => run(command),
     };
     let exit = result.unwrap_or_else(|error| {

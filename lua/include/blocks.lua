@@ -1,5 +1,5 @@
 -- Runs many blocks in one call. A block is one transition with keys and arguments of its own. This is the end of a
--- script that src/store/scripts.rs composes: before it are the includes, `transitions` (functions, by number) and
+-- script that crates/store/src/scripts.rs composes: before it are the includes, `transitions` (functions, by number) and
 -- `lacks_rights`, which checks once a call whether the user may do what a transition needs; `all_keys`, `all_args` and
 -- `begin_block`, which gives a transition its own. What they read once a call (the time, the server's identity, the
 -- keys epoch and owner of a partition) is in the includes.

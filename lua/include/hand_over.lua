@@ -1,5 +1,5 @@
 -- A hand-over: a wake-up with the record of a head that may leave now, so that the owner need not ask for it
--- (src/store/hand_over.rs).
+-- (crates/store/src/hand_over.rs).
 
 -- Longer records are not handed over: every sender gets each wake-up. Neither are more bytes than that in one call.
 local HAND_OVER_SIZE_MAX = 2048

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::{telemetry, wire::client_connection::ClientConnection};
+use http_server::client_connection::ClientConnection;
 
 /// A limited number of slots. Cheap to clone.
 #[derive(Clone)]

@@ -15,7 +15,7 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::wire::client_connection::HEAD_BYTES_MAX;
+use http_server::client_connection::HEAD_BYTES_MAX;
 
 /// The most headers of a request.
 const HEADERS_MAX: usize = 100;

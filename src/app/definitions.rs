@@ -10,12 +10,10 @@ use std::{
 use futures::{Stream, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    config::invalid,
-    domain::{Destination, Topic},
-    store::{Catalog, InFile, Store, StoreError},
-    wire::outgoing::Outgoing,
-};
+use config::invalid;
+use domain::{Destination, Topic};
+use outbound::outgoing::Outgoing;
+use store::{Catalog, InFile, Store, StoreError};
 
 use super::AppError;
 

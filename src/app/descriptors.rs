@@ -7,14 +7,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::AppError;
 use super::serve_http::{CLOSING_MAX, RESERVE};
-use crate::{
-    config::{self, Config, ConfigError},
-    tls::Connector,
-    wire::{
-        clients::{Clients, Limits},
-        outgoing::{LOOKUPS_MAX, Lookup, Outgoing, SystemLookup},
-    },
+use config::{Config, ConfigError};
+use outbound::{
+    clients::{Clients, Limits},
+    outgoing::{LOOKUPS_MAX, Lookup, Outgoing, SystemLookup},
 };
+use tls::Connector;
 
 /// The most descriptors to ask for: the system keeps a table of them.
 const LIMIT_MAX: u64 = 1 << 20;

@@ -1,11 +1,9 @@
 //! Why a process did not start, or had to end.
 
-use crate::{
-    config::ConfigError,
-    domain::DestinationName,
-    redis_client::embedded::EmbeddedError,
-    store::{StoreError, UnfitServer},
-};
+use config::ConfigError;
+use domain::DestinationName;
+use redis_client::embedded::EmbeddedError;
+use store::{StoreError, UnfitServer};
 
 /// Why a process did not start, or had to end. Each text is a sentence.
 #[derive(Debug, thiserror::Error)]

@@ -7,15 +7,13 @@ use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{AppError, descriptors::Descriptors, serve_http::HttpServer, supervisor::Supervisor};
-use crate::{
-    access::Guard,
-    api::{self, Recorder},
-    config::{AuthMode, Config, ConfigError, Listen, TcpAuth, invalid},
-    ingest::{self, Committer, rates::Rates},
-    store::Store,
-    tls::Acceptor,
-    wire::shares::Shares,
-};
+use access::Guard;
+use api::Recorder;
+use config::{AuthMode, Config, ConfigError, Listen, TcpAuth, invalid};
+use http_server::shares::Shares;
+use ingest::{Committer, rates::Rates};
+use store::Store;
+use tls::Acceptor;
 
 /// Time limit for the addresses of one name.
 const LOOKUP_MAX: Duration = Duration::from_secs(10);

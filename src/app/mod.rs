@@ -30,24 +30,20 @@ use listen::{guarded, listen_http, listen_tcp};
 use own_addresses::RedisAddresses;
 use supervisor::{Ended, Supervisor};
 
-use crate::{
-    access::Guard,
-    api::{self, Api, Tails},
-    config::Config,
-    console,
-    faults::pause::{Point, point},
-    ingest::{self, Committer, Watermark},
-    jq,
-    processor::{Processor, Transform, Transforms},
-    redis_client::embedded::EmbeddedRedis,
-    sender::{
-        Sender,
-        reporter::{Owned, Reporter},
-    },
-    store::{Catalog, DueTimer, InFile, Keyring, Store, WakeKind, Wakes},
-    tls,
-    wire::{clients::Clients, outgoing::Lookup, pace::Pace},
+use access::Guard;
+use api::{Api, Tails};
+use config::Config;
+use faults::pause::{Point, point};
+use http_server::pace::Pace;
+use ingest::{Committer, Watermark};
+use outbound::{clients::Clients, outgoing::Lookup};
+use processor::{Processor, Transform, Transforms};
+use redis_client::embedded::EmbeddedRedis;
+use sender::{
+    Sender,
+    reporter::{Owned, Reporter},
 };
+use store::{Catalog, DueTimer, InFile, Keyring, Store, WakeKind, Wakes};
 
 /// Reseq, not yet started. As a library: register transforms, then call [`Reseq::start`].
 pub struct Reseq {
@@ -276,7 +272,7 @@ impl Whole {
         let noting = guard.clone().note_uses(parts.store.clone(), parts.background.clone());
         tokio::spawn(supervisor.watch("notes of the use of tokens", noting));
         let mut routes = api::router(api_of(config, &parts, &stop, &listeners));
-        routes = routes.merge(console::router(console::Sources {
+        routes = routes.merge(api::console::router(api::console::Sources {
             store: parts.store.clone(),
             catalog: parts.catalog.clone(),
             stop: stop.clone(),

@@ -10,11 +10,9 @@ use super::{
     AppError,
     listen::{addresses_of, places},
 };
-use crate::{
-    config::{self, Config, Host, Topology},
-    store::Store,
-    wire::outgoing::Outgoing,
-};
+use config::{Config, Host, Topology};
+use outbound::outgoing::Outgoing;
+use store::Store;
 
 /// How often the addresses of Redis are found again: after a failover, they are others.
 const EVERY: Duration = Duration::from_secs(10);

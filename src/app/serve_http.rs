@@ -32,20 +32,16 @@ use super::{
     connections::{ConnectionSlot, Connections},
     conversation::Conversation,
 };
-use crate::{
-    access::Guard,
-    api, config,
-    faults::planted,
-    telemetry,
-    tls::{self, Acceptor},
-    wire::{
-        REQUEST_ID,
-        client_connection::{Activity, Ambiguous, ClientConnection, TlsIo},
-        code::Code,
-        counts::{Counts, peer_of},
-        problem::Problem,
-    },
+use access::Guard;
+use domain::destination::REQUEST_ID;
+use faults::planted;
+use formats::code::Code;
+use http_server::{
+    client_connection::{Activity, Ambiguous, ClientConnection, TlsIo},
+    counts::{Counts, peer_of},
+    problem::Problem,
 };
+use tls::Acceptor;
 
 /// Connections accepted beyond the limit, to answer health checks and to refuse others with a
 /// problem.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 
-use crate::{access, wire::outgoing::Outgoing};
+use outbound::outgoing::Outgoing;
 
 /// The URL of a receiver.
 pub fn addresses(input: &[u8]) {

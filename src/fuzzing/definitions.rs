@@ -1,10 +1,8 @@
 //! The configuration file, the environment, and definitions of destinations and topics.
 
-use crate::{
-    config::Config,
-    domain::{Destination, Topic, destination::MASK},
-    wire::outgoing::{Outgoing, OutgoingError},
-};
+use config::Config;
+use domain::{Destination, Topic, destination::MASK};
+use outbound::outgoing::{Outgoing, OutgoingError};
 
 /// The line between the file and the environment.
 const ENVIRONMENT: &str = "\n---\n";

@@ -3,13 +3,11 @@
 use bytes::{Bytes, BytesMut};
 use tokio_util::codec::{Decoder, Encoder};
 
-use crate::{
-    domain::Framing,
-    wire::{
-        FrameCodec, FrameError,
-        batch_answer::{Accepted, accepted},
-        tcp_answer::FromReceiver,
-    },
+use domain::Framing;
+use formats::{
+    FrameCodec, FrameError,
+    batch_answer::{Accepted, accepted},
+    tcp_answer::FromReceiver,
 };
 
 /// A byte for the framing, one for the longest frame, one for the size of the pieces in which the rest

@@ -7,13 +7,11 @@ mod frames;
 mod signatures;
 mod tokens;
 
-pub use crate::{
-    api::fuzzing::cursors,
-    ingest::fuzzing::{headers, messages},
-};
 pub use addresses::addresses;
+pub use api::fuzzing::cursors;
 pub use definitions::{configuration, definitions};
 pub use frames::frames;
+pub use ingest::fuzzing::{headers, messages};
 pub use signatures::{signatures, verification};
 pub use tokens::tokens;
 

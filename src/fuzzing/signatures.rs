@@ -4,12 +4,10 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use ring::hmac;
 
-use crate::{
-    domain::destination::{
-        HmacAlgorithm, MASK, Secrets, Sign, SignatureEncoding, StandardSecret, Verify, VerifyKind,
-    },
-    wire::signatures::{Claim, Signer},
+use domain::destination::{
+    HmacAlgorithm, MASK, Secrets, Sign, SignatureEncoding, StandardSecret, Verify, VerifyKind,
 };
+use formats::signatures::{Claim, Signer};
 
 const ID: &str = "id";
 const NOW_MS: u64 = 1_614_265_330_123;

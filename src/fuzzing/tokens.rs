@@ -1,9 +1,6 @@
 //! Access tokens, lease tokens, and the cookie of the console.
 
-use crate::{
-    access,
-    domain::{LeaseToken, TokenText, token::sha256_of},
-};
+use domain::{LeaseToken, TokenText, token::sha256_of};
 
 /// The text of a token, of whatever kind.
 pub fn tokens(input: &[u8]) {

@@ -10,11 +10,9 @@ use axum::{
     http::{HeaderMap, Request, Response, Uri},
     response::IntoResponse,
 };
-use reseq::{
-    domain::{Body, Message, Position, Stamped},
-    tls::Connector,
-    wire::{clients::Clients, outgoing::Outgoing},
-};
+use domain::{Body, Message, Position, Stamped};
+use outbound::{clients::Clients, outgoing::Outgoing};
+use tls::Connector;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,

@@ -5,7 +5,7 @@ mod table;
 
 use std::fs;
 
-use reseq::faults::planted_lua::{Planted, plant};
+use faults::planted_lua::{Planted, plant};
 
 pub use table::BUGS;
 

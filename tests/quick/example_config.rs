@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use reseq::{
-    config::{Config, EMBEDDED, Redis},
-    domain::Destination,
-};
+use config::{Config, EMBEDDED, Redis};
+use domain::Destination;
 
 /// Alternatives to the defaults, which the example shows commented out.
 const ALTERNATIVES: [&str; 10] = [

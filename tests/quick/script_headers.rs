@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use reseq::store::{contract::Contract, rights_needed, scripts::CONTRACTS};
+use store::{contract::Contract, rights_needed, scripts::CONTRACTS};
 use support::{
     generated,
     source::{code_of, files, root, shown},
@@ -100,7 +100,7 @@ fn headers() -> Vec<Header> {
 
 #[test]
 fn the_header_of_each_script_says_what_its_code_does() {
-    let mapped = fs::read_to_string(root().join("src/store/error.rs")).unwrap();
+    let mapped = fs::read_to_string(root().join("crates/store/src/error.rs")).unwrap();
     let all = headers();
     assert!(all.len() >= 16);
     for header in &all {
@@ -329,7 +329,8 @@ fn chained(text: &str) -> Vec<&str> {
 fn commands_sent() -> BTreeSet<String> {
     let mut sent = BTreeSet::new();
     let embedded = |path: &std::path::PathBuf| shown(path).contains("embedded");
-    let both = files("src/store", "rs").into_iter().chain(files("src/redis_client", "rs"));
+    let both =
+        files("crates/store/src", "rs").into_iter().chain(files("crates/redis_client/src", "rs"));
     for path in both.filter(|path| !embedded(path)) {
         let code = code_of(&path);
         for named in code.split("cmd(\"").skip(1) {
@@ -391,6 +392,9 @@ fn the_rights_that_are_asked_for_are_those_that_are_used() {
     used.extend(["EVAL", "EVALSHA"].map(str::to_owned));
     let missing: Vec<_> = used.difference(&asked).collect();
     let needless: Vec<_> = asked.difference(&used).collect();
-    assert!(missing.is_empty(), "used, but not asked for (src/store/commands.rs): {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "used, but not asked for (crates/store/src/commands.rs): {missing:?}"
+    );
     assert!(needless.is_empty(), "asked for, but not used: {needless:?}");
 }

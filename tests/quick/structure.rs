@@ -1,5 +1,5 @@
-//! The structure of the project: which module may import which, how long a file may be, and where
-//! the links of the documentation lead.
+//! The structure of the project, where cargo does not see to it: circles inside the store and the client, how long a
+//! file may be, and where the links of the documentation lead.
 
 use crate::support;
 
@@ -10,66 +10,20 @@ use std::{
     process::Command,
 };
 
-use reseq::wire::code::Code;
+use formats::code::Code;
 use support::{
     generated,
     source::{code_of, files, root, shown},
 };
 
-/// The modules, and what each may import of the others. Arrows point down only.
-const ARROWS: [(&str, &[&[&str]]); 22] = [
-    ("domain", &[]),
-    ("faults", &[]),
-    ("shares", &[&["faults"]]),
-    ("telemetry", &[&["domain"]]),
-    ("config", &[&["domain"]]),
-    ("tls", &[&["config", "domain", "faults"]]),
-    ("wire", &[&["domain", "tls", "faults", "shares"]]),
-    ("jq", &[&["domain", "shares"]]),
-    ("redis_client", &[&["config", "telemetry", "tls", "faults"]]),
-    ("store", &[&["domain", "config", "telemetry", "faults", "redis_client"]]),
-    ("access", &[&["domain", "config", "store", "wire", "faults"]]),
-    ("ingest", STAGE_WITH_JQ),
-    ("processor", STAGE_WITH_JQ),
-    ("sender", STAGE),
-    ("api", STAGE),
-    ("console", STAGE),
-    ("app", &[BASE, STAGES, &["redis_client", "faults", "jq"]]),
-    ("harness", &[&["config", "redis_client"]]),
-    ("cli", &[BASE, STAGES, &["redis_client", "app", "harness", "jq"]]),
-    ("main", &[&["cli"]]),
-    ("fuzzing", &[BASE, STAGES]),
-    ("bench", &[&["domain", "config", "wire", "processor", "app", "cli", "harness"]]),
-];
-
-const BASE: &[&str] =
-    &["access", "store", "domain", "wire", "config", "telemetry", "tls", "shares"];
-
-/// Ingest, processor and sender never import each other: they meet in Redis.
-const STAGE: &[&[&str]] = &[BASE, &["faults"]];
-const STAGE_WITH_JQ: &[&[&str]] = &[BASE, &["faults", "jq"]];
-const STAGES: &[&str] = &["ingest", "processor", "sender", "api", "console"];
-
 /// The most lines of a file, except tests.
 const LINES_MAX: usize = 450;
 
-/// The crates: the product and the bench.
-const SOURCES: [&str; 2] = ["src", BENCH];
-const BENCH: &str = "crates/bench/src";
-
-/// All source files, without tests.
+/// All source files that are not tests: of the program, of its parts, and of the bench.
 pub(super) fn sources() -> Vec<PathBuf> {
-    SOURCES.iter().flat_map(|folder| files(folder, "rs")).collect()
-}
-
-/// The module that a file belongs to: `sender` for `src/sender/lane.rs`. The bench is one module.
-fn module_of(path: &Path) -> String {
-    if path.starts_with(root().join(BENCH)) {
-        return "bench".to_owned();
-    }
-    let inside = path.strip_prefix(root().join("src")).unwrap();
-    let first = inside.components().next().unwrap();
-    first.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
+    let all = ["src", "crates"].into_iter().flat_map(|folder| files(folder, "rs"));
+    let tests = ["crates/testing", "crates/bench/tests"].map(|folder| root().join(folder));
+    all.filter(|path| !tests.iter().any(|folder| path.starts_with(folder))).collect()
 }
 
 /// The modules right after a `crate::` in `text`: one, or each of a group in braces.
@@ -98,41 +52,10 @@ fn named(text: &str) -> Vec<String> {
     names
 }
 
-#[test]
-fn modules_import_only_what_is_below_them() {
-    let mut arrows = 0;
-    let mut wrong = Vec::new();
-    for path in sources() {
-        let (module, code) = (module_of(&path), code_of(&path));
-        if module == "lib" {
-            continue;
-        }
-        let allowed = ARROWS.iter().find(|(name, _)| *name == module);
-        let (_, allowed) = allowed.unwrap_or_else(|| panic!("{module} is not in ARROWS"));
-        let is_outside = module == "main" || module == "bench";
-        let prefix = if is_outside { "reseq::" } else { "crate::" };
-        for (at, _) in code.match_indices(prefix) {
-            // `$crate::` and `some_crate::` are something else.
-            if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$') {
-                continue;
-            }
-            for name in named(&code[at + prefix.len()..]) {
-                arrows += 1;
-                if name != module && !allowed.iter().any(|some| some.contains(&name.as_str())) {
-                    let line = code[..at].lines().count().max(1);
-                    wrong.push(format!("{}:{line}: {module} -> {name}", shown(&path)));
-                }
-            }
-        }
-    }
-    assert!(arrows > 50, "only {arrows} arrows were found: does this test still read the code?");
-    assert!(wrong.is_empty(), "arrows that point up or across:\n{}", wrong.join("\n"));
-}
-
-/// What a module that is split into parts makes public, and which part that is in: `Which` of
-/// `messages`, by `pub use queries::{messages::Which}` in its `mod.rs`.
+/// What a crate that is split into parts makes public, and which part that is in: `Which` of
+/// `messages`, by `pub use queries::{messages::Which}` in its `lib.rs`.
 fn public_names(module: &str) -> HashMap<String, String> {
-    let code = code_of(&root().join(format!("src/{module}/mod.rs")));
+    let code = code_of(&root().join(format!("crates/{module}/src/lib.rs")));
     let mut names = HashMap::new();
     for line in code.split("pub use ").skip(1) {
         let Some((text, _)) = line.split_once(';') else { continue };
@@ -143,10 +66,10 @@ fn public_names(module: &str) -> HashMap<String, String> {
     names
 }
 
-/// The part of a module that a file belongs to: `record` for `src/store/record/prefix.rs`; and whether
-/// `super` is the module itself there.
+/// The part of a crate that a file belongs to: `record` for `crates/store/src/record/prefix.rs`; and whether
+/// `super` is the crate itself there.
 fn part_of(module: &str, path: &Path) -> Option<(String, bool)> {
-    let inside = path.strip_prefix(root().join("src").join(module)).ok()?;
+    let inside = path.strip_prefix(root().join(format!("crates/{module}/src"))).ok()?;
     let parts: Vec<&str> = inside.iter().filter_map(|part| part.to_str()).collect();
     let is_top = parts.len() == 1 || (parts.len() == 2 && parts[1] == "mod.rs");
     Some((parts.first()?.trim_end_matches(".rs").to_owned(), is_top))
@@ -155,24 +78,23 @@ fn part_of(module: &str, path: &Path) -> Option<(String, bool)> {
 /// Which part of a module imports which others, with a place for each.
 fn imports_inside(module: &str) -> BTreeMap<(String, String), String> {
     let public = public_names(module);
-    let paths = files(&format!("src/{module}"), "rs");
+    let paths = files(&format!("crates/{module}/src"), "rs");
     let parts: BTreeSet<String> =
         paths.iter().filter_map(|path| Some(part_of(module, path)?.0)).collect();
     let mut imports = BTreeMap::new();
     for path in &paths {
         let (part, is_top) = part_of(module, path).unwrap();
-        if part == "mod" {
+        if part == "lib" {
             continue;
         }
         let code = code_of(path);
         let code = code.split("#[cfg(test)]").next().unwrap_or_default();
-        let absolute = format!("{module}::");
-        let mut prefixes = vec![absolute.as_str()];
+        let mut prefixes = vec!["crate::"];
         prefixes.extend(is_top.then_some("super::"));
         for prefix in prefixes {
             for (at, _) in code.match_indices(prefix) {
                 // What an inner module of the file calls `super` is the file.
-                if code[..at].ends_with("super::") || code[..at].ends_with("in crate::") {
+                if code[..at].ends_with("super::") || code[..at].ends_with('$') {
                     continue;
                 }
                 for name in named(&code[at + prefix.len()..]) {
@@ -190,8 +112,6 @@ fn imports_inside(module: &str) -> BTreeMap<(String, String), String> {
     imports
 }
 
-/// Inside the two modules that are split most, too, arrows point down only: no part needs, over
-/// whatever others, itself.
 /// Words of the codes' sentences, and the pages that explain them.
 const EXPLAINED: [(&str, &str); 6] = [
     ("`/readyz`", "http-api.md#health"),
@@ -219,6 +139,7 @@ fn the_reference_lists_the_codes_of_errors_as_the_code_has_them() {
     generated::check("docs/reference/errors.md", "codes", &table);
 }
 
+/// Inside the two crates that are split most, too, arrows point down only: no part needs, over whatever others, itself.
 #[test]
 fn no_circle_of_imports_is_inside_the_store_and_the_client() {
     for module in ["redis_client", "store"] {
@@ -264,26 +185,8 @@ fn transitions_have_the_names_of_their_scripts() {
         let names = own.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned());
         names.filter(|name| name != "mod").collect()
     };
-    let files_of_rust = names(files("src/store/transitions", "rs"), "transitions");
+    let files_of_rust = names(files("crates/store/src/transitions", "rs"), "transitions");
     assert_eq!(files_of_rust, names(files("lua", "lua"), "lua"));
-}
-
-#[test]
-fn only_the_client_and_the_store_know_redis() {
-    let mut wrong = Vec::new();
-    let others = |path: &&PathBuf| !["redis_client", "store"].contains(&module_of(path).as_str());
-    for path in sources().iter().filter(others) {
-        for (number, line) in code_of(path).lines().enumerate() {
-            let names = ["redis::", "use redis"];
-            let is_named = |name: &&str| {
-                line.match_indices(*name).any(|(at, _)| !line[..at].ends_with([':', '_', '.']))
-            };
-            if names.iter().any(is_named) {
-                wrong.push(format!("{}:{}: {}", shown(path), number + 1, line.trim()));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "redis outside of redis_client and store:\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -169,10 +169,17 @@ fn lock_files_name_nothing_without_a_checksum() {
 
 #[test]
 fn the_compiler_refuses_unsafe_code_of_the_project() {
-    for path in
-        ["src/lib.rs", "src/main.rs", "crates/bench/src/main.rs", "crates/testing/src/lib.rs"]
-    {
-        let text = fs::read_to_string(root().join(path)).unwrap();
-        assert!(text.contains("\n#![forbid(unsafe_code)]\n"), "{path}");
+    let manifest = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let all = manifest("Cargo.toml");
+    assert!(all.contains("[workspace.lints.rust]\nunsafe_code = \"forbid\"\n"));
+    let crates = fs::read_dir(root().join("crates")).unwrap();
+    let names = crates.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let others = names.map(|name| manifest(&format!("crates/{name}/Cargo.toml")));
+    for manifest in others {
+        assert!(manifest.contains("\n[lints]\nworkspace = true\n"), "{manifest}");
+    }
+    // The tests of this package send signals.
+    for path in ["src/lib.rs", "src/main.rs"] {
+        assert!(manifest(path).contains("\n#![forbid(unsafe_code)]\n"), "{path}");
     }
 }

@@ -10,14 +10,11 @@ use std::{
     time::Duration,
 };
 
+use domain::{DeliveryKind, Destination, DestinationName, Ordering, Processing, TransformKind};
 use futures::StreamExt;
 use redis::{FromRedisValue, aio::MultiplexedConnection};
-use reseq::{
-    config,
-    domain::{DeliveryKind, Destination, DestinationName, Ordering, Processing, TransformKind},
-    store::{Keys, Store, scripts::Scripts},
-};
 use scripts::{Arrival as Incoming, Call, Calls, LONG, RECORD};
+use store::{Keys, Store, scripts::Scripts};
 use support::redis::{TestCluster, TestRedis};
 
 /// How many destinations live through everything on each primary.

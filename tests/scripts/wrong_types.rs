@@ -7,8 +7,8 @@ use crate::support;
 use std::collections::BTreeSet;
 
 use redis::{Value, aio::MultiplexedConnection};
-use reseq::store::{Keys, scripts::Scripts};
 use scripts::{Arrival, Call, Calls, FINAL, LONG, RECORD};
+use store::{Keys, scripts::Scripts};
 use support::{redis::TestRedis, source::root};
 
 #[tokio::test]

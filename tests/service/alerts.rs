@@ -274,7 +274,7 @@ async fn cause(deployment: &Deployment) -> Vec<TcpStream> {
     // A lease that is not extended, and a record that cannot be read.
     let lease = json!({"destinations": ["worker"], "lease_ms": 100}).to_string();
     deployment.call("POST", "/v1/leases", lease).await;
-    let keys = reseq::store::Keys::new("reseq", 64).destination(&"broken".parse().unwrap());
+    let keys = store::Keys::new("reseq", 64).destination(&"broken".parse().unwrap());
     deployment.redis.ask::<u64>(&["HSET", &keys.messages(), "1", "garbage"]).await.unwrap();
     let lease = json!({"destinations": ["broken"]}).to_string();
     deployment.call("POST", "/v1/leases", lease).await;

@@ -3,11 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use reseq::{
-    domain::TransformKind,
-    store::{Ingested, StoreError},
-};
+use domain::TransformKind;
 use serde_json::{Value, json};
+use store::{Ingested, StoreError};
 
 use crate::{
     durability::world::{LONG, World},

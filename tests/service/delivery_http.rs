@@ -11,21 +11,18 @@ use std::{
 use axum::http::StatusCode;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use common::{Receiver, clients, closed_port, endless, message, message_with_everything, receiver};
-use reseq::{
-    domain::{
-        AttemptError, BatchFormat, Destination, ErrorKind, Ordering, Origin, Position, Stage,
-        Stamped,
-        destination::{Secrets, Sign},
-    },
-    sender::deliver::{Deliver, Finality, Verdict, connect},
-    tls::Connector,
-    wire::{
-        clients::{Clients, Limits},
-        outgoing::Outgoing,
-    },
+use domain::{
+    AttemptError, BatchFormat, Destination, ErrorKind, Ordering, Origin, Position, Stage, Stamped,
+    destination::{Secrets, Sign},
+};
+use outbound::{
+    clients::{Clients, Limits},
+    outgoing::Outgoing,
 };
 use ring::hmac;
+use sender::deliver::{Deliver, Finality, Verdict, connect};
 use serde_json::{Value, json};
+use tls::Connector;
 use tokio::net::TcpListener;
 
 const JSON_DEPTH_MAX: usize = 128;

@@ -5,10 +5,8 @@ use crate::common;
 use std::{sync::Arc, time::Duration};
 
 use common::{clients, closed_port, message, message_with_everything};
-use reseq::{
-    domain::{Ack, AttemptError, Destination, Envelope, ErrorKind, Framing, Stage, Stamped},
-    sender::deliver::{Deliver, Finality, Verdict, connect},
-};
+use domain::{Ack, AttemptError, Destination, Envelope, ErrorKind, Framing, Stage, Stamped};
+use sender::deliver::{Deliver, Finality, Verdict, connect};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},

@@ -8,7 +8,7 @@ use std::{
 };
 
 use redis::{AsyncCommands, aio::MultiplexedConnection};
-use reseq::redis_client::embedded::{EmbeddedError, EmbeddedRedis};
+use redis_client::embedded::{EmbeddedError, EmbeddedRedis};
 use support::redis::{TestCluster, TestRedis, connection_to};
 
 use crate::support;

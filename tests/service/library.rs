@@ -5,11 +5,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use reseq::{
-    Failure, Output, Reseq, Running, Stamped, Transform,
-    config::Config,
-    domain::{Body, Destination, TransformKind},
-};
+use config::Config;
+use domain::{Body, Destination, TransformKind};
+use reseq::{Failure, Output, Reseq, Running, Stamped, Transform};
 use support::{
     journal::Delivery,
     receiver::{Inbox, Receiver},

@@ -7,7 +7,9 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use reseq::{Reseq, Running, config::Config, wire::outgoing::Lookup};
+use config::Config;
+use outbound::outgoing::Lookup;
+use reseq::{Reseq, Running};
 use serde_json::{Value, json};
 use support::{
     pods::{Pod, Settings, client, refused_start},

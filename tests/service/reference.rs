@@ -9,8 +9,8 @@ use axum::{
     http::StatusCode,
     routing::post,
 };
+use config::Config;
 use reqwest::Method;
-use reseq::config::Config;
 use serde_json::{Value, json};
 use support::{
     pods::{Pod, Settings, client},

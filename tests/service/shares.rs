@@ -2,11 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use reseq::{
-    Failure, Output, Reseq, Stamped, Transform,
-    config::Config,
-    domain::{Destination, TransformKind},
-};
+use config::Config;
+use domain::{Destination, TransformKind};
+use reseq::{Failure, Output, Reseq, Stamped, Transform};
 use serde_json::{Value, json};
 
 use crate::support::{

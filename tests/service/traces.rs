@@ -6,13 +6,13 @@ use std::{
 };
 
 use axum::{Router, body::Bytes, routing::post};
+use domain::{TraceContext, trace::TRACEPARENT};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::{KeyValue, any_value::Value as Any},
     trace::v1::Span,
 };
 use prost::Message as _;
-use reseq::domain::{TraceContext, trace::TRACEPARENT};
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 

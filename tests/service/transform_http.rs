@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use axum::{body::Body as AxumBody, http::StatusCode, response::IntoResponse};
 use common::{Receiver, clients, closed_port, endless, message, message_with_everything, receiver};
-use reseq::{
-    domain::{self, Attempts, Body, ErrorKind, TransformKind},
-    processor::transform::{Failure, Http, Output, Transform},
-};
+use domain::{Attempts, Body, ErrorKind, TransformKind};
+use processor::transform::{Failure, Http, Output, Transform};
 
 const OUTPUT_BYTES_MAX: usize = 1000;
 

@@ -6,12 +6,10 @@ use crate::support;
 use std::time::Duration;
 
 use common::{message, message_with_everything};
-use reseq::{
-    config::Config,
-    domain::{self, Body, Stamped, TransformKind},
-    jq::{Evaluated, Evaluators, Input, Limits, Program},
-    processor::transform::{Failure, Jq, Output, Transform},
-};
+use config::Config;
+use domain::{Body, Stamped, TransformKind};
+use jq::{Evaluated, Evaluators, Input, Limits, Program};
+use processor::transform::{Failure, Jq, Output, Transform};
 use support::wait::{eventually, within};
 
 const OUTPUT_BYTES_MAX: usize = 1000;

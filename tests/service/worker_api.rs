@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use reseq::{
-    config,
-    domain::{DestinationName, Stamped},
-    store::{Catalog, Store},
-};
+use domain::{DestinationName, Stamped};
 use serde_json::{Value, json};
+use store::{Catalog, Store};
 use support::{
     checker::keys,
     pods::{Pod, Settings, client},

@@ -2,18 +2,16 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
+use domain::{
+    Arrival, AttemptError, Body, DeliveryKind, Destination, Due, ErrorKind, Grant, Message,
+    MessageIds, Ordering, Processing, Redrive, Sequence, Stage, Stamped, Token, Tombstone, Topic,
+    TransformKind,
+};
 use redis::aio::MultiplexedConnection;
-use reseq::{
-    domain::{
-        Arrival, AttemptError, Body, DeliveryKind, Destination, Due, ErrorKind, Grant, Message,
-        MessageIds, Ordering, Processing, Redrive, Sequence, Stage, Stamped, Token, Tombstone,
-        Topic, TransformKind,
-    },
-    store::{
-        CallSequence, Catalog, CatalogEntry, Claimed, Claimers, Completion, Extension, Failed,
-        Ingested, LaneRequest, LogEntry, Owner, OwnerToken, Paused, RefusedHead, Retry, Settled,
-        Status, Store, Which, Who, Withdrawal, Withdrawn,
-    },
+use store::{
+    CallSequence, Catalog, CatalogEntry, Claimed, Claimers, Completion, Extension, Failed,
+    Ingested, LaneRequest, LogEntry, Owner, OwnerToken, Paused, RefusedHead, Retry, Settled,
+    Status, Store, Which, Who, Withdrawal, Withdrawn,
 };
 
 const MANY: RangeInclusive<usize> = 1..=10;

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use reqwest::Method;
-use reseq::store::Keys;
 use serde_json::{Value, json};
+use store::Keys;
 use tokio::time::sleep;
 
 use crate::{

@@ -1,4 +1,4 @@
-// Builds dist/, which the binary contains. The names of the files are fixed: src/console/assets.rs lists them.
+// Builds dist/, which the binary contains. The names of the files are fixed: crates/api/src/console/assets.rs lists them.
 import { defineConfig } from "vite";
 
 export default defineConfig({

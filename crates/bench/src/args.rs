@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::{Args, ValueEnum, builder::ArgPredicate, value_parser};
-use reseq::domain::{Envelope, Framing, Ordering};
+use domain::{Envelope, Framing, Ordering};
 use serde::Serialize;
 
 /// The microseconds of work, unless given: only `native` works.

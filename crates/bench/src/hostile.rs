@@ -14,7 +14,6 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use reseq::harness::Harness;
 use serde::Serialize;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -22,6 +21,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, interval, sleep, sleep_until},
 };
+use tools::harness::Harness;
 
 use super::{
     args::{BenchArgs, TransformArg, Transport},

@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reseq::harness::Harness;
 use serde::Serialize;
 use tokio::time::sleep;
+use tools::harness::Harness;
 
 use super::{
     args::BenchArgs,

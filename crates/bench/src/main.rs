@@ -9,8 +9,6 @@
 //! has the work linked in. Order, times and loss are seen here, at both ends; CPU is the operating
 //! system's word, calls and memory are Redis's.
 
-#![forbid(unsafe_code)]
-
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};

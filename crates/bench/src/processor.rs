@@ -4,12 +4,9 @@ use std::{path::PathBuf, time::Instant};
 
 use async_trait::async_trait;
 use clap::Args;
-use reseq::{
-    app::Role,
-    cli::serve,
-    domain::{Body, Stamped},
-    processor::{Failure, Output, Transform},
-};
+use domain::{Body, Stamped};
+use processor::{Failure, Output, Transform};
+use reseq::app::Role;
 use tokio::time::sleep;
 
 use super::plan::{Work, numbered, worked_body};
@@ -53,7 +50,7 @@ impl Transform for Waits {
 /// Runs until SIGTERM.
 pub fn run(args: ProcessorArgs) -> anyhow::Result<()> {
     let work = Work { seed: args.seed, min_us: args.work_min_us, max_us: args.work_max_us };
-    serve::run_with(Some(&args.config), vec![Role::Processor], |reseq| {
+    reseq::serve::run(Some(&args.config), vec![Role::Processor], |reseq| {
         reseq.transform(NAME, Waits(work))
     })
 }

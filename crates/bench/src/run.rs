@@ -8,11 +8,9 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use reseq::{
-    config::Config,
-    harness::{Harness, Interrupt},
-};
+use config::Config;
 use tokio::time::sleep;
+use tools::harness::{Harness, Interrupt};
 
 use super::{
     args::BenchArgs,

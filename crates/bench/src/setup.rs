@@ -3,12 +3,10 @@
 use std::{ffi::OsString, net::SocketAddr, time::Duration};
 
 use anyhow::{Context, bail};
-use reseq::{
-    config::{self, Config},
-    domain::{Destination, DestinationName, TransformKind},
-    harness::{Harness, PodArgs, SHUTDOWN_MAX, free_addresses},
-};
+use config::Config;
+use domain::{Destination, DestinationName, TransformKind};
 use toml::Value;
+use tools::harness::{Harness, PodArgs, SHUTDOWN_MAX, free_addresses};
 
 use super::{
     args::{BenchArgs, TransformArg, Transport},

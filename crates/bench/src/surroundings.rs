@@ -3,11 +3,9 @@
 use std::{io, net::SocketAddr};
 
 use anyhow::{Context, ensure};
-use reseq::{
-    config::{Config, ListenerTls},
-    harness::{Harness, free_addresses},
-};
+use config::{Config, ListenerTls};
 use serde_json::{Value, json};
+use tools::harness::{Harness, free_addresses};
 
 use super::{args::BenchArgs, collector::Collector, load::Listeners, tls::Tls};
 

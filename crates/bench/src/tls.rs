@@ -15,12 +15,9 @@ use std::{
 };
 
 use anyhow::Context;
+use config::{Config, ListenerTls};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
-};
-use reseq::{
-    config::{Config, ListenerTls},
-    harness::Harness,
 };
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -34,6 +31,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::task::AbortOnDropHandle;
+use tools::harness::Harness;
 
 /// The host of all servers.
 const HOST: &str = "127.0.0.1";

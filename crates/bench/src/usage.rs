@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use reseq::harness::{Harness, metrics};
+use tools::harness::{Harness, metrics};
 
 /// The roles whose processes are looked at; `bench` is this process.
 pub const ROLES: [&str; 4] = ["ingest", "processor", "sender", "bench"];

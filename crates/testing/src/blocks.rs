@@ -3,14 +3,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use domain::{Arrival, Body, Destination, Message, Position, TransformKind};
 use futures::future::join_all;
-use reseq::{
-    config,
-    domain::{Arrival, Body, Destination, Message, Position, TransformKind},
-    store::{
-        CatalogEntry, Claimed, Completion, Ingested, LaneRequest, Owner, OwnerToken, Paused,
-        Settled, Status, Store, StoreError, Wake, WakeKind,
-    },
+use store::{
+    CatalogEntry, Claimed, Completion, Ingested, LaneRequest, Owner, OwnerToken, Paused, Settled,
+    Status, Store, StoreError, Wake, WakeKind,
 };
 use tokio::sync::broadcast::Receiver;
 

@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use reseq::{
-    config,
-    domain::{
-        Arrival, Body, DeliveryKind, Destination, LeaseToken, Message, Stamped, Tombstone,
-        TransformKind,
-    },
-    store::{
-        CallSequence, CatalogEntry, Completion, HandOver, LaneRequest, Owner, OwnerToken, Paused,
-        Settled, Store, Wake, WakeKind, Who, Withdrawal,
-    },
+use domain::{
+    Arrival, Body, DeliveryKind, Destination, LeaseToken, Message, Stamped, Tombstone,
+    TransformKind,
+};
+use store::{
+    CallSequence, CatalogEntry, Completion, HandOver, LaneRequest, Owner, OwnerToken, Paused,
+    Settled, Store, Wake, WakeKind, Who, Withdrawal,
 };
 use tokio::sync::broadcast::Receiver;
 use tokio_util::task::AbortOnDropHandle;

@@ -2,8 +2,6 @@
 //! ([`scripts`]), the reference models ([`model`], [`consumers`]), the small worlds ([`small`]), and calls
 //! that run many blocks ([`blocks`]), and what wake-ups carry ([`hand_overs`]).
 
-#![forbid(unsafe_code)]
-
 pub mod blocks;
 pub mod consumers;
 pub mod hand_overs;

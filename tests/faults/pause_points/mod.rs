@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use reseq::faults::pause::Point;
+use faults::pause::Point;
 use support::control::{Caught, Visit};
 use world::{Stream, World};
 

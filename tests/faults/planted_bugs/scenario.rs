@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reseq::{config, store::Store};
 use serde_json::Value;
+use store::Store;
 use tokio::{
     io::{AsyncWriteExt, BufStream},
     net::TcpStream,

@@ -3,10 +3,8 @@
 
 use std::time::Duration;
 
-use reseq::{
-    domain::Position,
-    store::{Ingested, OwnerToken, StoreError},
-};
+use domain::Position;
+use store::{Ingested, OwnerToken, StoreError};
 
 use super::{
     servers::{Door, address_of, ask, caught_up, follow, info, primary_with, promote},

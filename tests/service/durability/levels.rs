@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use domain::Durability;
 use redis::aio::MultiplexedConnection;
 use reqwest::StatusCode;
-use reseq::{domain::Durability, store::Keys};
 use serde_json::{Value, json};
+use store::Keys;
 
 use super::{
     servers::{Door, Frozen, ask, caught_up, follow, primary_with, promote, server, server_with},
@@ -113,7 +114,7 @@ async fn a_failover_to_the_replica_that_lags_loses_nothing_that_was_replicated()
     promote(&lagging).await;
     let key = "reseq:{p00}:d:erp:messages";
     let kept: Vec<u64> = ask(&mut lagging.connection().await, &["HKEYS", key]).await;
-    let lost = |position: &&reseq::domain::Position| !kept.contains(&position.sequence);
+    let lost = |position: &&domain::Position| !kept.contains(&position.sequence);
     assert_eq!(world.places.iter().filter(lost).count(), 0, "{kept:?}");
     assert_eq!(unsure.places.iter().filter(lost).count(), 5, "it lagged: {kept:?}");
 }

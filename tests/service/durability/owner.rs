@@ -6,11 +6,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use reseq::{
-    domain::Durability,
-    store::{OwnerToken, StoreError},
-};
+use domain::Durability;
 use serde_json::json;
+use store::{OwnerToken, StoreError};
 use tokio::io::AsyncReadExt;
 
 use super::{
@@ -37,14 +35,14 @@ async fn ownership_needs_half_of_the_replicas() {
     // One replica and the primary are a majority: no other primary is elected without one of the
     // two.
     let two = Frozen::new(&replicas[1]);
-    let settings = reseq::config::Redis {
+    let settings = config::Redis {
         url: redis.url().to_owned(),
         partitions: 1,
         replicas: 2,
         timeout_ms: 1_000,
         ..Default::default()
     };
-    let (impatient, _) = reseq::store::Store::open(&settings, LONG).await.unwrap();
+    let (impatient, _) = store::Store::open(&settings, LONG).await.unwrap();
     let renewed = impatient.acquire_partition(0, &world.token, LONG).await;
     assert!(matches!(renewed, Err(StoreError::Unconfirmed(_))), "{renewed:?}");
     drop((one, two));

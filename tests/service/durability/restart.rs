@@ -8,9 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use reseq::{redis_client::embedded::EmbeddedRedis, store::StoreError};
+use redis_client::embedded::EmbeddedRedis;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use store::StoreError;
 
 use super::{
     servers::{Door, caught_up, primary_with, promote},

@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use reseq::{
-    config,
-    domain::{
-        Arrival, Body, Destination, DestinationName, Durability, Epoch, Message, Position,
-        TransformKind,
-    },
-    store::{
-        CallSequence, CatalogEntry, Ingested, LaneRequest, Owned, Owner, OwnerToken, Paused,
-        Settled, Store, StoreError,
-    },
+use domain::{
+    Arrival, Body, Destination, DestinationName, Durability, Epoch, Message, Position,
+    TransformKind,
+};
+use store::{
+    CallSequence, CatalogEntry, Ingested, LaneRequest, Owned, Owner, OwnerToken, Paused, Settled,
+    Store, StoreError,
 };
 
 use crate::support::wait::eventually;

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use formats::code::Code;
 use reqwest::{RequestBuilder, header::HeaderMap};
-use reseq::wire::code::Code;
 use serde_json::Value;
 use support::{
     checker::keys,

@@ -1,7 +1,7 @@
 //! Problems: the pages that explain them, and the parts of a request that they name.
 
+use formats::code::Code;
 use reqwest::RequestBuilder;
-use reseq::wire::code::Code;
 use serde_json::{Value, json};
 
 use super::{Service, said};

@@ -378,5 +378,5 @@ async fn what_is_damaged_is_named_and_the_pod_stays_ready() {
 #[test]
 fn the_rules_of_the_reference_are_those_that_are_asked_for() {
     let commands = minimal_rules().into_iter().filter(|rule| rule.starts_with('+'));
-    assert_eq!(commands.collect::<BTreeSet<_>>(), reseq::store::rights_needed());
+    assert_eq!(commands.collect::<BTreeSet<_>>(), store::rights_needed());
 }

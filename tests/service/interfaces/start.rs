@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use reseq::{Reseq, config::Config};
+use config::Config;
+use reseq::Reseq;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream},
     net::{TcpListener, TcpStream},

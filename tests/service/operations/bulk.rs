@@ -30,14 +30,14 @@ impl Service {
         let all: Vec<(Option<String>, u64)> = (1..=count)
             .map(|sequence| (known.destination.lane_of(None, sequence), sequence))
             .collect();
-        for some in all.chunks(reseq::store::WITHDRAW_MAX) {
-            let withdrawal = reseq::store::Withdrawal {
-                how: reseq::domain::Tombstone::DeadLettered,
+        for some in all.chunks(store::WITHDRAW_MAX) {
+            let withdrawal = store::Withdrawal {
+                how: domain::Tombstone::DeadLettered,
                 reason: "given up",
                 error: None,
                 messages: some,
             };
-            let who = reseq::store::Who::Operator;
+            let who = store::Who::Operator;
             self.store.withdraw(&known, who, &withdrawal).await.unwrap();
         }
         assert_eq!(self.counts(name).await["dead_letters"], count);

@@ -28,13 +28,13 @@ pub(super) async fn with_letters(service: &Service, definition: Value) {
     for sequence in 1..=4 {
         let known = super::known(&service.store, "crm").await;
         let messages = [(None, sequence)];
-        let withdrawal = reseq::store::Withdrawal {
-            how: reseq::domain::Tombstone::DeadLettered,
+        let withdrawal = store::Withdrawal {
+            how: domain::Tombstone::DeadLettered,
             reason: "given up",
             error: None,
             messages: &messages,
         };
-        let who = reseq::store::Who::Owner(&hand.owner);
+        let who = store::Who::Owner(&hand.owner);
         service.store.withdraw(&known, who, &withdrawal).await.unwrap();
     }
     assert_eq!(hand.deliver(None).await, [1, 2, 3, 4]);

@@ -1,11 +1,9 @@
 //! What lists and bulk operations select: by key, state, range of sequences, range of times, and
 //! error. And the pages of lists by name.
 
-use reseq::{
-    domain::{Arrival, Body, Message},
-    store::Ingested,
-};
+use domain::{Arrival, Body, Message};
 use serde_json::{Value, json};
+use store::Ingested;
 
 use super::{Service, client, dead_letters, each, known, said};
 

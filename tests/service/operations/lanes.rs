@@ -174,17 +174,13 @@ async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
     let pending = service.store.withdrawals(&known).await.unwrap().remove(0);
     let carried_out = async {
         let messages = [(pending.lane.clone(), pending.sequence)];
-        let withdrawal = reseq::store::Withdrawal {
+        let withdrawal = store::Withdrawal {
             how: pending.how,
             reason: &pending.reason,
             error: None,
             messages: &messages,
         };
-        service
-            .store
-            .withdraw(&known, reseq::store::Who::Owner(&hand.owner), &withdrawal)
-            .await
-            .unwrap();
+        service.store.withdraw(&known, store::Who::Owner(&hand.owner), &withdrawal).await.unwrap();
     };
     let (said, ()) = tokio::join!(service.post(skip, json!({"sequence": 1})), carried_out);
     assert_eq!(said.ok()["state"], "dead_lettered");
@@ -216,14 +212,14 @@ impl LogOf<'_> {
         let store = &self.service.store;
         let known = super::known(store, "crm").await;
         let message = store.messages(&known, &[sequence]).await.unwrap().remove(0).unwrap();
-        let entry = reseq::store::LogEntry::of(&message, message.message.received_ms, 1, false);
-        let settled = reseq::store::Settled {
+        let entry = store::LogEntry::of(&message, message.message.received_ms, 1, false);
+        let settled = store::Settled {
             upto: sequence,
             bytes: message.accounted_bytes,
             log: vec![(sequence, entry)],
             ..Default::default()
         };
-        let request = reseq::store::LaneRequest { key: None, settled, held_upto: 0, limit: 0 };
+        let request = store::LaneRequest { key: None, settled, held_upto: 0, limit: 0 };
         store.release(&self.hand.owner, &known, &[request]).await.unwrap();
     }
 }

@@ -6,11 +6,8 @@
 use std::time::Duration;
 
 use reqwest::{RequestBuilder, header::HeaderMap};
-use reseq::{
-    config,
-    store::{Catalog, CatalogEntry, LaneRequest, LogEntry, Owner, OwnerToken, Settled, Store},
-};
 use serde_json::{Value, json};
+use store::{Catalog, CatalogEntry, LaneRequest, LogEntry, Owner, OwnerToken, Settled, Store};
 use support::{
     pods::{Pod, Settings, client},
     redis::TestRedis,

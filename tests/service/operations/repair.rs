@@ -6,8 +6,8 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use reseq::store::keys::DestinationKeys;
 use serde_json::{Value, json};
+use store::keys::DestinationKeys;
 
 use super::Service;
 

@@ -13,8 +13,8 @@ impl Scenario {
         self.redis.ask(words).await.unwrap()
     }
 
-    pub(super) fn keys(&self) -> reseq::store::keys::DestinationKeys {
-        reseq::store::Keys::new("reseq", 64).destination(&ERP.parse().unwrap())
+    pub(super) fn keys(&self) -> store::keys::DestinationKeys {
+        store::Keys::new("reseq", 64).destination(&ERP.parse().unwrap())
     }
 
     pub(super) async fn damage(&self, how: &str, sequence: &str) {

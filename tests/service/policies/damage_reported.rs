@@ -319,13 +319,13 @@ async fn a_hint_that_cannot_be_read_hides_no_other() {
     let definition = scenario.with_transform(json!({"ordering": "key"}));
     scenario.define("shaped", definition).await;
     let keys = scenario.keys();
-    let shaped = reseq::store::Keys::new("reseq", 64).destination(&"shaped".parse().unwrap());
+    let shaped = store::Keys::new("reseq", 64).destination(&"shaped".parse().unwrap());
     for key in [
         keys.partition.releasable(),
         keys.lanes(),
         keys.partition.leases(),
         keys.partition.delayed(),
-        shaped.partition.active(reseq::store::Claimers::Builtin),
+        shaped.partition.active(store::Claimers::Builtin),
     ] {
         scenario.ask_bytes(&[b"ZADD", key.as_bytes(), b"1", b"\xff\xfe"]).await;
     }

@@ -1,8 +1,9 @@
 //! What is due does not wait: not for other lanes, not for a wake-up, and not for a clock that was ahead.
 
+use domain::DestinationName;
 use redis::RedisResult;
-use reseq::{domain::DestinationName, store::Keys};
 use serde_json::{Value, json};
+use store::Keys;
 
 use crate::{
     policies::scenario::{ERP, Scenario},

@@ -3,12 +3,9 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use reseq::{
-    config,
-    domain::DestinationName,
-    store::{Store, StoreError},
-};
+use domain::DestinationName;
 use serde_json::{Value, json};
+use store::{Store, StoreError};
 
 use crate::{
     policies::scenario::{ERP, Scenario, Service},
@@ -114,7 +111,7 @@ async fn what_a_sender_holds_is_not_taken_for_what_is_made_again_under_the_name(
 async fn a_definition_finishes_a_removal_that_stopped_halfway() {
     let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
     scenario.send_all(&["old 1", "old 2"]).await;
-    let keys = reseq::store::Keys::new("reseq", 64).destination(&ERP.parse().unwrap());
+    let keys = store::Keys::new("reseq", 64).destination(&ERP.parse().unwrap());
     scenario.redis.ask::<u8>(&["HSET", &keys.hash(), "deleted", "1"]).await.unwrap();
     scenario.define(ERP, json!({})).await;
     scenario.send("new", json!({})).await;

@@ -234,7 +234,7 @@ impl Scenario {
     /// The name of a key of the destination in Redis.
     pub fn key(&self, noun: &str) -> String {
         let name = ERP.parse().unwrap();
-        let keys = reseq::store::Keys::new("reseq", 64).destination(&name);
+        let keys = store::Keys::new("reseq", 64).destination(&name);
         format!("{}:{noun}", keys.hash())
     }
 

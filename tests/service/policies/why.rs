@@ -160,7 +160,7 @@ async fn takeover_wait_tells_no_time_that_runs_ahead() {
     scenario.send("one", json!({"key": "a"})).await;
     scenario.receives(&["one"]).await;
     let name = ERP.parse().unwrap();
-    let epoch = reseq::store::Keys::new("reseq", 64).destination(&name).partition.epoch();
+    let epoch = store::Keys::new("reseq", 64).destination(&name).partition.epoch();
     let wait = ["HSET", &epoch, "takeover_wait_ms", "60000"];
     scenario.redis.ask::<u64>(&wait).await.unwrap();
     scenario.send("two", json!({"key": "a"})).await;

@@ -2,8 +2,9 @@
 
 use std::{net::SocketAddr, process::Stdio, sync::Arc};
 
+use config::Config;
 use reqwest::{Certificate, Client, ClientBuilder, Identity as ClientIdentity};
-use reseq::{Reseq, Running, config::Config};
+use reseq::{Reseq, Running};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject},

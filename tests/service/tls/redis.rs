@@ -77,7 +77,7 @@ async fn a_journey_goes_over_a_cluster_while_a_slot_moves() {
     let lines = section(&authority, &authority.issue("reseq"));
     let journey = Journey::start_with(&cluster.url(), &lines, &["erp", "crm", "log"]).await;
     journey.produce("before", COUNT).await;
-    let key = reseq::store::Keys::new("reseq", 64).destination(&"erp".parse().unwrap()).hash();
+    let key = store::Keys::new("reseq", 64).destination(&"erp".parse().unwrap()).hash();
     let slot: u16 = cluster.nodes[0].ask(&["CLUSTER", "KEYSLOT", &key]).await.unwrap();
     let other = (cluster.primary_of(slot).await + 1) % 3;
     cluster.move_slot(slot, other).await;

@@ -5,8 +5,8 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use reseq::store::{Keys, scripts::Scripts};
 use serde_json::json;
+use store::{Keys, scripts::Scripts};
 
 use crate::{
     support::{

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use reseq::{
-    config,
-    domain::Durability,
-    store::{Confirm, Store, retry_until, scripts::Scripts, transitions::acquire_partition},
-};
+use domain::Durability;
+use store::{Confirm, Store, retry_until, scripts::Scripts, transitions::acquire_partition};
 
 use tokio::time::Instant;
 

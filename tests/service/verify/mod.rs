@@ -83,7 +83,7 @@ fn sha256(secret: &[u8], content: &str) -> Vec<u8> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    reseq::domain::hex::hex(bytes)
+    domain::hex::hex(bytes)
 }
 
 fn standard(secret: &str, id: &str, time: u64, body: &str) -> Headers {

@@ -4,11 +4,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, ensure};
-use reseq::{
-    config::Config,
-    harness::{Harness, metrics},
-};
+use config::Config;
 use tokio::time::sleep;
+use tools::harness::{Harness, metrics};
 
 pub use report::Failovers;
 use report::{Case, Event};

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
-use reseq::domain::{Envelope, Framing};
+use domain::{Envelope, Framing};
 use tokio::task::JoinSet;
 
 use super::{

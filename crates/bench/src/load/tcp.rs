@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::{Buf, Bytes, BytesMut};
-use reseq::{
-    domain::Envelope,
-    wire::{FrameCodec, tcp_answer::ANSWER_BYTES_MAX},
-};
+use domain::Envelope;
+use formats::{FrameCodec, tcp_answer::ANSWER_BYTES_MAX};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, Interest},
     net::TcpStream,

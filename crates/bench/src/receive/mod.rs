@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reseq::domain::Framing;
+use domain::Framing;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{

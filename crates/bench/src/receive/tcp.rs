@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use reseq::{
-    domain::Framing,
-    wire::{FrameCodec, FrameError},
-};
+use domain::Framing;
+use formats::{FrameCodec, FrameError};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{Rng, rngs::StdRng, seq::IndexedRandom};
 use redis::{Value, aio::MultiplexedConnection, cmd};
-use reseq::store::Keys;
+use store::Keys;
 
 use self::model::{Entry, Lease, Look, Model, Run, Stand};
 use crate::{

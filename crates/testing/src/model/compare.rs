@@ -6,10 +6,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use reseq::{
-    domain::{Ordering, Sequence},
-    store::Status,
-};
+use domain::{Ordering, Sequence};
+use store::Status;
 
 use super::{
     draw::{Draw, Kind},

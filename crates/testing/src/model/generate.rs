@@ -6,7 +6,7 @@ mod pick;
 
 use std::collections::BTreeMap;
 
-use reseq::domain::{Ordering, Sequence, TransformKind};
+use domain::{Ordering, Sequence, TransformKind};
 
 use super::{
     draw::{CALLERS, Draw, Kind, Twist},

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use reseq::{
-    domain::{Ordering, Sequence, Stage},
-    store::Claimers,
-};
+use domain::{Ordering, Sequence, Stage};
+use store::Claimers;
 
 use super::state::{Destination, Lane, Name, Stand, State};
 

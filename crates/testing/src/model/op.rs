@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use reseq::{
-    domain::{Sequence, Tombstone},
-    store::{INLINE_MAX, Status, Withdrawn},
-};
+use domain::{Sequence, Tombstone};
+use store::{INLINE_MAX, Status, Withdrawn};
 
 use super::state::{Damage, Definition, Key, Lane, Left, Name, Until};
 

@@ -16,17 +16,13 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
+use domain::{Destination, OnExhausted, Processing, Sequence, Stamped, Tombstone};
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
-use reseq::{
-    config,
-    domain::{Destination, OnExhausted, Processing, Sequence, Stamped, Tombstone},
-    store::{
-        CatalogEntry as StoreKnown, DeadLetter, Keys, LogEntry, OwnerToken, Paused, Store,
-        StoreError,
-    },
-};
 use sha2::{Digest, Sha256};
+use store::{
+    CatalogEntry as StoreKnown, DeadLetter, Keys, LogEntry, OwnerToken, Paused, Store, StoreError,
+};
 
 use super::{
     op::{CatalogEntry, Op, Refusal, Reply, Token},
@@ -158,8 +154,8 @@ impl Real {
         };
         // As leases: no call is late because the test is slow.
         let window_ms = 2 * LONG.as_millis() as u64;
-        let _ = reseq::faults::planted_lua::CALL_MS_MAX.set(window_ms);
-        let _ = reseq::faults::planted_lua::SUSPECT_DELAY_MS.set(window_ms);
+        let _ = faults::planted_lua::CALL_MS_MAX.set(window_ms);
+        let _ = faults::planted_lua::SUSPECT_DELAY_MS.set(window_ms);
         let (store, _) = Store::open(&settings, LONG).await.unwrap();
         let calls_from = (store.server_time_ms().await.unwrap() + window_ms / 2) * 1000;
         let mut connection = redis.connection().await;

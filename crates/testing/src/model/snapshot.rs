@@ -6,7 +6,7 @@ mod of_real;
 
 use std::collections::BTreeMap;
 
-use reseq::domain::{Stage, Tombstone};
+use domain::{Stage, Tombstone};
 
 use super::{
     op::Given,

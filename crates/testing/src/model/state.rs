@@ -6,10 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reseq::{
-    domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone, TransformKind},
-    store::{Claimers, INLINE_MAX},
-};
+use domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone, TransformKind};
+use store::{Claimers, INLINE_MAX};
 
 /// The destinations of the model.
 pub const NAMES: [&str; 4] = ["alpha", "beta", "delta", "gamma"];

@@ -7,7 +7,7 @@ mod leases;
 mod operator;
 mod owner;
 
-use reseq::domain::{Ordering, Sequence};
+use domain::{Ordering, Sequence};
 
 use super::{
     op::{CatalogEntry, Deadline, Given, Op, Refusal, Reply},
@@ -187,7 +187,7 @@ fn put(state: &mut State, name: Name, sequences: &[Sequence], at: usize) {
             message.stand = Stand::Waiting;
             // Only its record has its priority.
             if message.is_unreadable() && at != usize::MAX {
-                message.priority = reseq::domain::message::PRIORITY_DEFAULT;
+                message.priority = domain::message::PRIORITY_DEFAULT;
             }
         }
     }
@@ -241,7 +241,7 @@ pub fn given(sequence: Sequence, message: &Message, left: Left) -> Given {
             previous: Some(sequence - 1),
             key: None,
             body: String::new(),
-            priority: reseq::domain::message::PRIORITY_DEFAULT,
+            priority: domain::message::PRIORITY_DEFAULT,
             accounted_bytes: 0,
             idempotency_key: None,
             tombstone: message.tombstone,

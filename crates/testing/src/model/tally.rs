@@ -4,10 +4,8 @@ mod damage;
 
 use std::collections::BTreeMap;
 
-use reseq::{
-    domain::{Ordering, Stage, Tombstone},
-    store::{Status, Withdrawn},
-};
+use domain::{Ordering, Stage, Tombstone};
+use store::{Status, Withdrawn};
 
 use super::{
     op::{CatalogEntry, Ingested, Op, Refusal, Reply},

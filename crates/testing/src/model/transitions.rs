@@ -1,4 +1,4 @@
-//! Each step, held against the states and transitions of `reseq::domain::State`: no message gets from
+//! Each step, held against the states and transitions of `domain::State`: no message gets from
 //! one state to another in a way that its table does not have, and each entry of the table occurs.
 //!
 //! Who delivers a message is not stored, so here a delivery that is under way is `ready`. A message
@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reseq::domain::{Event, Sequence, Stage, State, Tombstone};
+use domain::{Event, Sequence, Stage, State, Tombstone};
 
 use super::{
     op::{Op, Reply},

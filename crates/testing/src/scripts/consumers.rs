@@ -1,6 +1,6 @@
 //! The calls of consumers.
 
-use reseq::store::{rows::LaneSets, transitions::*};
+use store::{rows::LaneSets, transitions::*};
 
 use super::{CALLER, Call, Calls, LONG, LONG_MS, TROUBLE, made};
 

@@ -4,17 +4,15 @@
 mod consumers;
 mod steer;
 
+use domain::DestinationName;
 use redis::{RedisResult, Value, aio::MultiplexedConnection};
-use reseq::{
-    domain::DestinationName,
-    redis_client::Words,
-    store::{
-        Claimers, Keys,
-        keys::{DestinationKeys, IndexKeys},
-        rows::{BodyApart, LaneRow, LaneSets},
-        scripts::Scripts,
-        transitions::*,
-    },
+use redis_client::Words;
+use store::{
+    Claimers, Keys,
+    keys::{DestinationKeys, IndexKeys},
+    rows::{BodyApart, LaneRow, LaneSets},
+    scripts::Scripts,
+    transitions::*,
 };
 use tokio_util::bytes::Bytes;
 

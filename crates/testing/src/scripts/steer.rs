@@ -1,6 +1,6 @@
 //! The calls of owners and of interventions.
 
-use reseq::store::{rows::LaneSets, transitions::*};
+use store::{rows::LaneSets, transitions::*};
 
 use super::{Call, Calls, LONG, LONG_MS, RECORD, SCHEMA, TROUBLE, made};
 

@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use reseq::{
-    domain::{Ordering, Sequence, Tombstone},
-    store::Status,
-};
+use domain::{Ordering, Sequence, Tombstone};
+use store::Status;
 
 use crate::{
     model::{

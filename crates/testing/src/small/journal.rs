@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reseq::domain::Sequence;
+use domain::Sequence;
 
 use crate::model::{
     op::Given,

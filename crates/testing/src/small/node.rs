@@ -5,7 +5,7 @@ mod happen;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use reseq::domain::{Sequence, Tombstone};
+use domain::{Sequence, Tombstone};
 
 use crate::{
     model::{

@@ -1,6 +1,6 @@
 //! The small worlds.
 
-use reseq::domain::{Ordering, Tombstone, TransformKind};
+use domain::{Ordering, Tombstone, TransformKind};
 
 use crate::{
     model::{

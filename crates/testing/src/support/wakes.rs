@@ -1,6 +1,6 @@
 //! Wake-ups, as a pod hears them.
 
-use reseq::store::{Store, Wake, WakeKind, Wakes};
+use store::{Store, Wake, WakeKind, Wakes};
 use tokio::sync::broadcast::Receiver;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 

@@ -1,7 +1,7 @@
 //! The bounds of calls where bodies are as long as Reseq accepts them.
 
-use reseq::store::CatalogEntry;
 use serde_json::{Value, json};
+use store::CatalogEntry;
 
 use super::{Watched, arrival, known};
 use crate::operations::each;

@@ -1,7 +1,7 @@
 //! What a call of a consumer, and the owner's calls about them, may touch.
 
-use reseq::store::{LaneRequest, Settled};
 use serde_json::{Value, json};
+use store::{LaneRequest, Settled};
 
 use super::{BATCH, Watched, arrival, known};
 

@@ -15,12 +15,9 @@ mod wide;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use reseq::{
-    config,
-    domain::{Arrival, Body, Due, Message},
-    store::{CatalogEntry, Ingested, Owner, Store, scripts::Scripts},
-};
+use domain::{Arrival, Body, Due, Message};
 use serde_json::json;
+use store::{CatalogEntry, Ingested, Owner, Store, scripts::Scripts};
 
 use super::{Pod, Said, Service, Settings, TestRedis, Value, client, known, said};
 use relay::Relay;

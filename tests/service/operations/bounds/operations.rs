@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
+use domain::{AttemptError, ErrorKind, Ordering, Sequence, Stage, Tombstone};
 use reqwest::header::CONTENT_TYPE;
-use reseq::{
-    domain::{AttemptError, ErrorKind, Ordering, Sequence, Stage, Tombstone},
-    store::{
-        Catalog, CatalogEntry, Claimers, LaneRequest, LogEntry, Owner, RefusedHead, Settled,
-        WITHDRAW_MAX, Which, Who, Withdrawal,
-    },
-};
 use serde_json::{Value, json};
+use store::{
+    Catalog, CatalogEntry, Claimers, LaneRequest, LogEntry, Owner, RefusedHead, Settled,
+    WITHDRAW_MAX, Which, Who, Withdrawal,
+};
 
 use super::{BATCH, Watched, known, short};
 use crate::operations::{client, each};
@@ -317,11 +315,8 @@ impl Watched {
             if round == 5 {
                 self.foreign_leases(at, true).await;
             }
-            let which = Which {
-                state: Some(reseq::domain::State::Waiting),
-                limit: 200,
-                ..Which::default()
-            };
+            let which =
+                Which { state: Some(domain::State::Waiting), limit: 200, ..Which::default() };
             let mut found: Vec<(Option<String>, Sequence)> = Vec::new();
             let mut cursor = None;
             while found.len() < WITHDRAW_MAX {

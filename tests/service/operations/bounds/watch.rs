@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::redis::TestRedis;
-use reseq::store::scripts::Scripts;
+use store::scripts::Scripts;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{UnixStream, unix},
@@ -236,10 +236,10 @@ const LIST_MAX: usize = 1_000;
 /// The most leases of a partition that a withdrawal reads (`LEASES_MAX` in `lua/withdraw.lua`).
 const LEASES_MAX: usize = 20_000;
 /// The most leases of a partition that a query reads to know who holds messages (`LEASES_MAX` in
-/// `src/store/queries/messages.rs`).
+/// `crates/store/src/queries/messages.rs`).
 pub const HOLDERS_MAX: usize = 5_000;
 /// The most operations of a partition that are kept (`KEPT_MAX` in
-/// `src/store/transitions/note_operation.rs`).
+/// `crates/store/src/transitions/note_operation.rs`).
 const OPERATIONS_MAX: usize = 1_000;
 
 /// The most elements of keys that a command touches, according to its arguments. A command that is

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use reseq::store::{CatalogEntry, LaneRequest, LogEntry, Owner, Settled};
 use serde_json::{Value, json};
+use store::{CatalogEntry, LaneRequest, LogEntry, Owner, Settled};
 
 use super::{BATCH, Watched, arrival, known};
 
@@ -128,7 +128,7 @@ impl Watched {
     async fn count_ready(
         &self,
         asked: &[LaneRequest],
-        keys: &reseq::store::keys::DestinationKeys,
+        keys: &store::keys::DestinationKeys,
     ) -> Vec<usize> {
         let mut counts = Vec::new();
         for request in asked {
@@ -159,7 +159,7 @@ impl Watched {
     pub async fn damage(&mut self, name: &str, at: &CatalogEntry) {
         let keys = self.service.store.keys().destination(&at.destination.name);
         let redis = &self.service.redis;
-        let is_list = at.destination.ordering != reseq::domain::Ordering::None;
+        let is_list = at.destination.ordering != domain::Ordering::None;
         let all: Vec<String> = match is_list {
             true => redis.ask(&["LRANGE", &keys.waiting(), "1500", "1520"]).await.unwrap(),
             false => redis.ask(&["ZRANGE", &keys.waiting(), "1500", "1520"]).await.unwrap(),

@@ -1,9 +1,7 @@
 //! Picks the objects of an operation from the state.
 
-use reseq::{
-    domain::{Ordering, Sequence, Stage, Tombstone, TransformKind},
-    store::INLINE_MAX,
-};
+use domain::{Ordering, Sequence, Stage, Tombstone, TransformKind};
+use store::INLINE_MAX;
 
 use super::super::{
     draw::Draw,

@@ -2,13 +2,11 @@
 
 use std::pin::Pin;
 
-use reseq::{
-    domain::{Arrival, ErrorKind, LeaseToken, MessageIds, Sequence, Stage, State},
-    redis_client::ClientError,
-    store::{
-        Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Replaces,
-        Retry, StoreError, Who, Withdrawal,
-    },
+use domain::{Arrival, ErrorKind, LeaseToken, MessageIds, Sequence, Stage, State};
+use redis_client::ClientError;
+use store::{
+    Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Replaces,
+    Retry, StoreError, Who, Withdrawal,
 };
 
 use super::{
@@ -95,7 +93,7 @@ impl Real {
                 Box::pin(async move {
                     let released = store.release(&owner, &known, &lanes).await?;
                     let told: Told = Box::new(move |real| {
-                        let run = |run: reseq::store::LaneRun| Run {
+                        let run = |run: store::LaneRun| Run {
                             wait: until(run.wait),
                             messages: run.messages.iter().map(|one| real.given(one)).collect(),
                         };

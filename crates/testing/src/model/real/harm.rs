@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use reseq::{
-    domain::Sequence,
-    store::{Claimers, Repair, StoreError},
-};
+use domain::Sequence;
+use store::{Claimers, Repair, StoreError};
 
 use super::Real;
 use crate::model::{

@@ -1,14 +1,12 @@
 //! Translates between the model's types and the store's.
 
-use reseq::{
-    domain::{
-        Apart, Arrival, AttemptError, Body, Due, ErrorKind, LeaseToken, Message, Position, Redrive,
-        Stage, Stamped, Tombstone,
-    },
-    store::{
-        CallSequence, Completion, INLINE_MAX, Ingested as StoreIngested,
-        LaneRequest as StoreRequest, LogEntry, Owner, Settled, StoreError,
-    },
+use domain::{
+    Apart, Arrival, AttemptError, Body, Due, ErrorKind, LeaseToken, Message, Position, Redrive,
+    Stage, Stamped, Tombstone,
+};
+use store::{
+    CallSequence, Completion, INLINE_MAX, Ingested as StoreIngested, LaneRequest as StoreRequest,
+    LogEntry, Owner, Settled, StoreError,
 };
 
 use super::{LONG, Real};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use reseq::domain::{Ordering, Sequence, Stage};
+use domain::{Ordering, Sequence, Stage};
 
 use super::{Snapshot, age, attempts, hint, letter, record, when};
 use crate::model::{

@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reseq::{
-    domain::{Sequence, Stage, Tombstone},
-    store::LogEntry,
-};
+use domain::{Sequence, Stage, Tombstone};
+use store::LogEntry;
 
 use super::{Fields, Snapshot, age, attempts, hint, record, when};
 use crate::model::{
@@ -149,7 +147,7 @@ fn left(kept: &str) -> Option<String> {
     let (failed, stalls, checkpoint, halted_in, due, errors, together, stalls_alone) = kept;
     let kind = |text: &String| {
         let (_, json) = text.split_once(' ').expect("an error has its time");
-        let error: reseq::domain::AttemptError = serde_json::from_str(json).unwrap();
+        let error: domain::AttemptError = serde_json::from_str(json).unwrap();
         error.kind
     };
     let halted_in = match halted_in.as_str() {

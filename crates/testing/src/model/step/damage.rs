@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use reseq::domain::{ErrorKind, Sequence, Stage};
+use domain::{ErrorKind, Sequence, Stage};
 
 use super::{Answer, current, may_leave, wait_in_front};
 use crate::model::{

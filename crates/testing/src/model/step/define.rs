@@ -1,6 +1,7 @@
 //! Creates, changes, pauses and removes destinations.
 
-use reseq::{domain::Ordering, store::Claimers};
+use domain::Ordering;
+use store::Claimers;
 
 use super::{Answer, notice_server};
 use crate::model::{

@@ -1,6 +1,6 @@
 //! Stamps arrivals.
 
-use reseq::domain::{Ordering, TransformKind};
+use domain::{Ordering, TransformKind};
 
 use super::{Answer, current, may_leave, notice_server, wait};
 use crate::model::{
@@ -109,7 +109,7 @@ fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full:
 
 fn priority(arrival: &Arrival, ordering: Ordering) -> u8 {
     let asked = arrival.priority.filter(|_| ordering == Ordering::None);
-    asked.unwrap_or(reseq::domain::message::PRIORITY_DEFAULT)
+    asked.unwrap_or(domain::message::PRIORITY_DEFAULT)
 }
 
 fn remember(state: &mut State, name: Name, arrival: &Arrival, first: Seen) {

@@ -1,9 +1,7 @@
 //! Leases and their ends: claim, complete, fail, requeue, extend, reap.
 
-use reseq::{
-    domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone},
-    store::{INLINE_MAX, Status},
-};
+use domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone};
+use store::{INLINE_MAX, Status};
 
 use super::{advance, current, given, holds, may_leave, wait_in_front};
 use crate::model::{
@@ -225,7 +223,7 @@ fn finish(message: &mut Message, sequence: Sequence, output: &Output, known: &Ca
         },
         priority: match known.definition.ordering {
             Ordering::None => output.priority,
-            _ => reseq::domain::message::PRIORITY_DEFAULT,
+            _ => domain::message::PRIORITY_DEFAULT,
         },
         key: output.key,
         body: output.body.clone(),

@@ -1,9 +1,7 @@
 //! An operator's operations: withdraw (also by the owner, and by policy), retry, discard.
 
-use reseq::{
-    domain::{ErrorKind, Sequence, Stage, Tombstone},
-    store::Withdrawn,
-};
+use domain::{ErrorKind, Sequence, Stage, Tombstone};
+use store::Withdrawn;
 
 use super::{Answer, advance, current, may_leave, notice_server, owner::owns, wait_in_front};
 use crate::model::{

@@ -1,6 +1,6 @@
 //! The owner's operations: acquire_partition, resign_partition, release, postpone, halt.
 
-use reseq::domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone};
+use domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone};
 
 use super::{Answer, current, given, may_leave, notice_server};
 use crate::model::{

@@ -1,9 +1,7 @@
 //! Counts how often damage was met and repaired.
 
-use reseq::{
-    domain::{Ordering, Tombstone},
-    store::{Status, Withdrawn},
-};
+use domain::{Ordering, Tombstone};
+use store::{Status, Withdrawn};
 
 use super::{Tally, destination};
 use crate::model::{

@@ -222,7 +222,7 @@ impl Node {
 }
 
 fn told(reply: &Reply) -> Option<&'static str> {
-    use reseq::store::Withdrawn;
+    use store::Withdrawn;
     match reply {
         Reply::Withdrawn(outcomes) => Some(match outcomes.first()? {
             Withdrawn::Done => "withdrawn at once",

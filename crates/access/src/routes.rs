@@ -1,0 +1,71 @@
+//! What each route needs. A route that is not listed needs `admin`.
+
+use axum::http::Method;
+
+use domain::Scope;
+
+/// What a route needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needed {
+    /// Nothing: the answer reveals no data of the deployment.
+    Nothing,
+    /// Nothing, but only on a listener that serves operators.
+    Operators,
+    /// A token with this scope.
+    Scope(Scope),
+}
+
+/// True if a request is an action of an operator, which the audit log records.
+pub fn is_action(method: &Method, needed: Needed) -> bool {
+    let changes = method != Method::GET && method != Method::HEAD;
+    changes && matches!(needed, Needed::Scope(Scope::Operate | Scope::Admin))
+}
+
+/// Routes without a token: health checks, and what describes the API.
+const OPEN: [&str; 9] = [
+    "/healthz",
+    "/readyz",
+    "/openapi.json",
+    "/docs",
+    "/docs/swagger-ui-bundle.js",
+    "/docs/swagger-ui.css",
+    "/docs/start.js",
+    "/problems",
+    "/problems/{code}",
+];
+
+/// The pages of the console, and the session of a browser, which checks the token itself.
+const CONSOLE: [&str; 4] = ["/console", "/console/", "/console/{file}", "/console/session"];
+
+/// True if a request may last long, because it waits for messages or follows what happens.
+pub fn lasts(path: &str) -> bool {
+    let waits = ["/v1/leases", "/v1/destinations/{destination}/consume"];
+    waits.contains(&path) || ["/v1/deliveries", "/console/events"].contains(&path)
+}
+
+/// What a route needs. `path` is its pattern, such as `/v1/topics/{topic}`.
+pub fn needed(method: &Method, path: &str) -> Needed {
+    let is_get = method == Method::GET || method == Method::HEAD;
+    if OPEN.contains(&path) {
+        return Needed::Nothing;
+    }
+    if CONSOLE.contains(&path) {
+        return Needed::Operators;
+    }
+    let scope = match path {
+        "/v1/messages" => Scope::Ingest,
+        "/v1/destinations/{destination}/messages" | "/v1/topics/{topic}/messages"
+            if method == Method::POST =>
+        {
+            Scope::Ingest
+        }
+        "/v1/destinations/{destination}/consume" => Scope::Work,
+        _ if path.starts_with("/v1/leases") || path.starts_with("/v1/deliveries/") => Scope::Work,
+        _ if path.starts_with("/v1/tokens") || path == "/v1/audit" => Scope::Admin,
+        _ if is_get => Scope::Read,
+        "/v1/destinations/{destination}" | "/v1/topics/{topic}" => Scope::Admin,
+        _ if path.starts_with("/v1/destinations/{destination}/") => Scope::Operate,
+        _ => Scope::Admin,
+    };
+    Needed::Scope(scope)
+}

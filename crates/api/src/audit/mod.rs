@@ -1,0 +1,115 @@
+//! `GET /v1/audit`: what operators did.
+
+mod entry;
+mod record;
+
+use axum::{
+    Extension, Json,
+    extract::{Query, State, rejection::QueryRejection},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Api,
+    request::{Range, limit_of, query_of},
+    views::{Items, rfc3339},
+};
+use domain::DestinationName;
+use http_server::{caller::Caller, document, invalid::Location, problem::Problem};
+use store::AuditId;
+
+pub(super) use entry::Entry;
+pub use record::Recorder;
+pub(super) use record::{affected, current, target};
+
+/// Entries that are read together.
+const AT_ONCE: usize = 1_000;
+/// The most entries that a filter reads for one page.
+const LOOKED_AT_MAX: usize = 5_000;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Listing {
+    /// Only what this caller did: the id or the name of its token, or another value of `actor`.
+    actor: Option<String>,
+    /// Only this action, for example `purge`.
+    action: Option<String>,
+    /// Only what was done to this destination.
+    destination: Option<DestinationName>,
+    /// Done since this time (RFC 3339).
+    from_time: Option<String>,
+    /// Done until this time (RFC 3339).
+    to_time: Option<String>,
+    /// The size of a page.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<usize>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+impl Listing {
+    fn takes(&self, entry: &Entry) -> bool {
+        self.actor.as_deref().is_none_or(|actor| entry.is_of(actor))
+            && self.action.as_deref().is_none_or(|action| action == entry.action)
+            && (self.destination.as_ref())
+                .is_none_or(|name| entry.destination.as_deref() == Some(name.as_str()))
+    }
+}
+
+/// An action of an operator.
+#[derive(Serialize, ToSchema)]
+#[schema(as = AuditEntry)]
+pub(super) struct View {
+    id: String,
+    /// The time of Redis.
+    #[schema(format = DateTime)]
+    occurred_at: String,
+    #[serde(flatten)]
+    entry: Entry,
+}
+
+/// `GET /v1/audit`
+#[utoipa::path(get, path = "/v1/audit", tag = "audit", operation_id = "list_audit",
+    params(Listing),
+    responses((status = 200, description = "A page, the newest first", body = Items<View>),
+        document::Reads))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    query: Result<Query<Listing>, QueryRejection>,
+) -> Result<Json<Items<View>>, Problem> {
+    caller.check_unlimited()?;
+    let listing = query_of(query)?;
+    let limit = limit_of(listing.limit)?;
+    let times = (listing.from_time.as_deref(), listing.to_time.as_deref());
+    let Range { from_ms, to_ms, .. } =
+        Range::parse(Location::Parameter, None, None, times.0, times.1)?;
+    let mut next = Some(AuditId::last_of(to_ms));
+    if let Some(cursor) = &listing.cursor {
+        let wrong = |()| Problem::invalid_parameter("cursor: is not the next_cursor of a page");
+        next = cursor.parse::<AuditId>().map_err(wrong)?.min(AuditId::last_of(to_ms)).into();
+    }
+    let (mut items, mut looked_at) = (Vec::new(), 0);
+    while let Some(last) = next
+        && items.len() < limit
+        && looked_at < LOOKED_AT_MAX
+    {
+        let found = api.store.audit_entries(last, from_ms, AT_ONCE).await?;
+        looked_at += found.len();
+        next = (found.last().filter(|_| found.len() == AT_ONCE)).and_then(|(id, _)| id.before());
+        for (id, text) in found {
+            let entry = Entry::read(&text);
+            if items.len() == limit {
+                next = Some(id);
+                break;
+            }
+            if listing.takes(&entry) {
+                let occurred_at = rfc3339(id.at_ms);
+                items.push(View { id: id.to_string(), occurred_at, entry });
+            }
+        }
+    }
+    Ok(Json(Items { items, next_cursor: next.map(|next| next.to_string()) }))
+}

@@ -1,0 +1,289 @@
+//! Records what operators do: one entry for each request that changes something and is not the work of a
+//! producer or worker.
+//!
+//! Nothing that a client sends decides whether its action is recorded: the route does. An entry is written by a
+//! task of its own, which goes on if the client leaves. If Redis does not take it, the action stays done; the
+//! entry is in the log of the process, and a metric counts it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    extract::{RawPathParams, Request},
+    http::{Method, StatusCode},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use utoipa::openapi::OpenApi;
+
+use super::entry::Entry;
+use crate::{RequestId, openapi::operations};
+use domain::{DestinationName, Scope, excerpt::excerpt};
+use faults::planted;
+use formats::code::Code;
+use http_server::{caller::Caller, client_connection::ClientConnection, problem::Problem};
+use store::Store;
+
+/// One token may fill this part of the log at once, and then add an entry each time.
+const SHARES: usize = 10;
+const ENTRY_EVERY: Duration = Duration::from_secs(1);
+
+tokio::task_local! {
+    /// The action that the current request carries out.
+    static CURRENT: Arc<Action>;
+}
+
+/// Writes the audit log. Cheap to clone.
+#[derive(Clone)]
+pub struct Recorder(Arc<Shared>);
+
+struct Shared {
+    store: Store,
+    entries_max: usize,
+    /// The writes that are in flight.
+    tasks: TaskTracker,
+    /// The `operationId` of each route.
+    verbs: HashMap<(&'static str, String), String>,
+    /// Until when each token's share of the log is not wholly free again.
+    filled: Mutex<HashMap<Arc<str>, Instant>>,
+}
+
+impl Recorder {
+    /// Keeps this many entries. The writes run on `tasks`.
+    pub fn new(
+        store: Store,
+        entries_max: usize,
+        tasks: TaskTracker,
+        document: &OpenApi,
+    ) -> Recorder {
+        let mut verbs = HashMap::new();
+        for (path, item) in &document.paths.paths {
+            for (method, operation) in operations(item) {
+                let verb = operation.and_then(|operation| operation.operation_id.clone());
+                verbs.extend(verb.map(|verb| ((method, path.clone()), verb)));
+            }
+        }
+        let filled = Mutex::default();
+        Recorder(Arc::new(Shared { store, entries_max, tasks, verbs, filled }))
+    }
+
+    /// Refuses an action of a token that has filled its share of the log: it could remove the traces of others, or its
+    /// own. Whoever administers the whole deployment, or needs no token, has no share.
+    fn admit(&self, caller: &Caller) -> Result<(), Problem> {
+        let is_unbounded = caller.is_unlimited() && caller.grant().allows(Scope::Admin);
+        if is_unbounded || planted::is("audit_flooded") {
+            return Ok(());
+        }
+        let entries = u32::try_from(self.0.entries_max / SHARES).unwrap_or(u32::MAX).max(1);
+        let (share, now) = (ENTRY_EVERY.saturating_mul(entries), Instant::now());
+        let mut filled = self.0.filled.lock().unwrap_or_else(PoisonError::into_inner);
+        filled.retain(|_, until| *until > now);
+        let until = filled.get(&caller.who).map_or(now, |until| *until) + ENTRY_EVERY;
+        if until > now + share {
+            let detail = format!(
+                "this token has filled its share of the audit log: {entries} actions at once, and 1 each {} s; \
+                 nothing was done, send the same later",
+                ENTRY_EVERY.as_secs()
+            );
+            return Err(Problem::new(Code::TooManyRequests, detail));
+        }
+        filled.insert(caller.who.clone(), until);
+        Ok(())
+    }
+
+    /// Carries out a request of an operator, and records it. The answer waits for the entry.
+    pub(crate) async fn carry_out(
+        &self,
+        caller: &Caller,
+        path: &str,
+        parameters: &RawPathParams,
+        request: Request,
+        next: Next,
+    ) -> Response {
+        if let Err(problem) = self.admit(caller) {
+            return problem.into_response();
+        }
+        let entry = self.entry_of(caller, path, parameters, &request);
+        let action = Arc::new(Action {
+            recorder: self.clone(),
+            entry: Mutex::new(entry),
+            is_over: false.into(),
+        });
+        let unfinished = Unfinished(action.clone());
+        let response = CURRENT.scope(action.clone(), next.run(request)).await;
+        action.answered(response.status(), outcome_of(&response)).await;
+        drop(unfinished);
+        response
+    }
+
+    fn entry_of(
+        &self,
+        caller: &Caller,
+        path: &str,
+        parameters: &RawPathParams,
+        request: &Request,
+    ) -> Entry {
+        let client = request.extensions().get::<ClientConnection>();
+        let (mut destination, mut target) = (None, None);
+        for (name, value) in parameters {
+            match name {
+                "destination" => {
+                    destination = value.parse().ok().map(|name: DestinationName| name.to_string());
+                }
+                _ => target = Some(excerpt(value.as_bytes())),
+            }
+        }
+        let request_id = request.extensions().get::<RequestId>();
+        Entry {
+            actor: caller.who.to_string(),
+            actor_name: caller.name.as_deref().map(str::to_owned),
+            certificate: client.and_then(|client| Some(client.certificate()?.text.clone())),
+            address: client.and_then(|client| client.address()).map(|address| address.to_string()),
+            action: self.verb_of(request.method(), path),
+            destination,
+            target,
+            request_id: request_id.map(|id| excerpt(id.0.as_bytes())),
+            ..Entry::default()
+        }
+    }
+
+    fn verb_of(&self, method: &Method, path: &str) -> String {
+        let verb = self.0.verbs.iter().find(|((of, at), _)| *of == method.as_str() && at == path);
+        verb.map_or_else(|| format!("{method} {path}"), |(_, verb)| verb.clone())
+    }
+
+    /// Writes an entry. Does not end with the task that calls it.
+    async fn write(&self, entry: Entry) {
+        let recorder = self.clone();
+        // It fails only when the runtime stops.
+        let _ = self.0.tasks.spawn(async move { recorder.store(&entry).await }).await;
+    }
+
+    async fn store(&self, entry: &Entry) {
+        tracing::info!(
+            actor = entry.actor,
+            name = entry.actor_name,
+            certificate = entry.certificate,
+            address = entry.address,
+            action = entry.action,
+            destination = entry.destination,
+            target_of_it = entry.target,
+            affected = entry.affected,
+            outcome = entry.outcome,
+            operation = entry.operation,
+            "an operator acted",
+        );
+        let text = serde_json::to_string(entry).unwrap_or_default();
+        if let Err(error) = self.0.store.audit(&text, self.0.entries_max).await {
+            telemetry::audit_failed();
+            tracing::error!(%error, entry = text, "an action could not be added to the audit log");
+        }
+    }
+}
+
+/// An action that is carried out.
+pub(crate) struct Action {
+    recorder: Recorder,
+    entry: Mutex<Entry>,
+    /// True once its outcome is recorded.
+    is_over: AtomicBool,
+}
+
+impl Action {
+    fn change(&self, change: impl FnOnce(&mut Entry)) {
+        change(&mut self.entry.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn now(&self) -> Entry {
+        self.entry.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// True for the one who is to record the outcome.
+    fn end(&self) -> bool {
+        !self.is_over.swap(true, Ordering::Relaxed)
+    }
+
+    /// Records that a bulk operation begins. It may go on after the answer.
+    pub(crate) async fn operation_begins(&self, id: &str, dry_run: bool) {
+        self.change(|entry| {
+            entry.operation = Some(id.to_owned());
+            entry.dry_run = dry_run;
+        });
+        if !dry_run {
+            self.recorder.write(Entry { outcome: "running".to_owned(), ..self.now() }).await;
+        }
+    }
+
+    /// Records how a bulk operation ended.
+    pub(crate) async fn operation_ended(&self, outcome: String, affected: u64) {
+        if self.end() {
+            self.recorder.write(Entry { outcome, affected, ..self.now() }).await;
+        }
+    }
+
+    /// Records the outcome that an answer tells.
+    async fn answered(&self, status: StatusCode, outcome: String) {
+        let mut entry = self.now();
+        let is_running = entry.operation.is_some() && status == StatusCode::ACCEPTED;
+        if is_running || !self.end() {
+            return;
+        }
+        entry.outcome = outcome;
+        if status.is_success() && entry.affected == 0 && !entry.dry_run {
+            entry.affected = 1;
+        }
+        self.recorder.write(entry).await;
+    }
+}
+
+/// What an answer tells: that the action succeeded, or the code of its problem.
+fn outcome_of(response: &Response) -> String {
+    match response.extensions().get::<Problem>() {
+        Some(problem) => problem.code.to_string(),
+        None if response.status().is_success() => "succeeded".to_owned(),
+        None => response.status().as_u16().to_string(),
+    }
+}
+
+/// Records an action whose client left before its answer, if dropped then.
+struct Unfinished(Arc<Action>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let action = &self.0;
+        // The end of a bulk operation is recorded by its task.
+        if action.now().operation.is_some() || !action.end() {
+            return;
+        }
+        let (recorder, entry) = (action.recorder.clone(), action.now());
+        let entry = Entry { outcome: "unfinished".to_owned(), ..entry };
+        let tasks = recorder.0.tasks.clone();
+        if tokio::runtime::Handle::try_current().is_ok() {
+            tasks.spawn(async move { recorder.store(&entry).await });
+        }
+    }
+}
+
+/// The action that the current request carries out, for what outlives the request.
+pub(crate) fn current() -> Option<Arc<Action>> {
+    CURRENT.try_with(Arc::clone).ok()
+}
+
+/// Notes how many messages or definitions the current action has changed.
+pub(crate) fn affected(count: u64) {
+    let _ = CURRENT.try_with(|action| action.change(|entry| entry.affected = count));
+}
+
+/// Notes what the current action changed, if the path of the request does not say it.
+pub(crate) fn target(name: &str) {
+    let target = Some(excerpt(name.as_bytes()));
+    let _ = CURRENT.try_with(|action| action.change(|entry| entry.target = target));
+}

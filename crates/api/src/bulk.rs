@@ -1,0 +1,364 @@
+//! Bulk operations: a purge, a redrive … runs in a task of its own, and its progress is in Redis. A
+//! short one is answered when it is done; a long one goes on, and can be watched and cancelled.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Json,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{
+    Api, audit, draining,
+    reingest::Moved,
+    request::{Target, time_of},
+    views::rfc3339,
+};
+use domain::{DestinationName, Sequence};
+use http_server::{invalid::Location, problem::Problem};
+use store::{Found, StoreError, server_clock_ms};
+
+/// How often the progress of an operation is noted in Redis.
+const NOTE_EVERY: Duration = Duration::from_secs(1);
+/// How long an answer waits for the end of an operation, unless `Prefer` says otherwise.
+const WAIT: Duration = Duration::from_secs(10);
+/// The longest such wait.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// An operation without progress for this long has lost its process.
+const INTERRUPTED_AFTER_MS: u64 = 15_000;
+
+/// What an operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = OperationKind)]
+pub(super) enum Kind {
+    Purge,
+    Redrive,
+    Discard,
+    Replay,
+    RetryHeads,
+    Repair,
+}
+
+/// How far an operation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = OperationState)]
+pub(super) enum State {
+    Running,
+    /// It is done.
+    Succeeded,
+    /// It stopped; `problem` says why.
+    Failed,
+    /// Somebody cancelled it; the counts say what it did before.
+    Cancelled,
+    /// Its process ended. Send the same request again for the rest.
+    Interrupted,
+}
+
+impl State {
+    /// As the API spells it.
+    fn name(self) -> String {
+        json!(self).as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// A bulk operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(super) struct Operation {
+    pub(super) id: String,
+    pub(super) kind: Kind,
+    pub(super) destination: DestinationName,
+    pub(super) state: State,
+    /// True if it only counts.
+    pub(super) dry_run: bool,
+    #[schema(format = DateTime)]
+    pub(super) started_at: String,
+    #[schema(format = DateTime)]
+    updated_at: String,
+    /// Messages that the request selects, or problems that it has found, as far as it has got.
+    pub(super) matched: u64,
+    /// Messages that it has purged, redriven, discarded, replayed or retried; problems repaired.
+    pub(super) affected: u64,
+    /// Messages with which that was not possible.
+    pub(super) failed: u64,
+    #[serde(flatten)]
+    pub(super) details: Details,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<http_server::problem::ProblemObject>)]
+    problem: Option<Value>,
+}
+
+/// What only some kinds have.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+#[schema(as = OperationDetails)]
+pub(super) struct Details {
+    /// `purge` with `dry_run`: the selected messages by state.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) by_state: BTreeMap<String, u64>,
+    /// `purge`: those of `affected` that leave when their attempt has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) withdrawing: Option<u64>,
+    /// `redrive`, `discard`: named dead letters that do not exist (any more).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) gone: Option<u64>,
+    /// `replay`: stored before under the same idempotency key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) duplicates: Option<u64>,
+    /// `replay`: entries of the log without a body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) without_body: Option<u64>,
+    /// `replay`: the range in the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) first_sequence: Option<Sequence>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) last_sequence: Option<Sequence>,
+    /// `replay`: the new range.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) new_first_sequence: Option<Sequence>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) new_last_sequence: Option<Sequence>,
+    /// `redrive`: the new positions of the first 1,000.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) deliveries: Vec<Moved>,
+    /// `repair`: what it found, by kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) items: Option<Vec<Found>>,
+    /// `repair`: false if the counters changed on every pass, so that they could not be compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) counters_verified: Option<bool>,
+}
+
+impl Operation {
+    fn new(kind: Kind, destination: DestinationName, dry_run: bool) -> Operation {
+        let now_ms = server_clock_ms();
+        Operation {
+            id: Uuid::now_v7().to_string(),
+            kind,
+            destination,
+            state: State::Running,
+            dry_run,
+            started_at: rfc3339(now_ms),
+            updated_at: rfc3339(now_ms),
+            matched: 0,
+            affected: 0,
+            failed: 0,
+            details: Details::default(),
+            problem: None,
+        }
+    }
+
+    /// Reads a stored operation. One whose process is gone counts as interrupted.
+    pub(super) fn read(text: &str, now_ms: u64) -> Result<Operation, Problem> {
+        let read: Result<Operation, _> = serde_json::from_str(text);
+        let mut operation =
+            read.map_err(|error| Problem::from(StoreError::Unreadable(error.to_string())))?;
+        let updated_ms = time_of(Location::Body, "updated_at", &operation.updated_at)?;
+        let is_lost = now_ms > updated_ms + INTERRUPTED_AFTER_MS;
+        if operation.state == State::Running && is_lost {
+            operation.state = State::Interrupted;
+        }
+        Ok(operation)
+    }
+}
+
+/// The progress of a running operation, for the task that carries it out.
+pub(super) struct Progress {
+    operation: Mutex<Operation>,
+    is_cancelled: AtomicBool,
+    api: Api,
+}
+
+impl Progress {
+    /// Changes what is known of the operation.
+    pub(super) fn update(&self, change: impl FnOnce(&mut Operation)) {
+        change(&mut self.operation.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// An error if the operation must stop: it was cancelled, or the process stops.
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        match self.is_cancelled.load(Ordering::Relaxed) || self.api.stop.is_cancelled() {
+            true => Err(draining()),
+            false => Ok(()),
+        }
+    }
+
+    /// The operation as it is now.
+    fn now(&self) -> Operation {
+        self.operation.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes the progress in Redis.
+    async fn note(&self, target: &Target) -> Result<(), StoreError> {
+        self.update(|operation| operation.updated_at = rfc3339(server_clock_ms()));
+        let operation = self.now();
+        let (store, text) = (&self.api.store, json!(operation).to_string());
+        if store.note_operation(target.entry(), &operation.id, &text).await? {
+            self.is_cancelled.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Sets the final state.
+    fn end(&self, ended: &Result<(), Problem>) {
+        let is_cancelled = self.is_cancelled.load(Ordering::Relaxed);
+        self.update(|operation| match ended {
+            Ok(()) => operation.state = State::Succeeded,
+            Err(_) if is_cancelled => operation.state = State::Cancelled,
+            Err(_) if self.api.stop.is_cancelled() => operation.state = State::Interrupted,
+            Err(problem) => {
+                operation.state = State::Failed;
+                operation.problem = Some(problem.json(None));
+            }
+        });
+    }
+}
+
+/// Runs an operation. Answers 200 when it is done, or 202 if it lasts longer than the client waits;
+/// it then goes on.
+pub(super) async fn run<F>(
+    target: &Target,
+    kind: Kind,
+    dry_run: bool,
+    headers: &HeaderMap,
+    work: impl FnOnce(Arc<Progress>) -> F,
+) -> Result<Response, Problem>
+where
+    F: Future<Output = Result<(), Problem>> + Send + 'static,
+{
+    let wait = wait_of(headers)?;
+    let operation = Operation::new(kind, target.name.clone(), dry_run);
+    let progress = Arc::new(Progress {
+        operation: Mutex::new(operation),
+        is_cancelled: AtomicBool::new(false),
+        api: target.api.clone(),
+    });
+    // If this fails, nothing was done.
+    progress.note(target).await?;
+    let action = audit::current();
+    if let Some(action) = &action {
+        action.operation_begins(&progress.now().id, dry_run).await;
+    }
+    let (target_of_it, noted, work) = (target.clone(), progress.clone(), work(progress.clone()));
+    let running = target.api.tasks.spawn(async move {
+        let ended = carry_out(target_of_it, noted.clone(), work).await;
+        if let Some(action) = action {
+            let operation = noted.now();
+            let affected = if dry_run { 0 } else { operation.affected };
+            action.operation_ended(operation.state.name(), affected).await;
+        }
+        ended
+    });
+    match tokio::time::timeout(wait, running).await {
+        Ok(Ok(Ok(()))) => Ok(Json(progress.now()).into_response()),
+        Ok(Ok(Err(problem))) => Err(with_operation(problem, &progress.now())),
+        Ok(Err(_)) => Err(draining()),
+        Err(_) => {
+            let operation = progress.now();
+            let path = path_of(&operation);
+            Ok((StatusCode::ACCEPTED, [(header::LOCATION, path)], Json(operation)).into_response())
+        }
+    }
+}
+
+/// Carries an operation out, and notes its progress meanwhile. A cancelled one has no problem.
+async fn carry_out(
+    target: Target,
+    progress: Arc<Progress>,
+    work: impl Future<Output = Result<(), Problem>>,
+) -> Result<(), Problem> {
+    let mut work = std::pin::pin!(work);
+    let mut notes = tokio::time::interval(NOTE_EVERY);
+    notes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    notes.tick().await;
+    let ended = loop {
+        tokio::select! {
+            ended = &mut work => break ended,
+            _ = notes.tick() => {
+                if let Err(error) = progress.note(&target).await {
+                    tracing::warn!(%error, "the progress of an operation cannot be noted");
+                }
+            }
+        }
+    };
+    progress.end(&ended);
+    if let Err(error) = progress.note(&target).await {
+        // It shows as interrupted, and a repeat does what is left.
+        tracing::warn!(%error, "the end of an operation cannot be noted");
+    }
+    let operation = progress.now();
+    tracing::info!(
+        destination = %operation.destination, kind = ?operation.kind, state = ?operation.state,
+        affected = operation.affected, failed = operation.failed, "an operation has ended",
+    );
+    match operation.state {
+        State::Cancelled => Ok(()),
+        _ => ended,
+    }
+}
+
+/// Where the operation can be read.
+fn path_of(operation: &Operation) -> String {
+    format!("/v1/destinations/{}/operations/{}", operation.destination, operation.id)
+}
+
+/// Adds the operation to the problem that stopped it.
+fn with_operation(mut problem: Problem, operation: &Operation) -> Problem {
+    problem.more.insert("operation".to_owned(), json!(operation));
+    problem
+}
+
+/// How long the client waits: `Prefer: wait=<seconds>`, or `respond-async` (RFC 7240).
+fn wait_of(headers: &HeaderMap) -> Result<Duration, Problem> {
+    let (mut wait, mut is_async) = (None, false);
+    for value in headers.get_all("prefer") {
+        let text = value.to_str().unwrap_or_default();
+        for preference in text.split([',', ';']).map(str::trim) {
+            if preference.eq_ignore_ascii_case("respond-async") {
+                is_async = true;
+            }
+            if let Some(seconds) = preference.strip_prefix("wait=") {
+                let seconds: u64 = seconds.trim_matches('"').parse().map_err(|_| {
+                    Problem::invalid_header("Prefer: wait is a number of seconds, such as wait=5")
+                })?;
+                wait = Some(Duration::from_secs(seconds).min(WAIT_MAX));
+            }
+        }
+    }
+    Ok(wait.unwrap_or(if is_async { Duration::ZERO } else { WAIT }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_says_how_long_it_waits() {
+        let wait = |values: &[&'static str]| {
+            let headers =
+                values.iter().map(|value| (header::HeaderName::from_static("prefer"), *value));
+            let headers = headers.map(|(name, value)| (name, value.parse().unwrap()));
+            wait_of(&headers.collect()).map(|wait| wait.as_secs())
+        };
+        assert_eq!(wait(&[]).unwrap(), 10);
+        assert_eq!(wait(&["respond-async"]).unwrap(), 0);
+        assert_eq!(wait(&["respond-async, wait=5"]).unwrap(), 5);
+        assert_eq!(wait(&["wait=\"7\"", "Respond-Async"]).unwrap(), 7);
+        assert_eq!(wait(&["wait=3600; x=1, handling=lenient"]).unwrap(), 60);
+        assert!(wait(&["wait=soon"]).unwrap_err().detail.contains("Prefer"));
+    }
+}

@@ -1,0 +1,141 @@
+//! The numbers of all destinations, read at most once a second for all views, and how fast messages arrive
+//! and leave.
+
+use std::{collections::HashMap, iter::Sum, sync::Arc, time::Duration};
+
+use serde::Serialize;
+use tokio::{sync::Mutex, time::Instant};
+
+use domain::DestinationName;
+use store::{Catalog, CatalogEntry, Stats, Store, StoreError};
+
+/// Destinations that are read in one round trip.
+const AT_ONCE: usize = 500;
+/// Numbers may be as old as this.
+const AGE_MAX: Duration = Duration::from_millis(900);
+/// Rates are measured over at most this time.
+const SPAN_MAX: Duration = Duration::from_secs(90);
+
+/// One destination.
+#[derive(Clone)]
+pub(super) struct Row {
+    pub(super) entry: Arc<CatalogEntry>,
+    /// `None` if they cannot be read.
+    pub(super) stats: Option<Stats>,
+    pub(super) in_per_second: f64,
+    pub(super) out_per_second: f64,
+}
+
+/// All destinations, by name.
+pub(super) struct Read {
+    pub(super) rows: Vec<Row>,
+    at: Instant,
+}
+
+/// Reads the numbers. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Numbers {
+    store: Store,
+    catalog: Catalog,
+    last: Arc<Mutex<Option<Arc<Read>>>>,
+}
+
+impl Numbers {
+    pub(super) fn new(store: Store, catalog: Catalog) -> Numbers {
+        Numbers { store, catalog, last: Arc::default() }
+    }
+
+    /// The numbers, at most a second old. While they are read, other callers wait for the same numbers.
+    pub(super) async fn all(&self) -> Result<Arc<Read>, StoreError> {
+        let mut last = self.last.lock().await;
+        if let Some(read) = last.as_ref().filter(|read| read.at.elapsed() < AGE_MAX) {
+            return Ok(read.clone());
+        }
+        let before = last.as_ref().filter(|read| read.at.elapsed() < SPAN_MAX);
+        let earlier: HashMap<&DestinationName, &Row> = before
+            .iter()
+            .flat_map(|read| &read.rows)
+            .map(|row| (&row.entry.destination.name, row))
+            .collect();
+        let (at, entries) = (Instant::now(), self.catalog.all());
+        let seconds = before.map_or(0.0, |read| (at - read.at).as_secs_f64());
+        let mut rows = Vec::with_capacity(entries.len());
+        for some in entries.chunks(AT_ONCE) {
+            let found = self.store.backlogs_each(some).await;
+            for (entry, stats) in some.iter().zip(found) {
+                let stats = match stats {
+                    Err(error) if !error.is_damage() => return Err(error),
+                    stats => stats.ok(),
+                };
+                let earlier = earlier.get(&entry.destination.name).copied();
+                rows.push(row(entry.clone(), stats, earlier, seconds));
+            }
+        }
+        let read = Arc::new(Read { rows, at });
+        *last = Some(read.clone());
+        Ok(read)
+    }
+}
+
+fn row(entry: Arc<CatalogEntry>, stats: Option<Stats>, earlier: Option<&Row>, seconds: f64) -> Row {
+    let earlier = earlier.filter(|row| row.entry.born == entry.born);
+    let earlier = earlier.and_then(|row| row.stats.as_ref());
+    let rate = |number: fn(&Stats) -> u64| {
+        let (now, then) = (stats.as_ref().map(number), earlier.map(number));
+        match now.zip(then) {
+            Some((now, then)) if seconds > 0.0 => now.saturating_sub(then) as f64 / seconds,
+            _ => 0.0,
+        }
+    };
+    let in_per_second = rate(|stats| stats.last_sequence);
+    let out_per_second = rate(left);
+    Row { entry, stats, in_per_second, out_per_second }
+}
+
+/// How many messages are where: of one destination, or the sum of several.
+#[derive(Default, Serialize)]
+pub(super) struct Counts {
+    pending: u64,
+    waiting: u64,
+    processing: u64,
+    ready: u64,
+    delivering: u64,
+    halted: u64,
+    delayed: u64,
+    dead_letters: u64,
+}
+
+impl Counts {
+    pub(super) fn of(stats: &Stats) -> Counts {
+        Counts {
+            pending: stats.pending,
+            waiting: stats.waiting,
+            processing: stats.processing,
+            ready: stats.ready,
+            delivering: stats.delivering,
+            halted: stats.halted,
+            delayed: stats.delayed,
+            dead_letters: stats.dead_letters,
+        }
+    }
+}
+
+impl<'a> Sum<&'a Stats> for Counts {
+    fn sum<I: Iterator<Item = &'a Stats>>(all: I) -> Counts {
+        all.map(Counts::of).fold(Counts::default(), |sum, one| Counts {
+            pending: sum.pending + one.pending,
+            waiting: sum.waiting + one.waiting,
+            processing: sum.processing + one.processing,
+            ready: sum.ready + one.ready,
+            delivering: sum.delivering + one.delivering,
+            halted: sum.halted + one.halted,
+            delayed: sum.delayed + one.delayed,
+            dead_letters: sum.dead_letters + one.dead_letters,
+        })
+    }
+}
+
+/// How many messages have left.
+pub(super) fn left(stats: &Stats) -> u64 {
+    stats.delivered_total + stats.dropped_total + stats.dead_lettered_total + stats.cancelled_total
+}

@@ -1,0 +1,314 @@
+//! `POST /v1/destinations/{d}/consume`: leases messages to a consumer, with a long poll.
+
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
+
+use axum::{
+    Extension,
+    body::{Body, Bytes},
+    extract::{Path, State, rejection::BytesRejection},
+    http::header,
+    response::{IntoResponse, Response},
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::{sync::broadcast, time::Instant};
+use utoipa::ToSchema;
+
+use crate::{
+    Api,
+    destinations::parse_name,
+    draining, read_json,
+    views::rfc3339,
+    workers::{ITEMS_MAX, WAIT_MS_MAX, WAITS, check_range, find, lease::LastError},
+};
+use domain::{
+    DeliveryKind, Destination, DestinationName, LeaseToken, Message, Stamped, WorkerName,
+};
+use formats::{
+    code::Code,
+    json::{joined_headers, json_body},
+};
+use http_server::{
+    caller::Caller,
+    client_connection::{ClientConnection, Lost, Tracked},
+    document,
+    problem::Problem,
+    shares::Shares,
+};
+use store::{CatalogEntry, Consumed, StoreError, Wake, WakeKind, retry_until, woken};
+
+/// How often to poll without a wake-up.
+const POLL: Duration = Duration::from_secs(1);
+/// How many times one poll looks for lanes: other consumers may take the same ones.
+const LOOKS_MAX: usize = 3;
+/// How long to try to give back what a consumer did not get; after that, its lease expires.
+const GIVE_BACK_WITHIN: Duration = Duration::from_secs(20);
+
+/// What to take.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ConsumeRequest {
+    /// At most this many messages.
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 1000, default = 1)]
+    max: usize,
+    /// Wait up to this long if there is nothing to take.
+    #[serde(default)]
+    #[schema(maximum = 60_000)]
+    wait_ms: u64,
+    /// Who takes: `1234@host-7`, for example.
+    #[serde(default)]
+    consumer: Option<WorkerName>,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// Messages under a consumer's lease. Those of a lane are in order.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ConsumedMessages)]
+pub(crate) struct Deliveries {
+    /// How long a lease lasts, from this answer or its extension on.
+    lease_ms: u64,
+    deliveries: Vec<Delivery>,
+}
+
+/// A message under a consumer's lease.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ConsumedMessage)]
+struct Delivery {
+    /// Names the message and the lease in later calls.
+    token: String,
+    destination: DestinationName,
+    /// Messages with the same lane stay in order: its key, or the sequence without ordering.
+    lane: String,
+    sequence: u64,
+    epoch: u64,
+    /// The sequence of the message before it in its lane, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<u64>,
+    id: String,
+    key: Option<String>,
+    attempt: u32,
+    /// The error of the last attempt.
+    last_error: Option<LastError>,
+    #[schema(format = DateTime)]
+    expires_at: String,
+    content_type: String,
+    headers: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    body: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_base64: Option<String>,
+}
+
+/// `POST /v1/destinations/{d}/consume`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/consume", tag = "consumers",
+    operation_id = "consume",
+    params(("destination" = String, Path, description = "The name of the destination")),
+    request_body = ConsumeRequest,
+    responses((status = 200, description = "Messages, or none", body = Deliveries), document::Works))]
+pub(crate) async fn consume(
+    State(api): State<Api>,
+    (Extension(caller), Extension(waits)): (Extension<Caller>, Extension<Shares>),
+    Path(name): Path<String>,
+    client: Option<Extension<ClientConnection>>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let name = parse_name(&name)?;
+    let request: ConsumeRequest = read_json(body, api.batch_bytes_max)?;
+    check_range("max", request.max as u64, 1..=ITEMS_MAX as u64)?;
+    check_range("wait_ms", request.wait_ms, 0..=WAIT_MS_MAX)?;
+    let _share = if request.wait_ms > 0 { waits.take(&caller, WAITS)? } else { None };
+    let request = Arc::new(request);
+    let client = client.map(|Extension(client)| client);
+    // Listen first and poll then, so that nothing is missed in between.
+    let mut wakes = api.wakes.listen(WakeKind::Releasable);
+    let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
+    loop {
+        // In its own task: if this request ends meanwhile, its messages are given back.
+        let taking = take(api.clone(), name.clone(), request.clone());
+        let Ok(taken) = api.tasks.spawn(taking).await else { return Err(draining()) };
+        let taken = taken?;
+        let is_over = Instant::now() >= deadline || api.stop.is_cancelled();
+        if !taken.consumed.messages.is_empty() || is_over {
+            return taken.answer(client);
+        }
+        let poll = (Instant::now() + POLL).min(deadline);
+        tokio::select! {
+            () = api.stop.cancelled() => {}
+            () = tokio::time::sleep_until(poll) => {}
+            () = releasable(&name, &mut wakes) => {}
+            // The consumer may be gone: take nothing for it.
+            () = left(client.as_ref()) => return taken.answer(client),
+        }
+    }
+}
+
+/// Resolves when lanes of this destination may have messages.
+async fn releasable(destination: &DestinationName, wakes: &mut broadcast::Receiver<Wake>) {
+    woken(wakes, |wake| matches!(wake, Wake::Releasable(name, _) if name == destination)).await;
+}
+
+/// Resolves when the client closes its direction of the connection.
+async fn left(client: Option<&ClientConnection>) {
+    match client {
+        Some(client) => client.left().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Messages on their way to a consumer. Dropping this gives them back.
+struct Taken {
+    api: Api,
+    entry: Arc<CatalogEntry>,
+    consumed: Consumed,
+    /// Of the messages that are given back.
+    tokens: Vec<LeaseToken>,
+}
+
+fn has_consumers(entry: &Arc<CatalogEntry>) -> bool {
+    entry.destination.delivery.kind == DeliveryKind::Pull
+}
+
+async fn take(
+    api: Api,
+    name: DestinationName,
+    request: Arc<ConsumeRequest>,
+) -> Result<Taken, Problem> {
+    let mut entry = find(&api, &name).await?;
+    if !has_consumers(&entry) {
+        entry = api.catalog.refresh(&name).await?.filter(has_consumers).ok_or_else(|| {
+            let detail =
+                format!("the delivery.kind of {name} is not \"pull\": it has no consumers");
+            Problem::new(Code::WrongState, detail)
+        })?;
+    }
+    let call_sequence = api.workers.take(&api, &name);
+    let consumer = request.consumer.as_ref();
+    let mut lanes = Vec::new();
+    let mut consumed = Ok(Consumed::default());
+    for _ in 0..LOOKS_MAX {
+        consumed = match api.store.lanes_to_consume(&entry, request.max).await {
+            Ok(found) if found.is_empty() => break,
+            Ok(found) => {
+                lanes = found;
+                api.store.consume(consumer, &call_sequence, &entry, &lanes, request.max).await
+            }
+            Err(error) => Err(error),
+        };
+        match &consumed {
+            Err(StoreError::StaleDefinition) => match api.catalog.refresh(&name).await {
+                Ok(Some(fresh)) if has_consumers(&fresh) => entry = fresh,
+                _ => break,
+            },
+            // Others hold these lanes, or they wait: their hints have moved behind those of other lanes.
+            Ok(taken) if taken.messages.is_empty() && lanes.len() > 1 => {}
+            _ => break,
+        }
+    }
+    if let Err(error @ StoreError::Unconfirmed(_)) = consumed {
+        // Redis may have leased messages, although there was no answer: the same call finds them.
+        let (task, consumer) = (api.clone(), request.consumer.clone());
+        api.tasks.spawn(async move {
+            let consumer = consumer.as_ref();
+            let again = || task.store.consume(consumer, &call_sequence, &entry, &lanes, 1);
+            let found = retry_until(Some(Instant::now() + GIVE_BACK_WITHIN), again).await;
+            task.workers.put_back(&name, call_sequence);
+            // Dropped at once, which gives them back.
+            found.map(|consumed| Taken::new(task, entry, consumed))
+        });
+        return Err(error.into());
+    }
+    api.workers.put_back(&name, call_sequence);
+    Ok(Taken::new(api, entry, consumed?))
+}
+
+impl Taken {
+    fn new(api: Api, entry: Arc<CatalogEntry>, consumed: Consumed) -> Taken {
+        let tokens = consumed.messages.iter().map(|(token, _)| token.clone()).collect();
+        Taken { api, entry, consumed, tokens }
+    }
+
+    /// The answer with these messages; gives them back if the answer is lost.
+    fn answer(mut self, client: Option<ClientConnection>) -> Result<Response, Problem> {
+        let Consumed { deadline_ms, messages } = mem::take(&mut self.consumed);
+        let expires_at = rfc3339(deadline_ms);
+        let depth_max = self.api.json_depth_max;
+        let destination = &self.entry.destination;
+        let shown = |(token, message)| shown(destination, token, message, &expires_at, depth_max);
+        let deliveries = messages.into_iter().map(shown).collect();
+        let deliveries = Deliveries { lease_ms: destination.delivery.timeout_ms, deliveries };
+        let text = serde_json::to_vec(&deliveries).map_err(|error| {
+            let detail = format!("the messages cannot be written as JSON: {error}");
+            Problem::new(Code::Unreadable, detail)
+        })?;
+        let tokens = mem::take(&mut self.tokens);
+        let (api, entry) = (self.api.clone(), self.entry.clone());
+        // Never called if the answer arrives.
+        let lost: Lost = Box::new(move || {
+            drop(Taken { api, entry, consumed: Consumed::default(), tokens });
+        });
+        let body = Body::new(Tracked::new(text.into(), client, lost));
+        Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let tokens = mem::take(&mut self.tokens);
+        if tokens.is_empty() {
+            return;
+        }
+        let (api, entry) = (self.api.clone(), self.entry.clone());
+        // On the task tracker, so that the process waits for it before it ends.
+        self.api.tasks.spawn(async move {
+            let give_back = || api.store.give_back(&entry, &tokens);
+            let given = retry_until(Some(Instant::now() + GIVE_BACK_WITHIN), give_back).await;
+            let (name, count) = (&entry.destination.name, tokens.len());
+            match given {
+                Ok(_) => tracing::info!(
+                    destination = %name, count,
+                    "gave back messages: their consumer had gone before it got the answer"
+                ),
+                Err(error) => tracing::warn!(
+                    destination = %name, %error,
+                    "cannot give back messages; their leases will expire"
+                ),
+            }
+        });
+    }
+}
+
+fn shown(
+    destination: &Destination,
+    token: LeaseToken,
+    message: Stamped,
+    expires_at: &str,
+    json_depth_max: usize,
+) -> Delivery {
+    let previous = message.previous;
+    let Message { id, key, headers, body, .. } = message.message;
+    // Several messages share the answer: one must not make the others unreadable.
+    let json = json_body(&body.content_type, &body.bytes, json_depth_max);
+    Delivery {
+        token: token.encode(),
+        lane: destination.lane_of(key.as_deref(), message.position.sequence).unwrap_or_default(),
+        destination: message.destination,
+        sequence: message.position.sequence,
+        epoch: message.position.epoch,
+        previous,
+        id,
+        key,
+        attempt: message.attempts.failed + 1,
+        last_error: message.attempts.errors.into_iter().next().map(LastError::of),
+        expires_at: expires_at.to_owned(),
+        body_base64: json.is_none().then(|| STANDARD.encode(&body.bytes)),
+        content_type: body.content_type,
+        headers: joined_headers(&headers),
+        body: json,
+    }
+}

@@ -1,0 +1,218 @@
+//! `/v1/destinations/{d}/dead-letters`: list, show and discard dead letters.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{
+        Path, Query, State,
+        rejection::{BytesRejection, QueryRejection},
+    },
+    http::HeaderMap,
+    response::Response,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Api,
+    bulk::{self, Kind, Operation, Progress},
+    request::{Range, Target, cursor_of, limit_of, query_of, read_optional, sequence_of},
+    selection::{Selection, Walk, Wanted},
+    views::{Items, Letter},
+};
+use domain::{Sequence, Stage};
+use formats::code::Code;
+use http_server::{document, invalid::Location, problem::Problem};
+use store::DeadLetter;
+
+/// Dead letters that are read together, without long bodies.
+const AT_ONCE: usize = 500;
+/// The most dead letters that a filter reads for one page.
+const LOOKED_AT_MAX: usize = 5_000;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Listing {
+    /// Only with this ordering key; `""`: without one.
+    key: Option<String>,
+    /// Only those that were given up in this stage.
+    stage: Option<Stage>,
+    /// From this sequence on.
+    from_sequence: Option<Sequence>,
+    /// Up to this sequence.
+    to_sequence: Option<Sequence>,
+    /// Dead letters since this time (RFC 3339).
+    from_time: Option<String>,
+    /// Dead letters until this time (RFC 3339).
+    to_time: Option<String>,
+    /// Only with this text in the reason, or in the detail of one of the errors.
+    error: Option<String>,
+    /// The size of a page.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<usize>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// `GET /v1/destinations/{d}/dead-letters`
+#[utoipa::path(get, path = "/v1/destinations/{destination}/dead-letters", tag = "dead letters",
+    operation_id = "list_dead_letters", params(("destination" = String, Path, description = "The name of the destination"), Listing),
+    responses((status = 200, description = "A page, by sequence", body = Items<Letter>),
+        document::ReadsDestination))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    query: Result<Query<Listing>, QueryRejection>,
+) -> Result<Json<Items<Letter>>, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let listing = query_of(query)?;
+    let limit = limit_of(listing.limit)?;
+    let cursor = cursor_of(listing.cursor.as_deref())?;
+    let range = Range::parse(
+        Location::Parameter,
+        listing.from_sequence,
+        listing.to_sequence,
+        listing.from_time.as_deref(),
+        listing.to_time.as_deref(),
+    )?;
+    let mut from = cursor.unwrap_or_default().max(range.from_sequence);
+    let Listing { key, stage, error, .. } = listing;
+    let filter = Wanted { key, stage, range, error };
+    let mut items = Vec::new();
+    let mut count = 0;
+    while items.len() < limit && count < LOOKED_AT_MAX && from <= range.to_sequence {
+        let max = AT_ONCE.min(limit - items.len());
+        let looked_at = api.store.dead_letters_from(target.entry(), from, max).await?;
+        let (letters, Some(last)) = looked_at else {
+            return Ok(Json(Items { items, next_cursor: None }));
+        };
+        from = last + 1;
+        count += max;
+        let wanted = letters.iter().filter(|letter| filter.takes(letter));
+        items.extend(wanted.map(|letter| Letter::of(letter, None)));
+    }
+    let next_cursor = (from <= range.to_sequence).then(|| from.to_string());
+    Ok(Json(Items { items, next_cursor }))
+}
+
+/// `GET /v1/destinations/{d}/dead-letters/{sequence}`
+#[utoipa::path(get, path = "/v1/destinations/{destination}/dead-letters/{sequence}", tag = "dead letters",
+    operation_id = "show_dead_letter", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the dead letter")),
+    responses((status = 200, description = "The dead letter, with its body", body = Letter),
+        document::ReadsMessage))]
+pub(super) async fn show(
+    State(api): State<Api>,
+    Path((destination, sequence)): Path<(String, String)>,
+) -> Result<Json<Letter>, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let sequence = sequence_of(&sequence)?;
+    let letter = whole_letter(&target, sequence).await?;
+    let letter = letter.ok_or_else(|| unknown(sequence))?;
+    Ok(Json(Letter::of(&letter, Some(api.json_depth_max))))
+}
+
+/// The dead letter with this sequence, with its body.
+pub(super) async fn whole_letter(
+    target: &Target,
+    sequence: Sequence,
+) -> Result<Option<DeadLetter>, Problem> {
+    let store = &target.api.store;
+    let Some(letter) = store.dead_letter(target.entry(), sequence).await? else { return Ok(None) };
+    let mut letters = [letter];
+    store.fill_letters(target.entry(), &mut letters).await?;
+    let [letter] = letters;
+    Ok(Some(letter))
+}
+
+/// The discarded dead letter.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Discarded {
+    sequence: Sequence,
+    state: DiscardState,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum DiscardState {
+    Discarded,
+}
+
+/// `DELETE /v1/destinations/{d}/dead-letters/{sequence}`
+#[utoipa::path(delete, path = "/v1/destinations/{destination}/dead-letters/{sequence}", tag = "dead letters",
+    operation_id = "discard_dead_letter", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the dead letter")),
+    responses((status = 200, description = "It is discarded", body = Discarded),
+        document::ChangesMessage))]
+pub(super) async fn discard_one(
+    State(api): State<Api>,
+    Path((destination, sequence)): Path<(String, String)>,
+) -> Result<Json<Discarded>, Problem> {
+    let mut target = Target::find(&api, &destination).await?;
+    let sequence = sequence_of(&sequence)?;
+    match target.discard(&[sequence]).await? {
+        0 => Err(unknown(sequence)),
+        _ => Ok(Json(Discarded { sequence, state: DiscardState::Discarded })),
+    }
+}
+
+/// `POST /v1/destinations/{d}/dead-letters/discard`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/dead-letters/discard", tag = "dead letters",
+    operation_id = "discard",
+    params(("destination" = String, Path, description = "The name of the destination"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent")),
+    request_body = Selection,
+    responses(
+        (status = 200, description = "It is done", body = Operation),
+        (status = 202, description = "It goes on", body = Operation,
+            headers(("Location" = String, description = "Where the operation can be read"))),
+        document::Changes))]
+pub(super) async fn discard(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let selection: Selection = read_optional(body, api.batch_bytes_max)?;
+    let dry_run = selection.dry_run;
+    let walk = Walk::begin(&target, selection).await?;
+    let discarded = target.clone();
+    let work = |progress| discard_all(discarded, walk, dry_run, progress);
+    bulk::run(&target, Kind::Discard, dry_run, &headers, work).await
+}
+
+/// Discards the selected dead letters.
+async fn discard_all(
+    mut target: Target,
+    mut walk: Walk,
+    dry_run: bool,
+    progress: Arc<Progress>,
+) -> Result<(), Problem> {
+    progress.update(|operation| operation.details.gone = Some(0));
+    while let Some(step) = walk.next(&target).await? {
+        progress.check()?;
+        let sequences: Vec<Sequence> =
+            step.letters.iter().map(|letter| letter.message.position.sequence).collect();
+        let discarded = match dry_run || sequences.is_empty() {
+            true => 0,
+            false => target.discard(&sequences).await?,
+        };
+        // Another request may have been faster.
+        let faster = if dry_run { 0 } else { sequences.len() as u64 - discarded };
+        progress.update(|operation| {
+            operation.matched += sequences.len() as u64;
+            operation.affected += discarded;
+            let gone = operation.details.gone.unwrap_or_default();
+            operation.details.gone = Some(gone + step.missing + faster);
+        });
+    }
+    Ok(())
+}
+
+fn unknown(sequence: Sequence) -> Problem {
+    let detail =
+        format!("{sequence} is not a dead letter; it was redriven, discarded, or never was one");
+    Problem::new(Code::UnknownMessage, detail)
+}

@@ -1,0 +1,170 @@
+//! Hears deliveries once for all who watch them through this pod, and only while somebody does.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::{Notify, broadcast};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use domain::DestinationName;
+use formats::code::Code;
+use http_server::{
+    caller::Caller,
+    problem::Problem,
+    shares::{Share, Shares},
+};
+use store::{Store, TailHeard};
+
+/// The most clients that watch at the same time.
+const LISTENERS_MAX: usize = 64;
+/// Deliveries that a slow client may leave unread.
+const BACKLOG_MAX: usize = 4_096;
+/// How often senders are asked again. They publish for ten seconds after each request.
+const ASK_EVERY: Duration = Duration::from_secs(3);
+
+/// The deliveries that clients of this pod watch. Cheap to clone.
+#[derive(Clone)]
+pub struct Tails {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    heard: broadcast::Sender<TailHeard>,
+    state: Mutex<State>,
+    shares: Shares,
+    /// Somebody has begun to watch, or the subscription has begun.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many clients watch each destination; `None`: all.
+    wanted: HashMap<Option<DestinationName>, usize>,
+    is_running: bool,
+    /// True once the subscription has begun.
+    has_begun: bool,
+}
+
+/// A client that watches.
+pub struct Listener {
+    tails: Tails,
+    of: Option<DestinationName>,
+    _share: Share,
+    heard: broadcast::Receiver<TailHeard>,
+    /// True if the client has to be told that the subscription has begun.
+    is_first: bool,
+}
+
+impl Tails {
+    /// Nobody watches yet. What runs for those who do ends with `stop`.
+    pub fn new(store: Store, stop: CancellationToken, tasks: TaskTracker) -> Tails {
+        let heard = broadcast::channel(BACKLOG_MAX).0;
+        let (state, changed) = Default::default();
+        let shares = Shares::of(LISTENERS_MAX);
+        Tails { inner: Arc::new(Inner { store, stop, tasks, heard, state, shares, changed }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches a destination, or all, for this caller. Refuses if too many clients watch.
+    pub(super) fn listen(
+        &self,
+        of: Option<DestinationName>,
+        caller: &Caller,
+    ) -> Result<Listener, Problem> {
+        let share = self.inner.shares.take(caller, "streams of deliveries")?;
+        let mut state = self.state();
+        if state.wanted.values().sum::<usize>() >= LISTENERS_MAX {
+            let detail =
+                "as many clients as possible watch deliveries through this pod; try another";
+            return Err(Problem::new(Code::ConnectionsFull, detail));
+        }
+        *state.wanted.entry(of.clone()).or_default() += 1;
+        // Before the lock is released. So either it hears that the subscription begins, or it gets the state here.
+        let heard = self.inner.heard.subscribe();
+        let is_first = state.has_begun;
+        if !std::mem::replace(&mut state.is_running, true) {
+            self.inner.tasks.spawn(self.clone().hear());
+        }
+        drop(state);
+        self.inner.changed.notify_one();
+        Ok(Listener { tails: self.clone(), of, _share: share, heard, is_first })
+    }
+
+    /// Hears, and asks senders again and again, until nobody watches.
+    async fn hear(self) {
+        let ended = CancellationToken::new();
+        let tails = self.clone();
+        let on_heard = move |heard: TailHeard| {
+            if heard == TailHeard::Begun {
+                tails.state().has_begun = true;
+                tails.inner.changed.notify_one();
+            }
+            // An error only means that nobody watches any more.
+            let _ = tails.inner.heard.send(heard);
+        };
+        let hearing = self.inner.store.hear_deliveries(on_heard, ended.clone());
+        tokio::select! {
+            () = self.inner.stop.cancelled() => {}
+            () = hearing => {}
+            () = self.ask() => {}
+        }
+    }
+
+    /// Asks for what is wanted. Returns when nothing is.
+    async fn ask(&self) {
+        loop {
+            let wanted = {
+                let mut state = self.state();
+                if state.wanted.is_empty() {
+                    (state.is_running, state.has_begun) = (false, false);
+                    return;
+                }
+                let has_begun = state.has_begun;
+                let all = state.wanted.keys().filter(|_| has_begun);
+                all.cloned().collect::<Vec<_>>()
+            };
+            for of in wanted {
+                if let Err(error) = self.inner.store.ask_for_deliveries(of.as_ref()).await {
+                    tracing::debug!(%error, "senders cannot be asked for deliveries");
+                }
+            }
+            tokio::select! {
+                () = self.inner.changed.notified() => {}
+                () = tokio::time::sleep(ASK_EVERY) => {}
+            }
+        }
+    }
+}
+
+impl Listener {
+    /// The next thing heard.
+    pub(super) async fn next(&mut self) -> Result<TailHeard, broadcast::error::RecvError> {
+        if std::mem::take(&mut self.is_first) {
+            return Ok(TailHeard::Begun);
+        }
+        self.heard.recv().await
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut state = self.tails.state();
+        if let Some(count) = state.wanted.get_mut(&self.of) {
+            *count -= 1;
+            if *count == 0 {
+                state.wanted.remove(&self.of);
+            }
+        }
+        drop(state);
+        self.tails.inner.changed.notify_one();
+    }
+}

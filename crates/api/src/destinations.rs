@@ -1,0 +1,216 @@
+//! `/v1/destinations`: list, show and remove destinations. `define` creates and changes them.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Json,
+    extract::{Path, Query, State, rejection::QueryRejection},
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{
+    IntoParams, PartialSchema, ToSchema,
+    openapi::{RefOr, Schema},
+};
+
+use super::{
+    Api, audit,
+    request::{find, limit_of, query_of},
+    views::Items,
+};
+use domain::{Destination, DestinationName};
+use formats::code::Code;
+use http_server::{caller::Caller, document, problem::Problem};
+use store::{CatalogEntry, Paused, StoreError};
+
+/// A page of a list by name.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Listing {
+    /// The size of a page.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    pub(super) limit: Option<usize>,
+    /// The `next_cursor` of the page before.
+    pub(super) cursor: Option<String>,
+}
+
+/// The items after the cursor, which is the name of the last item of the page before, and the next
+/// cursor.
+pub(super) fn page_of<'a, T>(
+    all: &'a [Arc<T>],
+    listing: &Listing,
+    name: impl Fn(&T) -> &str,
+) -> Result<(&'a [Arc<T>], Option<String>), Problem> {
+    let limit = limit_of(listing.limit)?;
+    let cursor = listing.cursor.as_deref().unwrap_or_default();
+    let begin = all.partition_point(|one| !cursor.is_empty() && name(one) <= cursor);
+    let page = &all[begin..all.len().min(begin + limit)];
+    let is_last = begin + page.len() == all.len();
+    let next = page.last().filter(|_| !is_last).map(|last| name(last).to_owned());
+    Ok((page, next))
+}
+
+/// A destination: its definition, with secrets masked, and what Reseq adds.
+#[derive(Serialize)]
+pub(super) struct View {
+    #[serde(flatten)]
+    definition: Destination,
+    version: u64,
+    partition: u16,
+    defined_in_file: bool,
+    paused: Paused,
+}
+
+impl View {
+    pub(super) fn of(api: &Api, entry: &CatalogEntry) -> View {
+        View {
+            definition: entry.destination.masked(),
+            version: entry.version,
+            partition: entry.partition,
+            defined_in_file: api.in_file.controls(&entry.destination.name),
+            paused: entry.paused,
+        }
+    }
+
+    /// The answer, with the version as its ETag.
+    pub(super) fn response(self) -> Response {
+        let tag = HeaderValue::from_str(&format!("\"{}\"", self.version)).ok();
+        ([(header::ETAG, tag.unwrap_or(HeaderValue::from_static("")))], Json(self)).into_response()
+    }
+}
+
+/// Written by hand: the definition allows no other fields, so it cannot be a part of `allOf`.
+impl PartialSchema for View {
+    fn schema() -> RefOr<Schema> {
+        let RefOr::T(Schema::Object(mut object)) = Destination::schema() else {
+            return Destination::schema();
+        };
+        object.description = Some("A destination: its definition, and what Reseq adds.".into());
+        let fields = [
+            ("version", u64::schema()),
+            ("partition", u16::schema()),
+            ("defined_in_file", bool::schema()),
+            ("paused", RefOr::Ref(utoipa::openapi::Ref::from_schema_name(Paused::name()))),
+        ];
+        for (name, schema) in fields {
+            object.properties.insert(name.to_owned(), schema);
+            object.required.push(name.to_owned());
+        }
+        RefOr::T(Schema::Object(object))
+    }
+}
+
+impl ToSchema for View {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Destination".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        Destination::schemas(schemas);
+        schemas.push((Paused::name().into(), Paused::schema()));
+    }
+}
+
+/// The destinations that a caller may see, by name.
+pub(super) fn visible(api: &Api, caller: &Caller) -> Vec<Arc<CatalogEntry>> {
+    let mut all = api.catalog.all();
+    if !caller.is_unlimited() {
+        all.retain(|entry| caller.covers(&entry.destination.name));
+    }
+    all
+}
+
+/// `GET /v1/destinations`
+#[utoipa::path(get, path = "/v1/destinations", tag = "destinations",
+    operation_id = "list_destinations", params(Listing),
+    responses((status = 200, description = "A page, by name", body = Items<View>),
+        document::Reads))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    query: Result<Query<Listing>, QueryRejection>,
+) -> Result<Json<Items<View>>, Problem> {
+    let all = visible(&api, &caller);
+    let listing = query_of(query)?;
+    let (page, next_cursor) = page_of(&all, &listing, |entry| entry.destination.name.as_str())?;
+    let items = page.iter().map(|entry| View::of(&api, entry)).collect();
+    Ok(Json(Items { items, next_cursor }))
+}
+
+/// `GET /v1/destinations/{d}`
+#[utoipa::path(get, path = "/v1/destinations/{destination}", tag = "destinations",
+    operation_id = "show_destination",
+    params(("destination" = String, Path, description = "The name of the destination")),
+    responses((status = 200, description = "The definition", body = View,
+            headers(("ETag" = String, description = "For `If-Match`"))),
+        document::ReadsDestination))]
+pub(super) async fn show(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let entry = find(&api, &name).await?;
+    Ok(View::of(&api, &entry).response())
+}
+
+/// The query parameters of a removal.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Removal {
+    /// True: with its pending messages and dead letters.
+    #[serde(default)]
+    force: bool,
+}
+
+/// A destination that was removed.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Removed {
+    removed: DestinationName,
+    /// Pending messages that were removed with it.
+    removed_messages: u64,
+}
+
+/// `DELETE /v1/destinations/{d}`
+#[utoipa::path(delete, path = "/v1/destinations/{destination}", tag = "destinations",
+    operation_id = "remove_destination",
+    params(("destination" = String, Path, description = "The name of the destination"), Removal),
+    responses((status = 200, description = "It is removed", body = Removed), document::RemovesDestination))]
+pub(super) async fn remove(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    removal: Result<Query<Removal>, QueryRejection>,
+) -> Result<Json<Removed>, Problem> {
+    let name = parse_name(&name)?;
+    refuse_if_in_file(&api, &name).await?;
+    let removal = query_of(removal)?;
+    let removed = api.store.delete_destination(&name, removal.force).await;
+    let removed = removed.map_err(|error| match error {
+        StoreError::UnknownDestination => Problem::unknown_destination(name.as_str()),
+        StoreError::WrongState(detail) => {
+            let detail = format!("{detail}; ?force=true removes them too");
+            Problem::new(Code::WrongState, detail)
+        }
+        error => Problem::from(error),
+    })?;
+    api.catalog.refresh(&name).await?;
+    let removed_messages = removed.removed_messages;
+    audit::affected(removed_messages + 1);
+    Ok(Json(Removed { removed: name, removed_messages }))
+}
+
+/// The name in a path.
+pub(super) fn parse_name(text: &str) -> Result<DestinationName, Problem> {
+    text.parse()
+        .map_err(|invalid| Problem::invalid_parameter(format!("destination: {text:?}: {invalid}")))
+}
+
+/// Refuses to change what the configuration file defines.
+pub(super) async fn refuse_if_in_file(api: &Api, name: &DestinationName) -> Result<(), Problem> {
+    if !api.in_file.check_controls(name).await? {
+        return Ok(());
+    }
+    let detail = format!("{name:?} is defined in the configuration file; change it there");
+    Err(Problem::new(Code::DefinedInFile, detail))
+}

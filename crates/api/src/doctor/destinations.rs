@@ -1,0 +1,235 @@
+//! The destinations: definitions that name credentials, stuck lanes, pauses, long backlogs, many dead letters.
+
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
+
+use futures::future::join_all;
+
+use super::{
+    Findings,
+    Severity::{Error, Info, Warning},
+    counted, named,
+};
+use crate::Api;
+use domain::{Durability, Ordering, shell::quoted};
+use http_server::problem::Problem;
+use store::{CatalogEntry, Head, Stats, StoreError};
+
+/// Destinations whose numbers are read.
+const CHECKED_MAX: usize = 10_000;
+/// Destinations whose numbers are read in one round trip.
+const AT_ONCE: usize = 500;
+/// Destinations whose heads are read: those with the longest backlogs.
+const HEADS_MAX: usize = 20;
+/// Findings of one kind that name a destination each.
+const NAMED_MAX: usize = 10;
+/// A head that has waited longer is stuck, in ms.
+const HEAD_AGE_MS_MAX: u64 = 5 * 60_000;
+/// A backlog that uses this much of its limit is long, in percent.
+const BACKLOG_PERCENT: u128 = 80;
+/// More pending messages are a long backlog.
+const PENDING_MAX: u64 = 100_000;
+/// More dead letters are many.
+const DEAD_LETTERS_MAX: u64 = 1_000;
+
+type Numbered = (Arc<CatalogEntry>, Stats);
+
+/// Destinations whose durability the server of their partition cannot confirm.
+async fn fsynced(api: &Api, all: &[Arc<CatalogEntry>], findings: &mut Findings) {
+    let mut partitions = BTreeSet::new();
+    let fsynced = all.iter().filter(|entry| entry.destination.durability == Durability::Fsynced);
+    for entry in fsynced.filter(|entry| partitions.insert(entry.partition)) {
+        let key = api.store.keys().partition(entry.partition).epoch();
+        if let Err(error @ StoreError::CannotConfirm(_)) =
+            api.store.check_durability(Durability::Fsynced, &key).await
+        {
+            let name = entry.destination.name.as_str();
+            let action = "Its producers get 503 cannot_confirm until then.";
+            findings.add((Error, "redis_fsync"), name, format!("{error}."), action);
+        }
+    }
+}
+
+pub(super) async fn check(api: &Api, findings: &mut Findings) -> Result<(), Problem> {
+    let mut all = api.catalog.all();
+    if all.len() > CHECKED_MAX {
+        findings.add(
+            (Info, "backlogs"),
+            "",
+            format!("Only {CHECKED_MAX} of {} destinations were checked.", all.len()),
+            "See the others with reseq status.",
+        );
+        all.truncate(CHECKED_MAX);
+    }
+    credentials(&all, findings);
+    fsynced(api, &all, findings).await;
+    let mut numbered: Vec<Numbered> = Vec::with_capacity(all.len());
+    for some in all.chunks(AT_ONCE) {
+        let stats = api.store.backlogs_each(some).await;
+        for (entry, stats) in some.iter().zip(stats) {
+            match stats {
+                Ok(stats) => numbered.push((entry.clone(), stats)),
+                Err(error) => findings.add(
+                    (Error, "damage"),
+                    entry.destination.name.as_str(),
+                    format!("Its numbers cannot be read: {error}."),
+                    format!("Run reseq repair {} --dry-run.", entry.destination.name),
+                ),
+            }
+        }
+    }
+    halted(&numbered, findings);
+    old_heads(api, &numbered, findings).await;
+    paused(&numbered, findings);
+    sizes(&numbered, findings);
+    Ok(())
+}
+
+/// Definitions that name credentials of producers. They were stored when that was allowed.
+fn credentials(all: &[Arc<CatalogEntry>], findings: &mut Findings) {
+    let ignored = all.iter().filter_map(|entry| Some((entry, entry.destination.ignored_field()?)));
+    for (entry, field) in ignored.take(NAMED_MAX) {
+        findings.add(
+            (Warning, "credentials"),
+            entry.destination.name.as_str(),
+            format!("{field} names a credential of producers, which Reseq ignores."),
+            "Define it without: tokens, cookies and signatures are neither stored nor sent on.",
+        );
+    }
+}
+
+/// Lanes that wait for an operator.
+fn halted(all: &[Numbered], findings: &mut Findings) {
+    let mut halted: Vec<&Numbered> = all.iter().filter(|(_, stats)| stats.halted > 0).collect();
+    halted.sort_by_key(|(_, stats)| Reverse(stats.halted));
+    for (entry, stats) in halted.iter().take(NAMED_MAX) {
+        let name = entry.destination.name.as_str();
+        findings.add(
+            (Error, "stuck_lanes"),
+            name,
+            format!(
+                "{} halted: each blocks its lane until an operator decides.",
+                are(stats.halted)
+            ),
+            format!("See which and why: reseq why {}.", quoted(name)),
+        );
+    }
+    rest(&halted, (Error, "stuck_lanes"), "have halted messages", findings);
+}
+
+fn are(count: u64) -> String {
+    let verb = if count == 1 { "is" } else { "are" };
+    format!("{} {verb}", counted(count, "message"))
+}
+
+/// Heads that have waited for long, of the longest backlogs.
+async fn old_heads(api: &Api, all: &[Numbered], findings: &mut Findings) {
+    let mut longest: Vec<&Numbered> = all.iter().filter(|(_, stats)| stats.pending > 0).collect();
+    longest.sort_by_key(|(_, stats)| Reverse(stats.pending));
+    longest.truncate(HEADS_MAX);
+    let read = longest.iter().map(|(entry, _)| api.store.stats(entry));
+    let mut old: Vec<(&CatalogEntry, Head)> = Vec::new();
+    for ((entry, _), stats) in longest.iter().zip(join_all(read).await) {
+        let head = stats.ok().and_then(|stats| stats.head);
+        let is_old = |head: &Head| {
+            // A message without order blocks nothing, and a delay is meant.
+            let is_meant = matches!(head.blocked_by, "operator" | "delay");
+            let blocks = entry.destination.ordering != Ordering::None;
+            head.age_ms > HEAD_AGE_MS_MAX && !is_meant && blocks && !entry.paused.delivery
+        };
+        old.extend(head.filter(is_old).map(|head| (&**entry, head)));
+    }
+    old.sort_by_key(|(_, head)| Reverse(head.age_ms));
+    for (entry, head) in old.iter().take(NAMED_MAX) {
+        let name = entry.destination.name.as_str();
+        let (minutes, sequence) = (head.age_ms / 60_000, head.sequence);
+        findings.add(
+            (Warning, "stuck_lanes"),
+            name,
+            format!(
+                "Message {sequence} arrived {minutes} min ago, and waits for its {}.",
+                head.blocked_by
+            ),
+            format!("See why: reseq why {}.", quoted(name)),
+        );
+    }
+}
+
+fn paused(all: &[Numbered], findings: &mut Findings) {
+    let names = |is: fn(&CatalogEntry) -> bool| -> Vec<String> {
+        let paused = all.iter().filter(|(entry, _)| is(entry));
+        paused.map(|(entry, _)| entry.destination.name.to_string()).collect()
+    };
+    for (what, names) in [
+        ("delivery", names(|entry| entry.paused.delivery)),
+        ("ingest", names(|entry| entry.paused.ingest)),
+    ] {
+        if !names.is_empty() {
+            findings.add(
+                (Info, "paused"),
+                "",
+                format!("{what} is paused: {}.", named(&names)),
+                format!("To resume one: reseq resume DESTINATION {what}."),
+            );
+        }
+    }
+}
+
+fn sizes(all: &[Numbered], findings: &mut Findings) {
+    let share = |used: u64, max: u64| u128::from(used) * 100 / u128::from(max.max(1));
+    let mut long: Vec<&Numbered> = Vec::new();
+    for one @ (entry, stats) in all {
+        let destination = &entry.destination;
+        let (messages, bytes) = (destination.backlog_max, destination.backlog_bytes_max);
+        let is_near = messages > 0 && share(stats.pending, messages) >= BACKLOG_PERCENT
+            || bytes > 0 && share(stats.pending_bytes, bytes) >= BACKLOG_PERCENT;
+        if is_near || stats.pending > PENDING_MAX {
+            long.push(one);
+        }
+    }
+    long.sort_by_key(|(_, stats)| Reverse(stats.pending));
+    for (entry, stats) in long.iter().take(NAMED_MAX) {
+        let name = entry.destination.name.as_str();
+        let (max, mb) = (entry.destination.backlog_max, stats.pending_bytes >> 20);
+        findings.add(
+            (Warning, "backlogs"),
+            name,
+            format!(
+                "{} pending ({mb} MiB); it accepts up to {max} (backlog_max).",
+                are(stats.pending)
+            ),
+            format!("See what it waits for: reseq why {}, reseq keys {0}.", quoted(name)),
+        );
+    }
+    rest(&long, (Warning, "backlogs"), "have long backlogs", findings);
+    let mut dead: Vec<&Numbered> =
+        all.iter().filter(|(_, stats)| stats.dead_letters > DEAD_LETTERS_MAX).collect();
+    dead.sort_by_key(|(_, stats)| Reverse(stats.dead_letters));
+    for (entry, stats) in dead.iter().take(NAMED_MAX) {
+        let name = quoted(entry.destination.name.as_str());
+        findings.add(
+            (Warning, "dead_letters"),
+            entry.destination.name.as_str(),
+            format!("It has {}.", counted(stats.dead_letters, "dead letter")),
+            format!(
+                "Look at them (reseq dead-letters list {name}), then redrive or discard them \
+                 (reseq dead-letters redrive {name} --all --dry-run)."
+            ),
+        );
+    }
+    rest(&dead, (Warning, "dead_letters"), "have many dead letters", findings);
+}
+
+/// One finding for all destinations that have none of their own.
+fn rest(
+    all: &[&Numbered],
+    kind: (super::Severity, &'static str),
+    what: &str,
+    findings: &mut Findings,
+) {
+    let others = all.iter().skip(NAMED_MAX);
+    let names: Vec<String> = others.map(|(entry, _)| entry.destination.name.to_string()).collect();
+    if !names.is_empty() {
+        let summary = format!("Others {what}, too: {}.", named(&names));
+        findings.add(kind, "", summary, "See them with reseq status.");
+    }
+}

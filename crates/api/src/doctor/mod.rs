@@ -1,0 +1,146 @@
+//! `GET /v1/doctor`: what may go wrong in this deployment, and what to do about it.
+
+mod deployment;
+mod destinations;
+mod servers;
+
+use axum::{Extension, Json, extract::State};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Api, views::rfc3339};
+use http_server::{caller::Caller, document, problem::Problem};
+use store::{known_schema, server_clock_ms};
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Severity {
+    /// Messages wait, are refused, or may be lost.
+    Error,
+    /// Something that may become one.
+    Warning,
+    /// Worth knowing.
+    Info,
+}
+
+/// Something that an operator should know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub(super) struct Finding {
+    severity: Severity,
+    /// The check that found it: one of `checks`.
+    check: &'static str,
+    /// What it is about: a server, a pod, a destination; empty for the whole deployment.
+    subject: String,
+    /// What was found, in one sentence.
+    summary: String,
+    /// What to do.
+    action: String,
+}
+
+/// What was checked, and what was found.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Report {
+    /// The pod that answers: the clock, the rights and the damage are those that it knows.
+    pod: String,
+    /// Its version.
+    version: &'static str,
+    /// The newest schema that it knows.
+    schema: u32,
+    #[schema(format = DateTime)]
+    checked_at: String,
+    /// The names of all checks. A check without a finding has passed.
+    checks: Vec<&'static str>,
+    /// The worst first.
+    findings: Vec<Finding>,
+}
+
+/// The checks, in the order in which they are listed.
+const CHECKS: &[&str] = &[
+    "redis_reachable",
+    "redis_writes",
+    "redis_persistence",
+    "redis_fsync",
+    "redis_eviction",
+    "redis_memory",
+    "redis_connections",
+    "redis_replicas",
+    "redis_rights",
+    "clocks",
+    "pods",
+    "schema",
+    "partitions",
+    "damage",
+    "credentials",
+    "stuck_lanes",
+    "paused",
+    "backlogs",
+    "dead_letters",
+];
+
+/// Collects findings.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(
+        &mut self,
+        (severity, check): (Severity, &'static str),
+        subject: &str,
+        summary: String,
+        action: impl Into<String>,
+    ) {
+        debug_assert!(CHECKS.contains(&check), "{check} is not in CHECKS");
+        let (subject, action) = (subject.to_owned(), action.into());
+        self.0.push(Finding { severity, check, subject, summary, action });
+    }
+
+    fn sorted(mut self) -> Vec<Finding> {
+        let place = |check| CHECKS.iter().position(|known| *known == check);
+        self.0.sort_by_key(|finding| (finding.severity, place(finding.check)));
+        self.0
+    }
+}
+
+/// `GET /v1/doctor`
+#[utoipa::path(get, path = "/v1/doctor", tag = "health", operation_id = "doctor",
+    responses((status = 200, description = "What was checked and found", body = Report),
+        document::Reads))]
+pub(super) async fn doctor(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Report>, Problem> {
+    caller.check_unlimited()?;
+    let mut findings = Findings::default();
+    servers::check(&api, &mut findings).await;
+    // Without Redis, nothing else can be said.
+    if api.store.ping().await.is_ok() {
+        deployment::check(&api, &mut findings).await?;
+        destinations::check(&api, &mut findings).await?;
+    }
+    Ok(Json(Report {
+        pod: api.store.pod().to_owned(),
+        version: env!("CARGO_PKG_VERSION"),
+        schema: known_schema(),
+        checked_at: rfc3339(server_clock_ms()),
+        checks: CHECKS.to_vec(),
+        findings: findings.sorted(),
+    }))
+}
+
+/// The first names, and how many more there are.
+fn named(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
+}

@@ -1,0 +1,315 @@
+//! `/v1/destinations/{d}/pause`, `resume`, `retry-head` and `skip-head`: manual interventions.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{self, Path, rejection::BytesRejection},
+    http::HeaderMap,
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::{
+    Api,
+    bulk::{self, Kind, Operation, Progress},
+    request::{Target, read_optional},
+    views::body_given,
+    withdraw::{self, wrong_state},
+};
+use domain::{Body, Ordering, Sequence, State, Tombstone};
+use formats::json::even_null;
+use http_server::{document, problem::Problem};
+use store::{Paused, Retry, StoreError, Which};
+
+/// How many halted messages are read together.
+const HALTED_AT_ONCE: usize = 500;
+
+/// A part of a destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum What {
+    Delivery,
+    Ingest,
+}
+
+/// What to pause.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Pause {
+    what: What,
+}
+
+/// What to resume; both if `what` is absent.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Resume {
+    what: Option<What>,
+}
+
+/// What is paused now.
+#[derive(Serialize, ToSchema)]
+pub(super) struct PauseState {
+    paused: Paused,
+}
+
+/// `POST /v1/destinations/{d}/pause`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/pause", tag = "interventions",
+    operation_id = "pause", params(("destination" = String, Path, description = "The name of the destination")), request_body = Pause,
+    responses((status = 200, description = "What is paused now", body = PauseState),
+        document::Changes))]
+pub(super) async fn pause(
+    extract::State(api): extract::State<Api>,
+    Path(name): Path<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<PauseState>, Problem> {
+    let Pause { what } = read_optional(body, api.batch_bytes_max)?;
+    let paused = |one: What| (what == one).then_some(true);
+    set_paused(&api, &name, paused(What::Ingest), paused(What::Delivery)).await
+}
+
+/// `POST /v1/destinations/{d}/resume`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/resume", tag = "interventions",
+    operation_id = "resume", params(("destination" = String, Path, description = "The name of the destination")), request_body = Option<Resume>,
+    responses((status = 200, description = "What is paused now", body = PauseState),
+        document::Changes))]
+pub(super) async fn resume(
+    extract::State(api): extract::State<Api>,
+    Path(name): Path<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<PauseState>, Problem> {
+    let Resume { what } = read_optional(body, api.batch_bytes_max)?;
+    let resumed = |one: What| what.is_none_or(|what| what == one).then_some(false);
+    set_paused(&api, &name, resumed(What::Ingest), resumed(What::Delivery)).await
+}
+
+async fn set_paused(
+    api: &Api,
+    name: &str,
+    ingest: Option<bool>,
+    delivery: Option<bool>,
+) -> Result<Json<PauseState>, Problem> {
+    let mut target = Target::find(api, name).await?;
+    let name = target.entry().destination.name.clone();
+    let (paused, _) = api.store.pause(&name, ingest, delivery).await?;
+    target.refresh().await?;
+    Ok(Json(PauseState { paused }))
+}
+
+/// Which head to retry, and with which body.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct RetryHead {
+    /// With ordering by key: the lane.
+    key: Option<String>,
+    /// The head; refused if another message is it. Required without ordering.
+    sequence: Option<Sequence>,
+    /// A repaired body, as JSON.
+    #[serde(default, deserialize_with = "even_null")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    body: Option<Box<RawValue>>,
+    /// A repaired body, in base64.
+    body_base64: Option<String>,
+    /// The content type of `body_base64`.
+    content_type: Option<String>,
+    /// True: all halted heads, in place of one.
+    #[serde(default)]
+    all: bool,
+}
+
+/// The head that was retried; with `all`, the operation.
+#[derive(ToSchema)]
+#[schema(as = Retried)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Retried {
+    Head(HeadState),
+    All(Box<Operation>),
+}
+
+/// A message and its state now.
+#[derive(Serialize, ToSchema)]
+pub(super) struct HeadState {
+    sequence: Sequence,
+    state: State,
+}
+
+/// `POST /v1/destinations/{d}/retry-head`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/retry-head", tag = "interventions",
+    operation_id = "retry_head",
+    params(("destination" = String, Path, description = "The name of the destination"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent")),
+    request_body = Option<RetryHead>,
+    responses(
+        (status = 200, description = "Its state now; with `all`: it is done", body = Retried),
+        (status = 202, description = "With `all`: it goes on", body = Operation,
+            headers(("Location" = String, description = "Where the operation can be read"))),
+        document::Changes))]
+pub(super) async fn retry_head(
+    extract::State(api): extract::State<Api>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let mut target = Target::find(&api, &name).await?;
+    let request: RetryHead = read_optional(body, api.batch_bytes_max)?;
+    let mut repaired = body_given(
+        request.body.as_deref(),
+        request.body_base64.as_deref(),
+        request.content_type.as_deref(),
+        api.body_bytes_max,
+    )?;
+    if request.all {
+        if repaired.is_some() || request.key.is_some() || request.sequence.is_some() {
+            let detail = "all: leave out body, key and sequence, which are for one head";
+            return Err(Problem::invalid_field(detail));
+        }
+        let retried = target.clone();
+        let work = |progress| retry_all(retried, progress);
+        return bulk::run(&target, Kind::RetryHeads, false, &headers, work).await;
+    }
+    let (lane, sequence) = head_of(&target, request.key, request.sequence).await?;
+    if let Some(body) = &mut repaired {
+        check_sendable(&target, body)?;
+        if request.body_base64.is_some() && request.content_type.is_none() {
+            keep_content_type(&target, sequence, body).await?;
+        }
+    }
+    let retry = Retry { lane, sequence, repaired };
+    let stands = target.retry(&retry).await;
+    let stands = stands.map_err(|error| match error {
+        StoreError::WrongHead => wrong_state(format!("{sequence} is not a head any more")),
+        error => Problem::from(error),
+    })?;
+    Ok(Json(HeadState { sequence, state: stands }).into_response())
+}
+
+/// Retries all halted heads.
+async fn retry_all(mut target: Target, progress: Arc<Progress>) -> Result<(), Problem> {
+    let store = target.api.store.clone();
+    // List them first: a retry removes a head from the list that is being read.
+    let mut heads: BTreeMap<Option<String>, Sequence> = BTreeMap::new();
+    let mut cursor = None;
+    loop {
+        let which =
+            Which { state: Some(State::Halted), limit: HALTED_AT_ONCE, cursor, ..Which::default() };
+        let page = store.pending(target.entry(), &which).await?;
+        for one in page.items {
+            let (key, sequence) = (one.message.message.key, one.message.position.sequence);
+            let lane = target.entry().destination.lane_of(key.as_deref(), sequence);
+            let first = heads.entry(lane).or_insert(sequence);
+            *first = sequence.min(*first);
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    progress.update(|operation| operation.matched = heads.len() as u64);
+    for (lane, sequence) in heads {
+        progress.check()?;
+        let retry = Retry { lane, sequence, repaired: None };
+        match target.retry(&retry).await {
+            Ok(_) => progress.update(|operation| operation.affected += 1),
+            // Not the head of its lane, or another request was faster.
+            Err(StoreError::WrongHead | StoreError::WrongState(_)) => {
+                progress.update(|operation| operation.failed += 1);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Which head to skip.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct SkipHead {
+    /// With ordering by key: the lane.
+    key: Option<String>,
+    /// The head; refused if another message is it, so that a repeat skips no other.
+    sequence: Sequence,
+}
+
+/// `POST /v1/destinations/{d}/skip-head`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/skip-head", tag = "interventions",
+    operation_id = "skip_head", params(("destination" = String, Path, description = "The name of the destination")), request_body = SkipHead,
+    responses(
+        (status = 200, description = "It is a dead letter", body = withdraw::Withdrawal),
+        (status = 202, description = "It leaves when its attempt has ended", body = withdraw::Withdrawal),
+        document::Changes))]
+pub(super) async fn skip_head(
+    extract::State(api): extract::State<Api>,
+    Path(name): Path<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let mut target = Target::find(&api, &name).await?;
+    let SkipHead { key, sequence } = read_optional(body, api.batch_bytes_max)?;
+    withdraw::check_stamped(&target, sequence).await?;
+    let message = head_of(&target, key, Some(sequence)).await?;
+    withdraw::one(&mut target, Tombstone::DeadLettered, "skipped by hand", message).await
+}
+
+/// The lane that a request names, and its head. If the request names a sequence, it must be the
+/// head.
+async fn head_of(
+    target: &Target,
+    key: Option<String>,
+    sequence: Option<Sequence>,
+) -> Result<(Option<String>, Sequence), Problem> {
+    let lane = match (target.entry().destination.ordering, key) {
+        (Ordering::Destination, None) => None,
+        (Ordering::Key, Some(key)) => Some(key),
+        (Ordering::Key, None) => {
+            let detail = "key: names the lane, and is required with ordering by key; \"\" is the \
+                          lane of the messages without a key";
+            return Err(Problem::invalid_field(detail));
+        }
+        (Ordering::None, None) => {
+            let missing = || {
+                let detail = "sequence: is required without ordering, because each message is \
+                              the head of a lane of its own";
+                Problem::invalid_field(detail)
+            };
+            let sequence = sequence.ok_or_else(missing)?;
+            return Ok((Some(sequence.to_string()), sequence));
+        }
+        (Ordering::Destination | Ordering::None, Some(_)) => {
+            let detail = "key: the lanes of this destination are not keys; leave it out";
+            return Err(Problem::invalid_field(detail));
+        }
+    };
+    let store = target.api.store.clone();
+    let head = store.lane_head(target.entry(), lane.as_deref()).await?;
+    match (head, sequence) {
+        (None, _) => Err(wrong_state("the lane is empty: it has no head")),
+        (Some(head), Some(sequence)) if head != sequence => {
+            Err(wrong_state(format!("{sequence} is not the head of its lane; {head} is")))
+        }
+        (Some(head), _) => Ok((lane, head)),
+    }
+}
+
+/// A repaired body without a content type keeps the one of the old body.
+async fn keep_content_type(
+    target: &Target,
+    sequence: Sequence,
+    body: &mut Body,
+) -> Result<(), Problem> {
+    let found = target.api.store.headers(target.entry(), &[sequence]).await?;
+    if let Some(message) = found.into_iter().next().flatten() {
+        body.content_type = message.message.body.content_type;
+    }
+    Ok(())
+}
+
+/// Refuses a repaired body that could never be delivered.
+fn check_sendable(target: &Target, body: &Body) -> Result<(), Problem> {
+    match super::reingest::undeliverable(target.entry(), body) {
+        Some(problem) => Err(Problem::invalid_field(problem)),
+        None => Ok(()),
+    }
+}

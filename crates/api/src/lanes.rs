@@ -1,0 +1,95 @@
+//! `GET /v1/destinations/{d}/lanes`: the lanes with the most pending messages.
+
+use axum::{
+    Json,
+    extract::{Path, Query, State, rejection::QueryRejection},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Api,
+    request::{Target, cursor_of, query_of},
+    views::Pending,
+};
+use domain::Ordering;
+use http_server::{document, problem::Problem};
+use store::LaneSize;
+
+/// The default number of lanes.
+const LIMIT: usize = 10;
+/// The most lanes of one answer.
+const LIMIT_MAX: usize = 100;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Listing {
+    /// How many lanes.
+    #[param(minimum = 1, maximum = 100, default = 10)]
+    limit: Option<usize>,
+    /// The `next_cursor` of the part before.
+    cursor: Option<String>,
+}
+
+/// The largest lanes of the part of Redis's keys that this call visited.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Lanes {
+    /// With `none`, each message is a lane of its own, and none is listed.
+    ordering: Ordering,
+    /// Those with the most pending messages first.
+    items: Vec<Lane>,
+    /// The `cursor` of the next part; null on the last.
+    next_cursor: Option<String>,
+    /// Which share of the keys is visited, 0 to 1; null if that is not known (in a cluster).
+    progress: Option<f64>,
+}
+
+/// A lane that holds messages.
+#[derive(Serialize, ToSchema)]
+struct Lane {
+    /// Its ordering key; null where the destination is one lane.
+    key: Option<String>,
+    /// Messages that have not left.
+    pending: u64,
+    /// Those of them that are processed.
+    ready: u64,
+    /// The message that the others wait for; null if it has just left.
+    head: Option<Pending>,
+}
+
+/// `GET /v1/destinations/{d}/lanes`
+#[utoipa::path(get, path = "/v1/destinations/{destination}/lanes", tag = "destinations",
+    operation_id = "list_lanes",
+    params(("destination" = String, Path, description = "The name of the destination"), Listing),
+    responses((status = 200, description = "The largest lanes of a part of the keys", body = Lanes),
+        document::ReadsDestination))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    query: Result<Query<Listing>, QueryRejection>,
+) -> Result<Json<Lanes>, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let Listing { limit, cursor } = query_of(query)?;
+    let limit = limit.unwrap_or(LIMIT);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        let detail = format!("limit: {limit} is outside 1 to {LIMIT_MAX}");
+        return Err(Problem::invalid_parameter(detail));
+    }
+    let cursor = cursor_of(cursor.as_deref())?.unwrap_or_default();
+    let entry = target.entry();
+    let scanned = api.store.scan_lanes(entry, cursor, limit).await?;
+    let now_ms = api.store.server_time_ms().await?;
+    let shown = |lane: LaneSize| Lane {
+        key: lane.key,
+        pending: lane.pending,
+        ready: lane.ready,
+        head: lane.head.map(|head| Pending::of(entry, &head, now_ms, None)),
+    };
+    Ok(Json(Lanes {
+        ordering: entry.destination.ordering,
+        items: scanned.lanes.into_iter().map(shown).collect(),
+        next_cursor: scanned.next.map(|next| next.to_string()),
+        progress: scanned.progress,
+    }))
+}

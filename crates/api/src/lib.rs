@@ -1,0 +1,345 @@
+//! The HTTP API except ingest: destinations, topics, workers, operations.
+
+mod audit;
+mod authorize;
+mod bulk;
+pub mod console;
+mod consumers;
+mod dead_letters;
+mod define;
+mod deliveries;
+mod destinations;
+mod docs;
+mod doctor;
+mod examples;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod health;
+mod interventions;
+mod lanes;
+mod log;
+mod messages;
+mod openapi;
+mod operations;
+mod parameters;
+mod pods;
+mod problems;
+mod purge;
+mod redrive;
+mod reingest;
+mod repair;
+mod replay;
+mod request;
+mod selection;
+mod stats;
+mod tokens;
+mod topics;
+mod views;
+mod why;
+mod withdraw;
+mod workers;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use axum::{
+    Extension, Router,
+    body::{Body, Bytes, HttpBody},
+    extract::{DefaultBodyLimit, Request, State, rejection::BytesRejection},
+    http::{HeaderName, HeaderValue, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use metrics_exporter_prometheus::PrometheusHandle;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use utoipa::openapi::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use access::Guard;
+use domain::destination::REQUEST_ID;
+use domain::nearest;
+use formats::code::Code;
+use http_server::{
+    RATE_LIMIT, RATE_LIMIT_POLICY,
+    pace::{Pace, Paced},
+    problem::Problem,
+};
+use outbound::outgoing::Outgoing;
+use store::{Catalog, DueTimer, InFile, Store, Wakes};
+
+/// State that the handlers share. Cheap to clone.
+#[derive(Clone)]
+pub struct Api {
+    /// Redis.
+    pub store: Store,
+    /// The destinations.
+    pub catalog: Catalog,
+    /// Wake-ups for long polls.
+    pub wakes: Wakes,
+    /// Schedules retries of failed messages.
+    pub due: DueTimer,
+    /// Destinations and topics that belong to the configuration file.
+    pub in_file: InFile,
+    /// Where destinations may lead.
+    pub outgoing: Outgoing,
+    /// The longest batch, in bytes.
+    pub batch_bytes_max: usize,
+    /// The longest body of one message, in bytes.
+    pub body_bytes_max: usize,
+    /// The most levels of nesting in the JSON of an answer.
+    pub json_depth_max: usize,
+    /// The deliveries that clients watch.
+    pub tails: Tails,
+    /// Ingest stops when Redis uses this percentage of its memory; 0: never.
+    pub memory_high_percent: u8,
+    /// Cancelled when the process begins to stop.
+    pub stop: CancellationToken,
+    /// Tasks that must end before the process does.
+    pub tasks: TaskTracker,
+    /// The call sequences for calls of workers.
+    pub workers: Arc<workers::WorkerRequests>,
+    /// Renders the metrics, if this process collects them.
+    pub metrics: Option<PrometheusHandle>,
+}
+
+/// The longest path and query of a request, in bytes.
+const URI_BYTES_MAX: usize = 8192;
+
+pub use audit::Recorder;
+pub use deliveries::Tails;
+pub use workers::WorkerRequests;
+
+/// All routes except ingest.
+pub fn router(api: Api) -> Router {
+    let body_bytes_max = api.batch_bytes_max;
+    let routes = routes().merge(problems::routes()).merge(docs::routes());
+    let routes = Router::from(routes);
+    routes.layer(DefaultBodyLimit::max(body_bytes_max)).with_state(api)
+}
+
+/// The OpenAPI document of all routes, given that of ingest.
+pub fn document(ingest: OpenApi) -> OpenApi {
+    openapi::document(ingest)
+}
+
+/// The routes, and what the OpenAPI document says of them. (`POST …/messages` is a route of ingest.)
+fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::default()
+        .routes(routes!(messages::list, messages::cancel_by_key))
+        .routes(routes!(messages::show, messages::cancel))
+        .routes(routes!(messages::show_by_id))
+        .routes(routes!(destinations::list))
+        .routes(routes!(destinations::show, define::define, define::patch, destinations::remove))
+        .routes(routes!(stats::all_stats))
+        .routes(routes!(stats::stats))
+        .routes(routes!(why::why))
+        .routes(routes!(lanes::list))
+        .routes(routes!(pods::list))
+        .routes(routes!(doctor::doctor))
+        .routes(routes!(tokens::list, tokens::make))
+        .routes(routes!(tokens::show, tokens::revoke))
+        .routes(routes!(audit::list))
+        .routes(routes!(topics::list))
+        .routes(routes!(topics::show, topics::define, topics::remove))
+        .routes(routes!(interventions::pause))
+        .routes(routes!(interventions::resume))
+        .routes(routes!(interventions::retry_head))
+        .routes(routes!(interventions::skip_head))
+        .routes(routes!(purge::purge))
+        .routes(routes!(repair::repair))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::show, dead_letters::discard_one))
+        .routes(routes!(redrive::redrive))
+        .routes(routes!(dead_letters::discard))
+        .routes(routes!(log::log))
+        .routes(routes!(deliveries::tail))
+        .routes(routes!(replay::replay))
+        .routes(routes!(operations::list))
+        .routes(routes!(operations::show))
+        .routes(routes!(operations::cancel))
+        .routes(routes!(workers::lease::lease))
+        .routes(routes!(workers::complete::complete))
+        .routes(routes!(workers::lease_updates::fail))
+        .routes(routes!(workers::lease_updates::extend))
+        .routes(routes!(workers::lease_updates::requeue))
+        .routes(routes!(consumers::consume::consume))
+        .routes(routes!(consumers::acknowledge::accept))
+        .routes(routes!(consumers::acknowledge::refuse))
+        .routes(routes!(consumers::acknowledge::extend))
+        .routes(routes!(consumers::acknowledge::requeue))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+}
+
+/// Answers 404 to the ingest routes in a process without the role ingest, and says why. The path of a
+/// destination's messages has other methods here, so the answer would otherwise be 405.
+pub fn without_ingest() -> Router {
+    let nothing = async || {
+        let detail = "this process accepts no messages: it does not have the role ingest";
+        Problem::new(Code::NotFound, detail)
+    };
+    Router::new()
+        .route("/v1/messages", post(nothing))
+        .route("/v1/destinations/{destination}/messages", post(nothing))
+}
+
+/// True for health checks and metrics, which are served even beyond the connection limit.
+pub fn is_of_health(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz" | "/metrics")
+}
+
+/// Adds the layers around all routes: request ids, the guard, the audit log, the minimum speed of a body, and problems for
+/// paths, methods and query parameters that the document does not have.
+pub fn surround(
+    routes: Router,
+    pace: Pace,
+    (guard, recorder): (Guard, Recorder),
+    document: &OpenApi,
+) -> Router {
+    let text = document.to_json().unwrap_or_default();
+    let parameters = parameters::Parameters::of(document);
+    routes
+        .route_layer(middleware::from_fn_with_state(parameters, parameters::refuse_unknown))
+        .route_layer(middleware::from_fn_with_state((guard, recorder), authorize::authorize))
+        .layer(Extension(docs::Document(text.into())))
+        .fallback(async || Problem::new(Code::NotFound, "there is nothing at this path"))
+        .method_not_allowed_fallback(async || {
+            Problem::new(Code::MethodNotAllowed, "this path does not take this method")
+        })
+        .layer(middleware::from_fn_with_state(pace, at_pace))
+        .layer(middleware::from_fn(with_request_id))
+}
+
+/// Refuses a request whose body arrives too slowly.
+async fn at_pace(State(pace): State<Pace>, request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    let is_late = Arc::new(AtomicBool::new(false));
+    let paced = |body| Body::new(Paced::new(body, pace, is_late.clone()));
+    let response = next.run(request.map(paced)).await;
+    if !is_late.load(Ordering::Relaxed) {
+        return response;
+    }
+    telemetry::connection_closed("slow_body");
+    // The handler saw a broken body; replace its answer.
+    Problem::body_timeout().into_response()
+}
+
+/// The id of a request, for its handlers.
+#[derive(Clone)]
+struct RequestId(HeaderValue);
+
+/// Gives each request an id, or keeps the client's, and returns it in the answer.
+async fn with_request_id(mut request: Request, next: Next) -> Response {
+    let is_fit =
+        |id: &&HeaderValue| id.len() <= 128 && id.to_str().is_ok_and(|text| !text.is_empty());
+    let brought = request.headers().get(REQUEST_ID).filter(is_fit).cloned();
+    let fresh = || HeaderValue::from_str(&uuid::Uuid::now_v7().to_string()).ok();
+    let id = brought.or_else(fresh);
+    if let Some(id) = &id {
+        request.extensions_mut().insert(RequestId(id.clone()));
+    }
+    let length = request.uri().path_and_query().map_or(0, |both| both.as_str().len());
+    let mut response = match length > URI_BYTES_MAX {
+        true => uri_too_long(length).into_response(),
+        false => next.run(request).await,
+    };
+    let text = id.as_ref().and_then(|id| id.to_str().ok());
+    let problem = match response.extensions_mut().remove::<Problem>() {
+        None if is_unread(&response) => Some(unread(&mut response).await),
+        problem => problem,
+    };
+    if let Some(problem) = problem {
+        let kept =
+            [RATE_LIMIT_POLICY, RATE_LIMIT].map(|name| (name, response.headers_mut().remove(name)));
+        response = problem.response(text);
+        for (name, value) in kept {
+            response
+                .headers_mut()
+                .extend(value.map(|value| (HeaderName::from_static(name), value)));
+        }
+    }
+    let headers = response.headers_mut();
+    if let Some(id) = id {
+        headers.insert(REQUEST_ID, id);
+    }
+    // A browser must neither guess another type of an answer, nor keep what needs a token.
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+fn uri_too_long(length: usize) -> Problem {
+    let detail =
+        format!("the path and query have {length} bytes; at most {URI_BYTES_MAX} are allowed");
+    Problem::new(Code::UriTooLong, detail)
+}
+
+/// True if no handler made this answer. A batch that was refused has an answer of its own.
+fn is_unread(response: &Response) -> bool {
+    let media_type = response.headers().get(header::CONTENT_TYPE);
+    let is_batch = media_type.is_some_and(|media_type| media_type == "application/x-ndjson");
+    response.status().is_client_error() && !is_batch
+}
+
+/// The problem for a request that did not reach a handler, such as a path that is not UTF-8.
+async fn unread(response: &mut Response) -> Problem {
+    let body = axum::body::to_bytes(std::mem::take(response.body_mut()), 1024).await;
+    let detail = body.map(|body| String::from_utf8_lossy(&body).into_owned()).unwrap_or_default();
+    Problem { status: response.status(), ..Problem::new(Code::InvalidRequest, detail) }
+}
+
+/// Parses a body as JSON. An error names the path of the field.
+fn read_json<T: DeserializeOwned>(
+    body: Result<Bytes, BytesRejection>,
+    max: usize,
+) -> Result<T, Problem> {
+    let body = body.map_err(|rejection| Problem::of_body(&rejection, max))?;
+    let mut deserializer = serde_json::Deserializer::from_slice(&body);
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| match error
+        .inner()
+        .is_data()
+    {
+        true => Problem::invalid_field(at_path(&error)),
+        false => Problem::new(Code::InvalidJson, at_path(&error)),
+    })?;
+    deserializer.end().map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))?;
+    Ok(value)
+}
+
+/// Parses a definition. The name in the path may be omitted from the body.
+fn read_named<T: DeserializeOwned>(
+    name: &str,
+    body: Result<Bytes, BytesRejection>,
+    max: usize,
+) -> Result<T, Problem> {
+    let mut object: Map<String, Value> = read_json(body, max)?;
+    let named = object.insert("name".into(), json!(name));
+    if named.is_some_and(|named| named != json!(name)) {
+        return Err(Problem::invalid_field("name: differs from the name in the path"));
+    }
+    serde_path_to_error::deserialize(Value::Object(object))
+        .map_err(|error| Problem::invalid_field(at_path(&error)))
+}
+
+/// The error, with the path of the field.
+fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
+    let text = nearest::with_nearest(&error.inner().to_string());
+    match error.path().to_string().as_str() {
+        "." => text,
+        path => format!("{path}: {text}"),
+    }
+}
+
+/// The problem when this process stops during an operation.
+fn draining() -> Problem {
+    let detail = "this pod is stopping; send the same again to another pod for the rest";
+    Problem::new(Code::Draining, detail)
+}

@@ -1,0 +1,125 @@
+//! `GET /v1/destinations/{d}/log`: the outcome of the last messages.
+
+use std::collections::HashSet;
+
+use axum::{
+    Json,
+    extract::{Path, Query, State, rejection::QueryRejection},
+};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{
+    Api,
+    request::{Range, Target, cursor_of, limit_of, query_of},
+    views::{Gone, Items, Left, Unreadable},
+};
+use domain::{Sequence, State as MessageState};
+use http_server::{document, invalid::Location, problem::Problem};
+use store::LogEntry;
+
+/// Entries that are read together; each may include a body.
+const AT_ONCE: usize = 100;
+
+/// Entries that a filter reads at the most for one page.
+const LOOKED_AT_MAX: usize = 5_000;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Listing {
+    /// Only with this ordering key; `""`: without one.
+    key: Option<String>,
+    /// Only those that left in this state.
+    state: Option<MessageState>,
+    /// From this sequence on.
+    from_sequence: Option<Sequence>,
+    /// Up to this sequence.
+    to_sequence: Option<Sequence>,
+    /// Gone since this time (RFC 3339).
+    from_time: Option<String>,
+    /// Gone until this time (RFC 3339).
+    to_time: Option<String>,
+    /// The size of a page.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<usize>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+impl Listing {
+    fn range(&self) -> Result<Range, Problem> {
+        let times = (self.from_time.as_deref(), self.to_time.as_deref());
+        let (from, to) = (self.from_sequence, self.to_sequence);
+        Range::parse(Location::Parameter, from, to, times.0, times.1)
+    }
+
+    /// True if no filter is given, so that entries that cannot be read are shown too.
+    fn takes_all(&self) -> bool {
+        let Listing { key, state, from_time, to_time, .. } = self;
+        key.is_none() && state.is_none() && from_time.is_none() && to_time.is_none()
+    }
+
+    fn takes(&self, range: &Range, sequence: Sequence, entry: &Result<LogEntry, String>) -> bool {
+        let Ok(entry) = entry else { return self.takes_all() && range.holds(sequence, None) };
+        range.holds(sequence, Some(entry.settled_ms))
+            && self.state.is_none_or(|state| state == entry.outcome)
+            && self.key.as_deref().is_none_or(|key| key == entry.key.as_deref().unwrap_or_default())
+    }
+}
+
+/// `GET /v1/destinations/{d}/log`
+#[utoipa::path(get, path = "/v1/destinations/{destination}/log", tag = "history",
+    operation_id = "list_log",
+    params(("destination" = String, Path, description = "The name of the destination"), Listing),
+    responses((status = 200, description = "The newest first", body = Items<Left>),
+        document::ReadsDestination))]
+pub(super) async fn log(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    query: Result<Query<Listing>, QueryRejection>,
+) -> Result<Json<Items<Left>>, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let listing = query_of(query)?;
+    let (limit, range) = (limit_of(listing.limit)?, listing.range()?);
+    let mut before = cursor_of(listing.cursor.as_deref())?;
+    let (mut items, mut count) = (Vec::new(), 0);
+    loop {
+        let max = limit - items.len();
+        let newest = api.store.log_newest(target.entry(), before, max).await?;
+        count += newest.sequences.len();
+        before = newest.next;
+        for some in newest.sequences.chunks(AT_ONCE) {
+            let entries = api.store.log_found(target.entry(), some).await?;
+            let found = some.iter().zip(entries);
+            let mut found: Vec<(Sequence, Result<LogEntry, String>)> =
+                found.filter_map(|(sequence, entry)| Some((*sequence, entry?))).collect();
+            found.retain(|(sequence, entry)| listing.takes(&range, *sequence, entry));
+            let dead = letters_among(&target, &found).await?;
+            items.extend(found.into_iter().map(|(sequence, entry)| match entry {
+                Ok(entry) => Left::Gone(Gone::of(sequence, &entry, dead.contains(&sequence))),
+                Err(damaged) => Left::Damaged(Unreadable { sequence, damaged }),
+            }));
+        }
+        if before.is_none() || items.len() >= limit || count >= LOOKED_AT_MAX {
+            return Ok(Json(Items { items, next_cursor: before.map(|next| next.to_string()) }));
+        }
+    }
+}
+
+/// Which of the dead-lettered messages are still dead letters.
+async fn letters_among(
+    target: &Target,
+    entries: &[(Sequence, Result<LogEntry, String>)],
+) -> Result<HashSet<Sequence>, Problem> {
+    let store = target.api.store.clone();
+    let skipped: Vec<Sequence> = entries
+        .iter()
+        .filter(|(_, entry)| {
+            entry.as_ref().is_ok_and(|entry| entry.outcome == MessageState::DeadLettered)
+        })
+        .map(|(sequence, _)| *sequence)
+        .collect();
+    let dead = store.are_dead(target.entry(), &skipped).await?;
+    Ok(skipped.into_iter().zip(dead).filter(|(_, dead)| *dead).map(|(one, _)| one).collect())
+}

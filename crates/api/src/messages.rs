@@ -1,0 +1,306 @@
+//! `/v1/destinations/{d}/messages`: list pending messages, show one, cancel one.
+
+use axum::{
+    Json,
+    extract::{Path, Query, State, rejection::QueryRejection},
+    response::Response,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Api,
+    dead_letters::whole_letter,
+    request::{Range, Target, cursor_of, limit_of, query_of, sequence_of},
+    views::{Gone, Items, Letter, Pending},
+    withdraw::{self, Withdrawal, name, wrong_state},
+};
+use domain::{Apart, Position, Sequence, Tombstone, message};
+use formats::code::Code;
+use http_server::{document, invalid::Location, problem::Problem};
+use store::{Listed, Which};
+
+/// Pages that a filter reads at the most for one answer.
+const PAGES_MAX: usize = 50;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Listing {
+    /// Only in this state.
+    state: Option<domain::State>,
+    /// Only with this ordering key; `""`: without one.
+    key: Option<String>,
+    /// From this sequence on.
+    from_sequence: Option<Sequence>,
+    /// Up to this sequence.
+    to_sequence: Option<Sequence>,
+    /// Received since this time (RFC 3339).
+    from_time: Option<String>,
+    /// Received until this time (RFC 3339).
+    to_time: Option<String>,
+    /// Only with this text in the detail of one of the errors.
+    error: Option<String>,
+    /// The approximate size of a page.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<usize>,
+    /// The `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+impl Listing {
+    fn range(&self) -> Result<Range, Problem> {
+        let times = (self.from_time.as_deref(), self.to_time.as_deref());
+        let (from, to) = (self.from_sequence, self.to_sequence);
+        Range::parse(Location::Parameter, from, to, times.0, times.1)
+    }
+
+    /// True if one of the errors of the message has the text.
+    fn takes_errors_of(&self, one: &Listed) -> bool {
+        let Some(text) = &self.error else { return true };
+        let message = &one.message;
+        message.attempts.errors.iter().any(|(_, error)| error.detail.contains(text))
+            || message.damaged.as_ref().is_some_and(|damaged| damaged.contains(text))
+    }
+}
+
+/// `GET /v1/destinations/{d}/messages`
+#[utoipa::path(get, path = "/v1/destinations/{destination}/messages", tag = "messages",
+    operation_id = "list_messages", params(("destination" = String, Path, description = "The name of the destination"), Listing),
+    responses((status = 200, description = "A page of pending messages", body = Items<Pending>),
+        document::ReadsDestination))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    query: Result<Query<Listing>, QueryRejection>,
+) -> Result<Json<Items<Pending>>, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let listing = query_of(query)?;
+    if let Some(state @ (domain::State::Delivering | domain::State::Delivered)) = listing.state {
+        let detail = format!(
+            "state: messages that are {} cannot be listed here; those in delivery are \
+             listed as ready, and those that are gone are in the log",
+            name(state)
+        );
+        return Err(Problem::invalid_parameter(detail));
+    }
+    let (limit, range) = (limit_of(listing.limit)?, listing.range()?);
+    let mut which = Which {
+        state: listing.state,
+        key: listing.key.clone(),
+        from: range.from_sequence,
+        cursor: cursor_of(listing.cursor.as_deref())?,
+        limit,
+    };
+    let now_ms = now(&api).await?;
+    let mut items = Vec::new();
+    // A page of the store may hold few that match, or none: read on, but not without end.
+    for _ in 0..PAGES_MAX {
+        let page = api.store.pending(target.entry(), &which).await?;
+        let wanted = page.items.iter().filter(|one| {
+            range.holds(one.message.position.sequence, one.message.message.received())
+                && listing.takes_errors_of(one)
+        });
+        items.extend(wanted.map(|one| Pending::of(target.entry(), one, now_ms, None)));
+        which.cursor = page.next;
+        if page.next.is_none() || items.len() >= limit {
+            break;
+        }
+        which.limit = limit - items.len();
+    }
+    Ok(Json(Items { items, next_cursor: which.cursor.map(|next| next.to_string()) }))
+}
+
+/// A message: pending, gone, or a dead letter whose log entry is gone.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = Message)]
+pub(super) enum Shown {
+    Pending(Box<Pending>),
+    Gone(Gone),
+    Letter(Box<Letter>),
+}
+
+impl Shown {
+    fn id(&self) -> &str {
+        match self {
+            Shown::Pending(pending) => &pending.common.id,
+            Shown::Gone(gone) => &gone.id,
+            Shown::Letter(letter) => &letter.common.id,
+        }
+    }
+}
+
+/// `GET /v1/destinations/{d}/messages/{sequence}`
+#[utoipa::path(get, path = "/v1/destinations/{destination}/messages/{sequence}", tag = "messages",
+    operation_id = "show_message", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the message")),
+    responses((status = 200, description = "The message, or what became of it", body = Shown),
+        document::ReadsMessage))]
+pub(super) async fn show(
+    State(api): State<Api>,
+    Path((destination, sequence)): Path<(String, String)>,
+) -> Result<Json<Shown>, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let sequence = sequence_of(&sequence)?;
+    shown(&api, &target, sequence).await.map(Json)
+}
+
+/// `GET /v1/destinations/{d}/messages/by-id/{id}`
+#[utoipa::path(get, path = "/v1/destinations/{destination}/messages/by-id/{id}", tag = "messages",
+    operation_id = "show_message_by_id", params(("destination" = String, Path, description = "The name of the destination"),
+        ("id" = String, Path, description = "The id of the message; of several with the same id, the last")),
+    responses((status = 200, description = "The message, or what became of it", body = Shown),
+        document::ReadsMessage))]
+pub(super) async fn show_by_id(
+    State(api): State<Api>,
+    Path((destination, id)): Path<(String, String)>,
+) -> Result<Json<Shown>, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    message::check_text("id", &id, message::ID_BYTES_MAX).map_err(Problem::invalid_parameter)?;
+    let ids_max = target.entry().destination.ids_max;
+    let unknown = |detail: String| Problem::new(Code::UnknownMessage, detail);
+    if ids_max == 0 {
+        let detail = "this destination does not remember ids; set ids_max, and the ids of the \
+                      messages that arrive from then on are remembered";
+        return Err(unknown(detail.to_owned()));
+    }
+    let sequence = api.store.stamped_with_id(target.entry(), &id).await?;
+    let forgotten = || {
+        unknown(format!(
+            "no message with this id is among the last {ids_max} (ids_max) of this destination"
+        ))
+    };
+    let shown = shown(&api, &target, sequence.ok_or_else(forgotten)?).await?;
+    // After Redis lost data, the sequence may have been stamped again.
+    if shown.id() == id { Ok(Json(shown)) } else { Err(forgotten()) }
+}
+
+/// The message with this sequence, or what became of it.
+async fn shown(api: &Api, target: &Target, sequence: Sequence) -> Result<Shown, Problem> {
+    let store = &api.store;
+    let mut listed = store.listed(target.entry(), &[sequence]).await?;
+    if let Some(one) = listed.first_mut() {
+        if one.message.apart != Apart::default() {
+            // Read again with its bodies. It may have left meanwhile.
+            let whole = store.messages(target.entry(), &[sequence]).await?;
+            let Some(message) = whole.into_iter().next().flatten() else {
+                return Err(unknown(target, sequence).await?);
+            };
+            if message.damaged.is_some() {
+                one.state = domain::State::Damaged;
+            }
+            one.message = message;
+        }
+        let whole = Some(api.json_depth_max);
+        let shown = Pending::of(target.entry(), one, now(api).await?, whole);
+        return Ok(Shown::Pending(Box::new(shown)));
+    }
+    let letter = whole_letter(target, sequence).await?;
+    let entries = store.log_entries(target.entry(), &[sequence]).await?;
+    match (entries.into_iter().next().flatten(), letter) {
+        (Some(entry), letter) => Ok(Shown::Gone(Gone::of(sequence, &entry, letter.is_some()))),
+        (None, Some(letter)) => {
+            let shown = Letter::of(&letter, Some(api.json_depth_max));
+            Ok(Shown::Letter(Box::new(shown)))
+        }
+        (None, None) => Err(unknown(target, sequence).await?),
+    }
+}
+
+/// `DELETE /v1/destinations/{d}/messages/{sequence}`
+#[utoipa::path(delete, path = "/v1/destinations/{destination}/messages/{sequence}", tag = "messages",
+    operation_id = "cancel_message", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the message")),
+    responses(
+        (status = 200, description = "It is cancelled", body = Withdrawal),
+        (status = 202, description = "It leaves when its attempt has ended", body = Withdrawal),
+        document::ChangesMessage))]
+pub(super) async fn cancel(
+    State(api): State<Api>,
+    Path((destination, sequence)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let mut target = Target::find(&api, &destination).await?;
+    let sequence = sequence_of(&sequence)?;
+    cancel_one(&mut target, sequence, None).await
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ByKey {
+    /// The idempotency key of the message.
+    idempotency_key: String,
+}
+
+/// `DELETE /v1/destinations/{d}/messages?idempotency_key=…`
+#[utoipa::path(delete, path = "/v1/destinations/{destination}/messages", tag = "messages",
+    operation_id = "cancel_message_by_idempotency_key", params(("destination" = String, Path, description = "The name of the destination"), ByKey),
+    responses(
+        (status = 200, description = "It is cancelled", body = Withdrawal),
+        (status = 202, description = "It leaves when its attempt has ended", body = Withdrawal),
+        document::ChangesMessage))]
+pub(super) async fn cancel_by_key(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    query: Result<Query<ByKey>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let mut target = Target::find(&api, &destination).await?;
+    let ByKey { idempotency_key: key } = query_of(query)?;
+    message::check_text("idempotency_key", &key, message::IDEMPOTENCY_KEY_BYTES_MAX)
+        .map_err(Problem::invalid_parameter)?;
+    let position = api.store.stamped_under(target.entry(), &key).await?;
+    let Some(position) = position else {
+        let detail = "no message is known under this idempotency key; keys are forgotten after \
+                      the destination's idempotency_window_ms";
+        return Err(Problem::new(Code::UnknownMessage, detail));
+    };
+    cancel_one(&mut target, position.sequence, Some(position)).await
+}
+
+/// Cancels a message. With `position`, only if it still is the one at that position: after Redis
+/// lost data, its sequence may have been stamped again.
+async fn cancel_one(
+    target: &mut Target,
+    sequence: Sequence,
+    position: Option<Position>,
+) -> Result<Response, Problem> {
+    let store = target.api.store.clone();
+    let found = store.listed(target.entry(), &[sequence]).await?;
+    let found = found.into_iter().next().map(|listed| listed.message);
+    match found.filter(|found| position.is_none_or(|position| position == found.position)) {
+        Some(found) if found.damaged.is_some() => {
+            let lane = store.lane_holding(target.entry(), sequence).await?;
+            let lane = lane.ok_or_else(|| no_lane(sequence))?;
+            withdraw::one(target, Tombstone::Cancelled, "cancelled", (lane, sequence)).await
+        }
+        Some(found) => {
+            let lane = target.entry().destination.lane_of(found.message.key.as_deref(), sequence);
+            withdraw::one(target, Tombstone::Cancelled, "cancelled", (lane, sequence)).await
+        }
+        None => match withdraw::progress(target, sequence).await? {
+            withdraw::Progress::Ended(state) => Err(wrong_state(format!(
+                "message {sequence} has left already: it was {}",
+                name(state)
+            ))),
+            _ => Err(unknown(target, sequence).await?),
+        },
+    }
+}
+
+fn no_lane(sequence: Sequence) -> Problem {
+    wrong_state(format!("message {sequence} is damaged, and no lane holds it"))
+}
+
+/// The problem for a sequence about which nothing is known, and why.
+async fn unknown(target: &Target, sequence: Sequence) -> Result<Problem, Problem> {
+    withdraw::check_stamped(target, sequence).await?;
+    let log_max = target.entry().destination.log_max;
+    let detail = format!(
+        "{sequence} has left, and the log, which keeps the last {log_max} (log_max), no longer \
+         has it"
+    );
+    Ok(Problem::new(Code::UnknownMessage, detail))
+}
+
+async fn now(api: &Api) -> Result<u64, Problem> {
+    Ok(api.store.server_time_ms().await?)
+}

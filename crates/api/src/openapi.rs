@@ -1,0 +1,82 @@
+//! The OpenAPI document of all routes.
+
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        InfoBuilder, License, OpenApi, OpenApiBuilder, PathItem, RefOr, Schema, path::Operation,
+        tag::TagBuilder,
+    },
+};
+
+use super::{Api, docs, examples, problems, routes};
+use http_server::problem::ProblemObject;
+
+/// The tags of the routes, in the order of the document.
+const TAGS: [(&str, &str); 12] = [
+    ("messages", "Send messages; list, show and cancel pending ones"),
+    ("destinations", "Define destinations, and read their numbers"),
+    ("topics", "Define topics"),
+    ("interventions", "Pause, retry, skip, purge, repair"),
+    ("dead letters", "List, redrive and discard dead letters"),
+    ("operations", "Watch and cancel bulk operations"),
+    ("history", "What became of messages, and replays"),
+    ("workers", "Claim messages, and report their results"),
+    ("consumers", "Take the messages of a destination with delivery `pull`, in order"),
+    ("tokens", "Make and revoke tokens"),
+    ("audit", "What operators did"),
+    ("health", "Health, metrics, and what the API is"),
+];
+
+/// The document. `others` are the routes of ingest.
+pub(super) fn document(others: OpenApi) -> OpenApi {
+    let info = InfoBuilder::new()
+        .title("Reseq")
+        .version("v1")
+        .description(Some(
+            "Messages come in over HTTP or TCP, are processed in parallel, and are delivered in \
+             the order of their arrival. Errors are problem objects (RFC 9457) with a stable `code`.",
+        ))
+        .license(Some(License::new(env!("CARGO_PKG_LICENSE"))));
+    let tag =
+        |(name, text): (&str, &str)| TagBuilder::new().name(name).description(Some(text)).build();
+    let mut document = OpenApiBuilder::new().info(info.build()).tags(Some(TAGS.map(tag))).build();
+    document.merge(routes().into_openapi());
+    document.merge(problems::routes::<Api>().into_openapi());
+    document.merge(docs::routes::<Api>().into_openapi());
+    document.merge(others);
+    let components = document.components.get_or_insert_default();
+    let mut schemas = Vec::new();
+    ProblemObject::schemas(&mut schemas);
+    schemas.push((ProblemObject::name().into_owned(), ProblemObject::schema()));
+    components.schemas.extend(schemas);
+    let copy = components.schemas.contains_key("StoredCopy");
+    let problem = components.schemas.get_mut(ProblemObject::name().as_ref());
+    if let Some(RefOr::T(Schema::Object(object))) = problem.filter(|_| copy) {
+        with_extras(object);
+    }
+    examples::add_to(&mut document);
+    document
+}
+
+/// Adds the members that only some problems have.
+fn with_extras(problem: &mut utoipa::openapi::Object) {
+    use utoipa::openapi::{ArrayBuilder, Ref};
+    let copies = ArrayBuilder::new()
+        .items(Ref::from_schema_name("StoredCopy"))
+        .description(Some("The copies of the message that were stored."));
+    problem.properties.insert("id".to_owned(), String::schema());
+    problem.properties.insert("deliveries".to_owned(), copies.into());
+    let operation = Ref::from_schema_name("Operation");
+    problem.properties.insert("operation".to_owned(), operation.into());
+}
+
+/// The operations of a path, by method.
+pub(super) fn operations(item: &PathItem) -> [(&'static str, Option<&Operation>); 5] {
+    [
+        ("GET", item.get.as_ref()),
+        ("PUT", item.put.as_ref()),
+        ("POST", item.post.as_ref()),
+        ("DELETE", item.delete.as_ref()),
+        ("PATCH", item.patch.as_ref()),
+    ]
+}

@@ -1,0 +1,70 @@
+//! `GET /v1/pods`: the live processes, and which partitions each owns.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Json,
+    extract::{Query, State, rejection::QueryRejection},
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    Api,
+    destinations::{Listing, page_of},
+    request::query_of,
+    views::{Items, rfc3339},
+};
+use http_server::{caller::Caller, document, problem::Problem};
+use store::PodInfo;
+
+/// A live process of Reseq.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Pod)]
+pub(super) struct View {
+    /// Its unique name; a lease of a built-in transform names it.
+    pod: String,
+    /// The name of its machine or container.
+    host: String,
+    /// `ingest`, `processor`, `sender`.
+    roles: Vec<String>,
+    /// The newest schema that it knows.
+    schema: u32,
+    /// It counts as dead from then on, unless it sends another heartbeat (once a second).
+    #[schema(format = DateTime)]
+    expires_at: String,
+    /// The partitions that it owns: it delivers to their destinations.
+    partitions: Vec<u16>,
+    /// True for the process that answers.
+    is_self: bool,
+}
+
+impl View {
+    fn of(pod: &PodInfo, of_this: &str) -> View {
+        View {
+            is_self: pod.pod == of_this,
+            pod: pod.pod.clone(),
+            host: pod.host.clone(),
+            roles: pod.roles.clone(),
+            schema: pod.schema,
+            expires_at: rfc3339(pod.expires_ms),
+            partitions: pod.partitions.clone(),
+        }
+    }
+}
+
+/// `GET /v1/pods`
+#[utoipa::path(get, path = "/v1/pods", tag = "health", operation_id = "list_pods", params(Listing),
+    responses((status = 200, description = "A page, by name", body = Items<View>), document::Reads))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    query: Result<Query<Listing>, QueryRejection>,
+) -> Result<Json<Items<View>>, Problem> {
+    caller.check_unlimited()?;
+    let listing = query_of(query)?;
+    let pods: Vec<Arc<PodInfo>> = api.store.pods().await?.into_iter().map(Arc::new).collect();
+    let (shown, next_cursor) = page_of(&pods, &listing, |pod| &pod.pod)?;
+    let items = shown.iter().map(|pod| View::of(pod, api.store.pod())).collect();
+    Ok(Json(Items { items, next_cursor }))
+}

@@ -1,0 +1,72 @@
+//! `/problems/{code}`: the pages to which the `type` of a problem leads.
+
+use std::fmt::Write;
+
+use axum::{
+    extract::Path,
+    response::{Html, IntoResponse, Response},
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use formats::code::Code;
+use http_server::{document, problem::Problem};
+
+pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
+    OpenApiRouter::default().routes(routes!(list)).routes(routes!(show))
+}
+
+/// `GET /problems`
+#[utoipa::path(get, path = "/problems", tag = "health", operation_id = "list_problems",
+    responses((status = 200, description = "All codes of errors, as a page", body = String,
+        content_type = "text/html")))]
+async fn list() -> Html<String> {
+    let mut items = String::new();
+    for code in Code::ALL {
+        let (name, title) = (code.as_str(), code.title());
+        let _ =
+            write!(items, "<li><a href=\"{}\"><code>{name}</code></a> {title}</li>", code.page());
+    }
+    page("Errors of Reseq", &format!("<ul>{items}</ul>"))
+}
+
+/// `GET /problems/{code}`
+#[utoipa::path(get, path = "/problems/{code}", tag = "health", operation_id = "show_problem",
+    params(("code" = String, Path, description = "The code of a problem")),
+    responses((status = 200, description = "What the code means, and what to do", body = String,
+        content_type = "text/html"), document::Metrics))]
+async fn show(Path(name): Path<String>) -> Response {
+    let Some(code) = Code::ALL.iter().find(|code| code.as_str() == name) else {
+        let detail = "there is no such code; /problems lists all";
+        return Problem::new(Code::NotFound, detail).into_response();
+    };
+    let body = format!(
+        "<p><code>{code}</code> (status {})</p><h2>What it means</h2><p>{}</p>\
+         <h2>What to do</h2><p>{}</p><p><a href=\"/problems\">All errors</a></p>",
+        code.shown_status(),
+        html(code.meaning()),
+        html(code.remedy()),
+    );
+    page(code.title(), &body).into_response()
+}
+
+fn page(title: &str, body: &str) -> Html<String> {
+    let title = html(title);
+    Html(format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{title}</title></head><body><h1>{title}</h1>{body}</body></html>\n"
+    ))
+}
+
+/// Text as HTML; words between backticks become code.
+fn html(text: &str) -> String {
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let mut html = String::new();
+    for (at, part) in escaped.split('`').enumerate() {
+        match at % 2 {
+            0 => html.push_str(part),
+            _ => html.extend(["<code>", part, "</code>"]),
+        }
+    }
+    html
+}

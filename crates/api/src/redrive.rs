@@ -1,0 +1,116 @@
+//! `POST /v1/destinations/{d}/dead-letters/redrive`: enqueues dead letters again, at the end of
+//! their lanes.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Bytes,
+    extract::{Path, State, rejection::BytesRejection},
+    http::HeaderMap,
+    response::Response,
+};
+
+use super::{
+    Api,
+    bulk::{self, Kind, Operation, Progress},
+    reingest::{AT_ONCE, Arrivals, CALL_BYTES_MAX},
+    request::{Target, read_optional},
+    selection::{Selection, Walk},
+};
+use domain::{Arrival, Attempts, Message, Ordering, Origin, Redrive, Sequence, Stage, Stamped};
+use http_server::{document, problem::Problem};
+use store::{CatalogEntry, DeadLetter, chunks_by_size, server_clock_ms};
+
+/// `POST /v1/destinations/{d}/dead-letters/redrive`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/dead-letters/redrive", tag = "dead letters",
+    operation_id = "redrive",
+    params(("destination" = String, Path, description = "The name of the destination"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent")),
+    request_body = Selection,
+    responses(
+        (status = 200, description = "It is done", body = Operation),
+        (status = 202, description = "It goes on", body = Operation,
+            headers(("Location" = String, description = "Where the operation can be read"))),
+        document::Changes))]
+pub(super) async fn redrive(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let selection: Selection = read_optional(body, api.batch_bytes_max)?;
+    let dry_run = selection.dry_run;
+    let walk = Walk::begin(&target, selection).await?;
+    let redriven = target.clone();
+    let work = |progress| redrive_all(redriven, walk, dry_run, progress);
+    bulk::run(&target, Kind::Redrive, dry_run, &headers, work).await
+}
+
+/// Redrives the selected dead letters.
+async fn redrive_all(
+    mut target: Target,
+    mut walk: Walk,
+    dry_run: bool,
+    progress: Arc<Progress>,
+) -> Result<(), Problem> {
+    let store = target.api.store.clone();
+    let mut arrivals = Arrivals::new(&target, true, progress.clone());
+    progress.update(|operation| operation.details.gone = Some(0));
+    while let Some(step) = walk.next(&target).await? {
+        progress.check()?;
+        let found = step.letters.len() as u64;
+        progress.update(|operation| {
+            operation.matched += found;
+            let gone = operation.details.gone.unwrap_or_default();
+            operation.details.gone = Some(gone + step.missing);
+        });
+        if dry_run {
+            continue;
+        }
+        let entry = target.entry().clone();
+        let mut letters = step.letters;
+        // Read only as many bodies at a time as one call enqueues.
+        while !letters.is_empty() {
+            let size = |one: &DeadLetter| one.message.apart.bytes() as usize;
+            let count = chunks_by_size(&letters, AT_ONCE, CALL_BYTES_MAX, size)
+                .first()
+                .map_or(0, |c| c.len());
+            let rest = letters.split_off(count);
+            store.fill_letters(&entry, &mut letters).await?;
+            // An unreadable dead letter cannot be redriven; it can be discarded.
+            let (damaged, whole): (Vec<_>, Vec<_>) =
+                letters.into_iter().partition(|letter| letter.message.damaged.is_some());
+            progress.update(|operation| operation.failed += damaged.len() as u64);
+            let anew: Vec<_> = whole.into_iter().map(|letter| anew(letter, &entry)).collect();
+            arrivals.stamp(&mut target, &anew).await?;
+            letters = rest;
+        }
+    }
+    Ok(())
+}
+
+/// A dead letter as an arrival. Keeps the result of its processing, if it had been processed.
+fn anew(letter: DeadLetter, entry: &CatalogEntry) -> (Sequence, Arrival) {
+    let DeadLetter { stage, message: old, .. } = letter;
+    let (position, priority) = (old.position, old.priority);
+    let origin = Origin { destination: old.destination.clone(), position };
+    let message = Message { received_ms: server_clock_ms(), ..old.message.clone() };
+    let processed = (stage == Stage::Delivery).then(|| {
+        Box::new(Stamped {
+            message: message.clone(),
+            attempts: Attempts::default(),
+            idempotency_key: None,
+            origin: Some(origin.clone()),
+            ..old
+        })
+    });
+    let by_priority = entry.destination.ordering == Ordering::None;
+    let arrival = Arrival {
+        priority: by_priority.then_some(priority),
+        origin: Some(origin),
+        redrive: Some(Redrive { letter: position, processed }),
+        ..Arrival::of(message)
+    };
+    (position.sequence, arrival)
+}

@@ -1,0 +1,250 @@
+//! `POST /v1/destinations/{d}/replay`: enqueues delivered messages again, here or at another
+//! destination.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    body::Bytes,
+    extract::{Path, State, rejection::BytesRejection},
+    http::HeaderMap,
+    response::Response,
+};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::{
+    Api,
+    bulk::{self, Kind, Operation, Progress},
+    reingest::{Arrivals, CALL_BYTES_MAX},
+    request::{Range, Target, read_optional},
+    withdraw::wrong_state,
+};
+use domain::{
+    Arrival, Body, DestinationName, Message, Origin, Position, Sequence, State as MessageState,
+    message::check_text,
+};
+use http_server::{
+    caller::Caller, document, idempotency_key::idempotency_key, invalid::Location, problem::Problem,
+};
+use store::{Content, LogEntry, chunks_by_size, server_clock_ms};
+
+/// Entries that are read together, without long bodies.
+const AT_ONCE: usize = 200;
+/// Sequences of the log that are read together.
+const ORDER_AT_ONCE: usize = 10_000;
+/// The longest idempotency key of a replay: the position of each message is appended.
+const KEY_BYTES_MAX: usize = 200;
+
+/// What to replay, and where to.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ReplayRequest)]
+struct Replay {
+    /// Where to begin. Give it or `from_time`, or both.
+    from_sequence: Option<Sequence>,
+    /// Where to end.
+    to_sequence: Option<Sequence>,
+    /// Delivered since this time (RFC 3339).
+    from_time: Option<String>,
+    /// Delivered until this time (RFC 3339).
+    to_time: Option<String>,
+    /// Where the messages go; the same destination if absent.
+    to_destination: Option<DestinationName>,
+    /// Only count.
+    #[serde(default)]
+    dry_run: bool,
+    /// A repeat with this key enqueues nothing twice; also as the header `Idempotency-Key`.
+    #[schema(max_length = 200)]
+    idempotency_key: Option<String>,
+}
+
+impl Replay {
+    /// The key may also be a header, as for messages; if both are given, they must be equal.
+    fn add_key_of(&mut self, headers: &HeaderMap) -> Result<(), Problem> {
+        let Some(said) = idempotency_key(headers).map_err(Problem::invalid_header)? else {
+            return Ok(());
+        };
+        if self.idempotency_key.as_ref().is_some_and(|given| *given != said) {
+            let detail = "idempotency_key: the header Idempotency-Key has a different value; give \
+                          one of the two";
+            return Err(Problem::invalid_field(detail));
+        }
+        self.idempotency_key = Some(said);
+        Ok(())
+    }
+
+    fn range(&self) -> Result<Range, Problem> {
+        if self.from_sequence.is_none() && self.from_time.is_none() {
+            let detail = "from_sequence: give it or from_time, or both";
+            return Err(Problem::invalid_field(detail));
+        }
+        let times = (self.from_time.as_deref(), self.to_time.as_deref());
+        Range::parse(Location::Body, self.from_sequence, self.to_sequence, times.0, times.1)
+    }
+}
+
+/// `POST /v1/destinations/{d}/replay`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/replay", tag = "history", operation_id = "replay",
+    params(("destination" = String, Path, description = "The name of the destination"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent"),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same as the field")),
+    request_body = Replay,
+    responses(
+        (status = 200, description = "It is done", body = Operation),
+        (status = 202, description = "It goes on", body = Operation,
+            headers(("Location" = String, description = "Where the operation can be read"))),
+        document::Changes))]
+pub(super) async fn replay(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    Path(destination): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let source = Target::find(&api, &destination).await?;
+    let mut request: Replay = read_optional(body, api.batch_bytes_max)?;
+    request.add_key_of(&headers)?;
+    let range = request.range()?;
+    if let Some(key) = &request.idempotency_key {
+        check_text("idempotency_key", key, KEY_BYTES_MAX).map_err(Problem::invalid_field)?;
+    }
+    let to = request.to_destination.as_ref().unwrap_or(&source.name).clone();
+    caller.check(&to)?;
+    let to = Target::find(&api, to.as_str()).await?;
+    // What is in the log of the same destination came with a signature or a token.
+    if to.name != source.name && to.entry().destination.verify.is_some() {
+        caller.check_proof(&to.name)?;
+    }
+    let (from, dry_run) = (source.clone(), request.dry_run);
+    let work = |progress| replay_all(from, to, range, request, progress);
+    bulk::run(&source, Kind::Replay, dry_run, &headers, work).await
+}
+
+/// Replays the messages of the range.
+async fn replay_all(
+    source: Target,
+    mut to: Target,
+    range: Range,
+    request: Replay,
+    progress: Arc<Progress>,
+) -> Result<(), Problem> {
+    let store = source.api.store.clone();
+    let sequences = logged(&source, &range).await?;
+    progress.update(|operation| {
+        operation.details.without_body = Some(0);
+        operation.details.duplicates = Some(0);
+    });
+    let is_repeatable = request.idempotency_key.is_some();
+    let mut arrivals = Arrivals::new(&to, is_repeatable, progress.clone());
+    for some in sequences.chunks(AT_ONCE) {
+        progress.check()?;
+        let entries = store.log_entries(source.entry(), some).await?;
+        let wanted = some.iter().zip(entries).filter_map(|(sequence, entry)| {
+            Some((*sequence, entry.filter(|entry| is_wanted(*sequence, entry, &range))?))
+        });
+        let wanted: Vec<_> = wanted.collect();
+        // Read only as many bodies at a time as one call enqueues.
+        for some in chunks_by_size(&wanted, AT_ONCE, CALL_BYTES_MAX, size_apart) {
+            let mut some = some.to_vec();
+            if !request.dry_run {
+                store.fill_entries(source.entry(), &mut some).await?;
+            }
+            let anew = replayable(&source, &some, &request, &progress);
+            if !request.dry_run {
+                arrivals.stamp(&mut to, &anew).await?;
+            }
+        }
+    }
+    let mut found = (0, 0);
+    progress.update(|operation| {
+        found = (operation.matched, operation.details.without_body.unwrap_or_default());
+        // Old and new positions are listed only where they are few.
+        operation.details.deliveries.clear();
+    });
+    match found {
+        (0, without_body @ 1..) => Err(wrong_state(format!(
+            "the log has {without_body} of them, but no bodies; set log_bodies of the destination, \
+             and later deliveries can be replayed"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The entries that have a body, as arrivals. Counts all.
+fn replayable(
+    source: &Target,
+    entries: &[(Sequence, LogEntry)],
+    request: &Replay,
+    progress: &Progress,
+) -> Vec<(Sequence, Arrival)> {
+    let mut anew = Vec::new();
+    for (sequence, entry) in entries {
+        let Some(content) = &entry.content else { continue };
+        let key = request.idempotency_key.as_deref();
+        anew.push((*sequence, arrival(&source.name, *sequence, entry, content, key)));
+    }
+    progress.update(|operation| {
+        operation.matched += anew.len() as u64;
+        let details = &mut operation.details;
+        let without = (entries.len() - anew.len()) as u64;
+        details.without_body = Some(details.without_body.unwrap_or_default() + without);
+        if let (Some((first, _)), Some((last, _))) = (anew.first(), anew.last()) {
+            details.first_sequence.get_or_insert(*first);
+            details.last_sequence = Some(*last);
+        }
+    });
+    anew
+}
+
+/// The sequences in the log now, in order. A snapshot: a message replayed to its own destination
+/// and delivered meanwhile is not replayed again.
+async fn logged(source: &Target, range: &Range) -> Result<Vec<Sequence>, Problem> {
+    let store = source.api.store.clone();
+    let (mut sequences, mut before) = (Vec::new(), None);
+    loop {
+        let page = store.log_newest(source.entry(), before, ORDER_AT_ONCE).await?;
+        let wanted =
+            |sequence: &Sequence| (range.from_sequence..=range.to_sequence).contains(sequence);
+        sequences.extend(page.sequences.into_iter().filter(wanted));
+        before = page.next;
+        if before.is_none() {
+            sequences.sort_unstable();
+            return Ok(sequences);
+        }
+    }
+}
+
+/// The bytes of an entry's body that is stored apart.
+fn size_apart((_, entry): &(Sequence, LogEntry)) -> usize {
+    let apart = entry.content.as_ref().and_then(|content| content.apart);
+    apart.map_or(0, |(_, length)| length as usize)
+}
+
+fn is_wanted(sequence: Sequence, entry: &LogEntry, range: &Range) -> bool {
+    entry.outcome == MessageState::Delivered && range.holds(sequence, Some(entry.settled_ms))
+}
+
+/// A message of the log as an arrival.
+fn arrival(
+    source: &DestinationName,
+    sequence: Sequence,
+    entry: &LogEntry,
+    content: &Content,
+    idempotency_key: Option<&str>,
+) -> Arrival {
+    let Content { headers, content_type, bytes, .. } = content.clone();
+    let message = Message {
+        id: entry.id.clone(),
+        key: entry.key.clone(),
+        headers,
+        body: Body { content_type, bytes },
+        received_ms: server_clock_ms(),
+    };
+    let position = Position { epoch: entry.epoch, sequence };
+    Arrival {
+        idempotency_key: idempotency_key.map(|key| format!("{key}/{}/{sequence}", entry.epoch)),
+        origin: Some(Origin { destination: source.clone(), position }),
+        ..Arrival::of(message)
+    }
+}

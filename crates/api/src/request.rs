@@ -1,0 +1,225 @@
+//! Request parsing for interventions: destination, sequence, query, optional body. Repeats calls to
+//! the store after the definition has changed.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Bytes,
+    extract::{
+        Query,
+        rejection::{BytesRejection, QueryRejection},
+    },
+};
+use serde::de::DeserializeOwned;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use super::{Api, read_json};
+use domain::{DestinationName, Sequence, State, nearest::with_nearest};
+use http_server::{invalid::Location, problem::Problem};
+use store::{CatalogEntry, GoesOn, Repair, Retry, StoreError, Who, Withdrawal, Withdrawn};
+
+/// How often a call is repeated because the definition has just changed again.
+const STALE_MAX: usize = 5;
+/// The default number of items per page.
+const LIMIT: usize = 100;
+/// The most items per page.
+const LIMIT_MAX: usize = 1_000;
+
+/// The highest cursor: sequences must be exact in a double.
+const CURSOR_MAX: u64 = 1 << 53;
+
+/// The destination of a request.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) api: Api,
+    pub(super) name: DestinationName,
+    entry: Arc<CatalogEntry>,
+}
+
+impl Target {
+    /// The destination with this name.
+    pub(super) async fn find(api: &Api, text: &str) -> Result<Target, Problem> {
+        let entry = find(api, text).await?;
+        Ok(Target { api: api.clone(), name: entry.destination.name.clone(), entry })
+    }
+
+    /// The current catalog entry.
+    pub(super) fn entry(&self) -> &Arc<CatalogEntry> {
+        &self.entry
+    }
+
+    /// Reads the definition again from its partition.
+    pub(super) async fn refresh(&mut self) -> Result<(), Problem> {
+        let fresh = self.api.catalog.refresh(&self.name).await?;
+        self.entry = fresh.ok_or_else(|| Problem::unknown_destination(self.name.as_str()))?;
+        Ok(())
+    }
+
+    /// Makes a call, and repeats it if the script refuses it because the definition has changed.
+    async fn call<T, F: Future<Output = Result<T, StoreError>>>(
+        &mut self,
+        call: impl Fn(Arc<CatalogEntry>) -> F,
+    ) -> Result<T, StoreError> {
+        for _ in 0..STALE_MAX {
+            match call(self.entry.clone()).await {
+                Err(StoreError::StaleDefinition) => {}
+                answer => return answer,
+            }
+            let fresh = self.api.catalog.refresh(&self.name).await?;
+            let fresh = fresh.ok_or(StoreError::UnknownDestination)?;
+            // Another destination of the same name: its messages have the same sequences, but the
+            // request does not mean them.
+            if fresh.born != self.entry.born {
+                return Err(StoreError::UnknownDestination);
+            }
+            self.entry = fresh;
+        }
+        call(self.entry.clone()).await
+    }
+
+    /// Withdraws messages; one result each, in order.
+    pub(super) async fn withdraw(
+        &mut self,
+        withdrawal: &Withdrawal<'_>,
+    ) -> Result<Vec<Withdrawn>, StoreError> {
+        let store = &self.api.store.clone();
+        let call = |entry: Arc<CatalogEntry>| async move {
+            store.withdraw(&entry, Who::Operator, withdrawal).await
+        };
+        self.call(call).await
+    }
+
+    /// Discards dead letters; returns how many there were.
+    pub(super) async fn discard(&mut self, letters: &[Sequence]) -> Result<u64, StoreError> {
+        let store = &self.api.store.clone();
+        let call = |entry: Arc<CatalogEntry>| async move { store.discard(&entry, letters).await };
+        self.call(call).await
+    }
+
+    /// Repairs contradictions between the destination's sets and records.
+    pub(super) async fn repair(
+        &mut self,
+        dry_run: bool,
+        goes_on: &GoesOn<'_>,
+    ) -> Result<Repair, StoreError> {
+        let store = &self.api.store.clone();
+        self.call(
+            |entry: Arc<CatalogEntry>| async move { store.repair(&entry, dry_run, goes_on).await },
+        )
+        .await
+    }
+
+    /// Retries a head; returns its new state.
+    pub(super) async fn retry(&mut self, retry: &Retry) -> Result<State, StoreError> {
+        let store = &self.api.store.clone();
+        let call = |entry: Arc<CatalogEntry>| async move { store.retry(&entry, retry).await };
+        self.call(call).await
+    }
+}
+
+/// The destination with this name.
+pub(super) async fn find(api: &Api, text: &str) -> Result<Arc<CatalogEntry>, Problem> {
+    let name: DestinationName = text.parse().map_err(|_| Problem::unknown_destination(text))?;
+    let entry = api.catalog.find(&name).await?;
+    entry.ok_or_else(|| Problem::unknown_destination(text))
+}
+
+/// The sequence in a path.
+pub(super) fn sequence_of(text: &str) -> Result<Sequence, Problem> {
+    text.parse().map_err(|_| {
+        Problem::invalid_parameter(format!("sequence: {text:?} in the path is not a number"))
+    })
+}
+
+/// The query; an error names what is wrong.
+pub(super) fn query_of<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+    let Query(query) = query.map_err(|error| {
+        let text = error.body_text();
+        let detail = text.strip_prefix("Failed to deserialize query string: ");
+        Problem::invalid_parameter(with_nearest(detail.unwrap_or(&text)))
+    })?;
+    Ok(query)
+}
+
+/// Parses a body as JSON of this shape; an empty one counts as an empty object.
+pub(super) fn read_optional<T: DeserializeOwned>(
+    body: Result<Bytes, BytesRejection>,
+    max: usize,
+) -> Result<T, Problem> {
+    let body = body.map(|bytes| match bytes.trim_ascii().is_empty() {
+        true => Bytes::from_static(b"{}"),
+        false => bytes,
+    });
+    read_json(body, max)
+}
+
+/// The number of items per page.
+pub(super) fn limit_of(limit: Option<usize>) -> Result<usize, Problem> {
+    match limit {
+        None => Ok(LIMIT),
+        Some(limit @ 1..=LIMIT_MAX) => Ok(limit),
+        Some(limit) => {
+            let detail = format!("limit: {limit} is outside 1 to {LIMIT_MAX}");
+            Err(Problem::invalid_parameter(detail))
+        }
+    }
+}
+
+/// Parses the cursor of a previous page.
+pub(super) fn cursor_of(cursor: Option<&str>) -> Result<Option<u64>, Problem> {
+    let wrong = || Problem::invalid_parameter("cursor: is not the next_cursor of a page");
+    let read = |text: &str| text.parse().ok().filter(|cursor| *cursor <= CURSOR_MAX);
+    cursor.map(|text| read(text).ok_or_else(wrong)).transpose()
+}
+
+/// Parses a time into ms since 1970.
+pub(super) fn time_of(location: Location, field: &str, text: &str) -> Result<u64, Problem> {
+    let time = OffsetDateTime::parse(text, &Rfc3339).ok();
+    let ms = time.map(|time| time.unix_timestamp_nanos() / 1_000_000);
+    ms.and_then(|ms| u64::try_from(ms).ok()).ok_or_else(|| {
+        let detail = format!("{field}: {text:?} is not a time such as 2026-11-21T10:00:00Z");
+        Problem::invalid(location, detail)
+    })
+}
+
+/// A range of sequences and times, as the lists and bulk operations filter by it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Range {
+    pub(super) from_sequence: Sequence,
+    pub(super) to_sequence: Sequence,
+    pub(super) from_ms: u64,
+    pub(super) to_ms: u64,
+}
+
+impl Range {
+    /// Parses the four limits; all are inclusive, and each may be absent.
+    pub(super) fn parse(
+        location: Location,
+        from_sequence: Option<Sequence>,
+        to_sequence: Option<Sequence>,
+        from_time: Option<&str>,
+        to_time: Option<&str>,
+    ) -> Result<Range, Problem> {
+        let time =
+            |field, text: Option<&str>| text.map(|text| time_of(location, field, text)).transpose();
+        for (field, sequence) in [("from_sequence", from_sequence), ("to_sequence", to_sequence)] {
+            if sequence.is_some_and(|sequence| sequence > CURSOR_MAX) {
+                let detail = format!("{field}: is above all sequences, which end at {CURSOR_MAX}");
+                return Err(Problem::invalid(location, detail));
+            }
+        }
+        Ok(Range {
+            from_sequence: from_sequence.unwrap_or_default(),
+            to_sequence: to_sequence.unwrap_or(Sequence::MAX),
+            from_ms: time("from_time", from_time)?.unwrap_or_default(),
+            to_ms: time("to_time", to_time)?.unwrap_or(u64::MAX),
+        })
+    }
+
+    /// True if both are within the range. A time that is not known is within no range of times.
+    pub(super) fn holds(&self, sequence: Sequence, at_ms: Option<u64>) -> bool {
+        let any_time = self.from_ms == 0 && self.to_ms == u64::MAX;
+        (self.from_sequence..=self.to_sequence).contains(&sequence)
+            && at_ms.map_or(any_time, |at_ms| (self.from_ms..=self.to_ms).contains(&at_ms))
+    }
+}

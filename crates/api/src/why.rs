@@ -1,0 +1,194 @@
+//! `GET /v1/destinations/{d}/why`: what blocks a lane, since when, and what to do.
+
+mod advice;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use axum::{
+    Json,
+    extract::{Path, Query, State, rejection::QueryRejection},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Api,
+    request::{Target, query_of},
+    views::{Pending, rfc3339},
+};
+use domain::{DestinationName, Ordering, message};
+use http_server::{document, problem::Problem};
+use store::{CatalogEntry, Cause, Causes, LaneHead, StoreError, Surroundings, waits_for_processor};
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Lane {
+    /// The lane of this ordering key; `""`: of the messages without a key. Without it: the lane whose
+    /// head is the oldest.
+    #[serde(default)]
+    key: Option<String>,
+}
+
+/// What blocks a lane.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Why {
+    destination: DestinationName,
+    /// The lane's ordering key, with ordering by key.
+    key: Option<String>,
+    cause: Cause,
+    /// The cause in one sentence.
+    explanation: String,
+    /// The message that the lane waits for; null if none is pending.
+    head: Option<Pending>,
+    /// How long it has been the head, in milliseconds; absent if that is not known (any more).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked_ms: Option<u64>,
+    /// Of this time, the milliseconds by cause, since the head was first sampled. Absent if another process samples the
+    /// lane, or none yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked_ms_by_cause: Option<BTreeMap<Cause, u64>>,
+    /// The head's next attempt begins then, if it waits for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    next_attempt_at: Option<String>,
+    /// How many messages of the lane wait behind the head.
+    behind: u64,
+    /// The bytes of their bodies; absent where a destination has several lanes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_behind: Option<u64>,
+    /// The pod that delivers this destination's messages; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
+    /// What an operator can do.
+    actions: Vec<Action>,
+}
+
+/// Something that an operator can do.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Action {
+    /// When this is right.
+    when: &'static str,
+    /// The command line.
+    command: String,
+}
+
+/// `GET /v1/destinations/{d}/why`
+#[utoipa::path(get, path = "/v1/destinations/{destination}/why", tag = "destinations",
+    operation_id = "why",
+    params(("destination" = String, Path, description = "The name of the destination"), Lane),
+    responses((status = 200, description = "What blocks the lane, and what to do", body = Why),
+        document::ReadsDestination))]
+pub(super) async fn why(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    query: Result<Query<Lane>, QueryRejection>,
+) -> Result<Json<Why>, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let Lane { key } = query_of(query)?;
+    let entry = target.entry();
+    if let Some(key) = &key {
+        if entry.destination.ordering != Ordering::Key {
+            let detail = "key: only with ordering \"key\"; this destination has one lane for all";
+            return Err(Problem::invalid_parameter(detail));
+        }
+        if !key.is_empty() {
+            message::check_text("key", key, message::KEY_BYTES_MAX)
+                .map_err(Problem::invalid_parameter)?;
+        }
+    }
+    match look(&api, entry, key.as_deref()).await {
+        Ok(why) => Ok(Json(why)),
+        Err(error) if error.is_temporary() => {
+            Ok(Json(Why::without_head(entry, key, advice::no_answer(&error))))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why, StoreError> {
+    let now_ms = api.store.server_time_ms().await?;
+    let Some(lane) = api.store.why(entry, key).await? else {
+        let nothing = (Cause::Nothing, advice::NOTHING.to_owned());
+        return Ok(Why::without_head(entry, key.map(str::to_owned), nothing));
+    };
+    let has_processor = waits_for_processor(entry, &lane.head) && has_processor(api).await?;
+    // Only the owner knows it exactly. It delivers nothing, though there is something to deliver.
+    let has_limit = entry.destination.delivery.rate_per_second_max > 0;
+    let is_rate_limited = has_limit && lane.delivering == 0;
+    let awaits_connection = lane.awaiting_connection > 0;
+    let refusal = api.store.refusal_at(entry.partition).await;
+    let refuses_writes = refusal.is_some();
+    let surroundings =
+        Surroundings { now_ms, has_processor, is_rate_limited, awaits_connection, refuses_writes };
+    let message = &lane.head.message;
+    let lane_key =
+        entry.destination.lane_of(message.message.key.as_deref(), message.position.sequence);
+    let times = api.store.blocked_times();
+    let times = times.of(&entry.destination.name, &lane_key, message.position);
+    let why = Why::of(entry, &lane, &surroundings, times);
+    Ok(match refusal {
+        Some(sentence) => Why { explanation: advice::refused(&sentence), ..why },
+        None => why,
+    })
+}
+
+async fn has_processor(api: &Api) -> Result<bool, StoreError> {
+    let pods = api.store.live_pods().await?;
+    Ok(pods.iter().any(|pod| pod.has_role("processor")))
+}
+
+impl Why {
+    fn without_head(
+        entry: &CatalogEntry,
+        key: Option<String>,
+        (cause, explanation): (Cause, String),
+    ) -> Why {
+        Why {
+            destination: entry.destination.name.clone(),
+            key,
+            cause,
+            explanation,
+            head: None,
+            blocked_ms: None,
+            blocked_ms_by_cause: None,
+            next_attempt_at: None,
+            behind: 0,
+            bytes_behind: None,
+            owner: None,
+            actions: Vec::new(),
+        }
+    }
+
+    fn of(
+        entry: &CatalogEntry,
+        lane: &LaneHead,
+        around: &Surroundings,
+        times: Option<Causes>,
+    ) -> Why {
+        let cause = Cause::of(entry, lane, around);
+        let times = times.filter(|times| !times.is_empty());
+        let in_ms = |(cause, time): (Cause, Duration)| (cause, time.as_millis() as u64);
+        let waits_until = match cause {
+            Cause::Delayed | Cause::Backoff => lane.head.due_ms.or(lane.not_before_ms),
+            // How much of a takeover wait is over, only the owner knows.
+            _ => None,
+        };
+        let message = &lane.head.message.message;
+        let key = entry.destination.lane_key(message.key.as_deref()).map(str::to_owned);
+        Why {
+            destination: entry.destination.name.clone(),
+            cause,
+            explanation: advice::explanation(cause, entry, lane),
+            blocked_ms: lane.head_since_ms.map(|since| around.now_ms.saturating_sub(since)),
+            blocked_ms_by_cause: times.map(|times| times.into_iter().map(in_ms).collect()),
+            next_attempt_at: waits_until.map(rfc3339),
+            behind: lane.behind,
+            bytes_behind: lane.bytes_behind,
+            owner: lane.ownership.owner.clone(),
+            actions: advice::actions(cause, entry, lane, key.as_deref()),
+            head: Some(Pending::of(entry, &lane.head, around.now_ms, None)),
+            key,
+        }
+    }
+}

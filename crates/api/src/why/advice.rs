@@ -1,0 +1,198 @@
+//! The sentences about what blocks a lane, and the commands that help.
+
+use super::Action;
+use domain::{AttemptError, DeliveryKind, Stage, excerpt::excerpt, shell::quoted};
+use store::{CatalogEntry, Cause, LaneHead, StoreError};
+
+/// The sentence for a lane without messages.
+pub(super) const NOTHING: &str = "No message is pending.";
+
+/// The sentence when Redis answers, but refuses all writes.
+pub(super) fn refused(sentence: &str) -> String {
+    format!("Nothing can leave, because Redis refuses writes: {sentence}")
+}
+
+/// The cause and the sentence when Redis does not answer what is asked.
+pub(super) fn no_answer(error: &StoreError) -> (Cause, String) {
+    if let StoreError::RefusesWrites(sentence) = error {
+        return (Cause::RedisRefusesWrites, refused(sentence));
+    }
+    let sentence =
+        format!("Nothing can leave, because Redis does not answer this process: {error}.");
+    (Cause::Redis, sentence)
+}
+
+/// The cause in one sentence.
+pub(super) fn explanation(cause: Cause, entry: &CatalogEntry, lane: &LaneHead) -> String {
+    let sequence = lane.head.message.position.sequence;
+    let attempts = &lane.head.message.attempts;
+    let error = attempts.errors.first().map(|(_, error)| error);
+    match cause {
+        Cause::Nothing => NOTHING.to_owned(),
+        Cause::Redis => "Redis does not answer.".to_owned(),
+        Cause::RedisRefusesWrites => "Redis refuses writes.".to_owned(),
+        Cause::Damaged => {
+            let why = lane.head.message.damaged.as_deref().unwrap_or("its data is unreadable");
+            format!("Redis holds data of message {sequence} that cannot be read: {why}.")
+        }
+        Cause::Halted => {
+            let stage = stage_of(error);
+            let failed = attempts.failed + attempts.stalls;
+            format!(
+                "Message {sequence} is halted in {stage} after {}{}; its lane waits for an operator.",
+                counted(failed),
+                last(error)
+            )
+        }
+        Cause::Withdrawing => format!(
+            "Message {sequence} leaves without delivery as soon as the attempt in progress has ended."
+        ),
+        Cause::Delayed => format!("The producer of message {sequence} delayed it."),
+        Cause::Backoff => {
+            let failed = attempts.failed + attempts.stalls;
+            let (stage, count) = (stage_of(error), counted(failed));
+            format!(
+                "Message {sequence} waits for its next attempt: {stage} has failed ({count}){}.",
+                last(error)
+            )
+        }
+        Cause::NoProcessor => {
+            format!("Message {sequence} waits for processing, and no pod has the role processor.")
+        }
+        Cause::AwaitingProcessor => {
+            format!("Message {sequence} waits for a processor; all running processors are busy.")
+        }
+        Cause::AwaitingWorker => format!(
+            "Message {sequence} waits for a worker. Workers claim from {} with POST /v1/leases.",
+            entry.destination.name
+        ),
+        Cause::Processing => {
+            let holder = holder_of(lane).unwrap_or_else(|| "a worker without a name".to_owned());
+            format!("Message {sequence} is being processed by {holder}.")
+        }
+        Cause::Paused => "Delivery is paused.".to_owned(),
+        Cause::NoOwner => format!(
+            "Message {sequence} is processed, and no pod with the role sender owns partition {}.",
+            entry.partition
+        ),
+        Cause::TakeoverWait => format!(
+            "Message {sequence} is processed. After a failover of Redis its sender waits until any \
+             earlier sender must have stopped."
+        ),
+        Cause::AwaitingConsumer => format!(
+            "Message {sequence} waits for a consumer{}. Consumers take from {name} with POST /v1/destinations/{name}/consume.",
+            last(error),
+            name = entry.destination.name
+        ),
+        Cause::Consuming => {
+            let holder = holder_of(lane).unwrap_or_else(|| "a consumer without a name".to_owned());
+            format!("Message {sequence} is held by {holder}{}.", last(error))
+        }
+        Cause::Delivering if entry.destination.delivery.kind == DeliveryKind::Pull => {
+            format!("Message {sequence} was accepted, and is about to be settled.")
+        }
+        Cause::RateLimit => format!(
+            "Message {sequence} is processed, and waits for its turn: delivery.rate_per_second_max allows {} a second.",
+            entry.destination.delivery.rate_per_second_max
+        ),
+        Cause::AwaitingConnection => format!(
+            "Message {sequence} is processed, and waits for a connection, or is being delivered: {} deliveries of {} \
+             wait, because it has as many connections as one destination may have of those of its process.",
+            lane.awaiting_connection, entry.destination.name
+        ),
+        Cause::Delivering => format!("Message {sequence} is being delivered{}.", last(error)),
+    }
+}
+
+/// What an operator can do, the most likely first.
+pub(super) fn actions(
+    cause: Cause,
+    entry: &CatalogEntry,
+    lane: &LaneHead,
+    key: Option<&str>,
+) -> Vec<Action> {
+    let name = &entry.destination.name;
+    let sequence = lane.head.message.position.sequence;
+    let of_key = key.map(|key| format!(" --key {}", quoted(key))).unwrap_or_default();
+    let action = |when, command: String| Action { when, command };
+    let show =
+        action("to see its body and errors", format!("reseq messages show {name} {sequence}"));
+    let retry = format!("reseq retry-head {name}{of_key} --sequence {sequence}");
+    let skip = format!("reseq skip-head {name}{of_key} --sequence {sequence}");
+    let again = action("if the cause is gone", retry.clone());
+    let aside = action("to go on without it, and keep it as a dead letter", skip);
+    let cancel =
+        action("if it must not be delivered", format!("reseq messages cancel {name} {sequence}"));
+    match cause {
+        Cause::Nothing | Cause::Withdrawing | Cause::TakeoverWait | Cause::Redis => Vec::new(),
+        Cause::RedisRefusesWrites => {
+            vec![action("to see what is wrong with Redis", "reseq doctor".to_owned())]
+        }
+        Cause::Damaged => vec![
+            action("to see what is damaged", format!("reseq repair {name} --dry-run")),
+            action("to repair it", format!("reseq repair {name}")),
+            aside,
+        ],
+        Cause::Halted => vec![
+            again,
+            action("with a corrected body", format!("{retry} --body FILE")),
+            aside,
+            cancel,
+            show,
+        ],
+        Cause::Backoff => vec![again, aside, show],
+        Cause::Delayed => vec![action("to process it now", retry), cancel],
+        Cause::NoProcessor => {
+            vec![action("on a machine that processes", "reseq serve --roles processor".into())]
+        }
+        Cause::NoOwner => {
+            vec![action("on a machine that delivers", "reseq serve --roles sender".into())]
+        }
+        Cause::AwaitingProcessor => {
+            vec![action("to see which processors run", "reseq pods".into())]
+        }
+        Cause::Paused => {
+            vec![action("to deliver again", format!("reseq resume {name} delivery"))]
+        }
+        Cause::RateLimit => vec![action(
+            "to allow more",
+            "reseq destinations apply FILE  # with a higher delivery.rate_per_second_max"
+                .to_owned(),
+        )],
+        Cause::AwaitingWorker
+        | Cause::Processing
+        | Cause::AwaitingConnection
+        | Cause::AwaitingConsumer
+        | Cause::Consuming
+        | Cause::Delivering => vec![show, cancel],
+    }
+}
+
+/// The name of the worker, consumer or pod that holds the head.
+fn holder_of(lane: &LaneHead) -> Option<String> {
+    lane.head.lease.as_ref()?.holder.clone().map(String::from)
+}
+
+fn stage_of(error: Option<&AttemptError>) -> &'static str {
+    match error.map(|error| error.stage) {
+        Some(Stage::Delivery) => "delivery",
+        _ => "processing",
+    }
+}
+
+/// `, the last error was …`, if there was one. Foreign text is cut and escaped.
+fn last(error: Option<&AttemptError>) -> String {
+    let Some(error) = error else { return String::new() };
+    let status = error.status.map(|status| format!("status {status}: ")).unwrap_or_default();
+    let detail = excerpt(error.detail.lines().next().unwrap_or_default().as_bytes());
+    // Many details begin with the status themselves.
+    let status = if detail.starts_with("status ") { String::new() } else { status };
+    format!("; the last error was: {status}{detail}")
+}
+
+fn counted(attempts: u32) -> String {
+    match attempts {
+        1 => "1 attempt".to_owned(),
+        _ => format!("{attempts} attempts"),
+    }
+}

@@ -1,0 +1,402 @@
+//! `POST /v1/leases`: claims messages for a worker, with a long poll.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{
+    Extension,
+    body::{Body, Bytes},
+    extract::{State, rejection::BytesRejection},
+    http::header,
+    response::{IntoResponse, Response},
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::{sync::broadcast, time::Instant};
+use utoipa::ToSchema;
+
+use super::{
+    ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, WAITS, check_range, find, half_a_minute,
+    handout::{self, Handed},
+    waiter_queue::WaiterTicket,
+};
+use crate::{Api, draining, read_json, views::rfc3339};
+use domain::{
+    AttemptError, DestinationName, LeaseToken, Message, Stamped, WorkerName, trace::TRACEPARENT,
+};
+use faults::planted;
+use formats::{
+    code::Code,
+    json::{embeddable, joined_headers, json_body},
+};
+use http_server::{
+    caller::Caller,
+    client_connection::{ClientConnection, Tracked},
+    document,
+    problem::Problem,
+    shares::Shares,
+};
+use store::{CatalogEntry, Claimed, Claimers, StoreError, Wake, WakeKind, woken};
+use telemetry::SpanOf;
+
+/// The most claims from one destination that find only messages to pass.
+const LOOKS_MAX: usize = 20;
+/// The highest `min`: one answer contains that many bodies.
+const MIN_MAX: usize = 64;
+
+/// What to claim.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct LeaseRequest {
+    /// Destinations whose transform is `worker`.
+    #[schema(min_items = 1, max_items = 1000)]
+    destinations: Vec<DestinationName>,
+    /// At most this many messages.
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 1000, default = 1)]
+    max: usize,
+    /// At least this many, or none. Above 1 only with one destination.
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 64, default = 1)]
+    min: usize,
+    /// Wait up to this long if there is nothing to claim.
+    #[serde(default)]
+    #[schema(maximum = 60_000)]
+    wait_ms: u64,
+    /// Who claims, for those who look at a message that is being processed: `1234@host-7`, for example.
+    #[serde(default)]
+    worker: Option<WorkerName>,
+    /// False while the process holds a suspect (`suspect`): it gets no other one.
+    #[serde(default = "yes")]
+    #[schema(default = true)]
+    suspects: bool,
+    /// How long the lease lasts.
+    #[serde(default = "half_a_minute")]
+    #[schema(minimum = 100, maximum = 86_400_000, default = 30_000)]
+    lease_ms: u64,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Claimed messages.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Leases {
+    leases: Vec<Lease>,
+    /// Destinations that allow no claim because their data in Redis is damaged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    damaged: Vec<DestinationName>,
+}
+
+/// A message under a worker's lease.
+#[derive(Serialize, ToSchema)]
+struct Lease {
+    /// Names the lease in later calls.
+    token: String,
+    destination: DestinationName,
+    sequence: u64,
+    epoch: u64,
+    id: String,
+    key: Option<String>,
+    attempt: u32,
+    /// True if it may have crashed its last workers: process no other suspect in the same process.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    suspect: bool,
+    /// The checkpoint of the last attempt.
+    #[schema(value_type = Option<serde_json::Value>)]
+    checkpoint: Option<Box<RawValue>>,
+    /// The checkpoint in base64, if some JSON parsers would refuse it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint_base64: Option<String>,
+    /// The error of the last attempt.
+    last_error: Option<LastError>,
+    #[schema(format = DateTime)]
+    expires_at: String,
+    content_type: String,
+    headers: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    body: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_base64: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LastError {
+    #[serde(flatten)]
+    error: AttemptError,
+    occurred_at: String,
+}
+
+impl LastError {
+    /// The error of an attempt that ended at this time.
+    pub(crate) fn of((at_ms, error): (u64, AttemptError)) -> LastError {
+        LastError { error, occurred_at: rfc3339(at_ms) }
+    }
+}
+
+/// `POST /v1/leases`
+#[utoipa::path(post, path = "/v1/leases", tag = "workers", operation_id = "claim",
+    request_body = LeaseRequest,
+    responses((status = 200, description = "Messages, or none", body = Leases), document::Works))]
+pub(crate) async fn lease(
+    State(api): State<Api>,
+    (Extension(caller), Extension(waits)): (Extension<Caller>, Extension<Shares>),
+    client: Option<Extension<ClientConnection>>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let mut request: LeaseRequest = read_json(body, api.batch_bytes_max)?;
+    request.check()?;
+    caller.check_all(&request.destinations)?;
+    let _share = if request.wait_ms > 0 { waits.take(&caller, WAITS)? } else { None };
+    let mut seen = HashSet::new();
+    request.destinations.retain(|name| seen.insert(name.clone()));
+    // A request that waits for several messages must not block those that take any number.
+    let stands_in_line = request.wait_ms > 0 && request.min == 1;
+    let place = stands_in_line.then(|| Arc::new(api.workers.lines.join(&request.destinations)));
+    let request = Arc::new(request);
+    let client = client.map(|Extension(client)| client);
+    // Listen first and poll then, so that nothing is missed in between.
+    let mut wakes = api.wakes.listen(WakeKind::Waiting);
+    let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
+    loop {
+        // In its own task: if this request ends meanwhile, its messages are requeued.
+        let claiming = claim(api.clone(), request.clone(), place.clone());
+        let Ok(claimed) = api.tasks.spawn(claiming).await else { return Err(draining()) };
+        let (leases, handed) = claimed?;
+        if !leases.leases.is_empty() || Instant::now() >= deadline || api.stop.is_cancelled() {
+            return answer(leases, handed, client);
+        }
+        let poll = (Instant::now() + request.poll()).min(deadline);
+        tokio::select! {
+            () = api.stop.cancelled() => {}
+            () = tokio::time::sleep_until(poll) => {}
+            () = work_for(&request.destinations, &mut wakes) => {}
+            () = turn(place.as_deref()) => {}
+            // The client may be gone: claim nothing for it.
+            () = left(client.as_ref()) => return answer(leases, handed, client),
+        }
+    }
+}
+
+/// The answer with these leases; requeues them if the answer is lost.
+fn answer(
+    leases: Leases,
+    handed: Handed,
+    client: Option<ClientConnection>,
+) -> Result<Response, Problem> {
+    let text = serde_json::to_vec(&leases).map_err(|error| {
+        let detail = format!("the messages cannot be written as JSON: {error}");
+        Problem::new(Code::Unreadable, detail)
+    })?;
+    let body = Body::new(Tracked::new(text.into(), client, handed.when_lost()));
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Resolves when the client closes its direction of the connection.
+async fn left(client: Option<&ClientConnection>) {
+    match client {
+        Some(client) => client.left().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl LeaseRequest {
+    /// How often to poll without a wake-up. Wake-ups announce the first waiting message, not the
+    /// one that completes `min`.
+    fn poll(&self) -> Duration {
+        Duration::from_millis(if self.min > 1 { 500 } else { 1000 })
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        check_range("max", self.max as u64, 1..=ITEMS_MAX as u64)?;
+        // This many are claimed regardless of the length of their bodies.
+        check_range("min", self.min as u64, 1..=self.max.min(MIN_MAX) as u64)?;
+        check_range("wait_ms", self.wait_ms, 0..=WAIT_MS_MAX)?;
+        check_range("lease_ms", self.lease_ms, LEASE_MS)?;
+        let named = self.destinations.len();
+        if named == 0 || named > ITEMS_MAX {
+            let detail = format!("destinations: name 1 to {ITEMS_MAX} of them");
+            return Err(Problem::invalid_field(detail));
+        }
+        if self.min > 1 && named > 1 {
+            let detail = "min: more than 1 only with one destination; name one, or leave min out";
+            return Err(Problem::invalid_field(detail));
+        }
+        Ok(())
+    }
+}
+
+/// Resolves when one of these may have waiting messages.
+async fn work_for(names: &[DestinationName], wakes: &mut broadcast::Receiver<Wake>) {
+    woken(wakes, |wake| matches!(wake, Wake::Waiting(name) if names.contains(name))).await;
+}
+
+/// Resolves when this request becomes first in one of its queues.
+async fn turn(place: Option<&WaiterTicket>) {
+    match place {
+        Some(place) => place.moved().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Claims from the destinations in whose queue this request is first: longest unserved first, and
+/// from each its share by weight.
+async fn claim(
+    api: Api,
+    request: Arc<LeaseRequest>,
+    place: Option<Arc<WaiterTicket>>,
+) -> Result<(Leases, Handed), Problem> {
+    let mut names = request.destinations.clone();
+    api.workers.served.sort(&mut names);
+    let mut all = Vec::with_capacity(names.len());
+    for name in &names {
+        let entry = find(&api, name).await?;
+        if entry.claimers() != Claimers::Worker {
+            let detail = format!("destinations: {name:?} has no transform of kind \"worker\"");
+            return Err(Problem::invalid_field(detail));
+        }
+        if place.as_ref().is_none_or(|place| place.is_first(name)) {
+            all.push(entry);
+        }
+    }
+    if all.len() > 1 || request.min > 1 {
+        // One query for all: claiming from each would cost a call each, though most are empty.
+        all = api.store.active_among(all).await?;
+    }
+    let mut weights: u64 = all.iter().map(|entry| u64::from(entry.destination.weight)).sum();
+    let (mut leases, mut handed) = (Vec::new(), Handed::new(api.clone()));
+    let (mut damaged, is_alone) = (Vec::new(), request.destinations.len() == 1);
+    let mut suspects = request.suspects;
+    for entry in all {
+        let left = request.max - leases.len();
+        if left == 0 {
+            break;
+        }
+        let share = entry.destination.share(left, weights);
+        weights -= u64::from(entry.destination.weight);
+        let name = entry.destination.name.clone();
+        let claimed = match claim_from(&api, entry, &request, share, suspects).await {
+            Ok((entry, claimed)) => {
+                handed.add(entry, &claimed);
+                claimed
+            }
+            // Continue with the others. Next time, too, others come first.
+            Err(problem) if problem.is_damage() && !is_alone => {
+                api.workers.served.note(&name);
+                damaged.push(name);
+                continue;
+            }
+            // Return what is claimed already; otherwise it would wait until its leases expire.
+            Err(_) if !leases.is_empty() => break,
+            Err(problem) => return Err(problem),
+        };
+        suspects &= !claimed.must_be_alone();
+        if !claimed.messages.is_empty() {
+            api.workers.served.note(&name);
+            telemetry::claimed(name.as_str(), claimed.messages.len());
+        }
+        let deadline = rfc3339(claimed.deadline_ms);
+        let is_any_embedded = planted::is("deep_body_embedded");
+        let depth_max = if is_any_embedded { usize::MAX } else { api.json_depth_max };
+        let shown = |(token, message)| shown(token, message, &deadline, depth_max);
+        leases.extend(claimed.messages.into_iter().map(shown));
+    }
+    Ok((Leases { leases, damaged }, handed))
+}
+
+async fn claim_from(
+    api: &Api,
+    entry: Arc<CatalogEntry>,
+    request: &LeaseRequest,
+    share: usize,
+    suspects: bool,
+) -> Result<(Arc<CatalogEntry>, Claimed), Problem> {
+    let (count, lease) = (request.min..=share, Duration::from_millis(request.lease_ms));
+    let worker = request.worker.as_ref();
+    let name = entry.destination.name.clone();
+    let mut entry = entry;
+    let call_sequence = api.workers.take(api, &name);
+    let mut looks = 0;
+    let claimed = loop {
+        looks += 1;
+        let count = count.clone();
+        let claim = api.store.claim_for(worker, suspects, &call_sequence, &entry, count, lease);
+        match claim.await {
+            // Behind those that this call passed, there may be others.
+            Ok(claimed)
+                if claimed.messages.is_empty() && claimed.may_have_more && looks < LOOKS_MAX => {}
+            Err(StoreError::StaleDefinition) if looks == 1 => {
+                let Ok(Some(fresh)) = api.catalog.refresh(&name).await else {
+                    break Err(StoreError::StaleDefinition);
+                };
+                entry = fresh;
+            }
+            claimed => break claimed,
+        }
+    };
+    match claimed {
+        // Redis may have leased messages, although there was no answer.
+        Err(error @ StoreError::Unconfirmed(_)) => {
+            handout::requeue_unanswered(api, entry, call_sequence, worker.cloned(), lease);
+            Err(error.into())
+        }
+        claimed => {
+            api.workers.put_back(&name, call_sequence);
+            Ok((entry, claimed?))
+        }
+    }
+}
+
+/// The worker continues the trace of the message, as a transform would.
+fn trace(token: &LeaseToken, message: &mut Stamped) {
+    let attempt = message.attempts.number();
+    let Some(span) = telemetry::span_of(&message.message, SpanOf::Transform, attempt) else {
+        return;
+    };
+    if attempt == 1 {
+        telemetry::note_wait(message, token.claimed_ms);
+    }
+    let headers = message.message.headers.iter_mut();
+    headers.filter(|(name, _)| name == TRACEPARENT).for_each(|(_, value)| *value = span.header());
+}
+
+fn shown(token: LeaseToken, mut message: Stamped, deadline: &str, json_depth_max: usize) -> Lease {
+    trace(&token, &mut message);
+    let Message { id, key, headers, body, .. } = message.message;
+    let attempt = message.attempts.number();
+    let suspect = message.attempts.must_be_alone();
+    let last_error = message.attempts.errors.into_iter().next();
+    // Several messages share the answer: one must not make the others unreadable for the worker.
+    let json = json_body(&body.content_type, &body.bytes, json_depth_max);
+    let noted = message.attempts.checkpoint;
+    let checkpoint = noted.as_deref().and_then(|json| embeddable(json, json_depth_max));
+    let unread = noted.filter(|_| checkpoint.is_none());
+    Lease {
+        token: token.encode(),
+        destination: message.destination,
+        sequence: message.position.sequence,
+        epoch: message.position.epoch,
+        id,
+        key,
+        attempt,
+        suspect,
+        checkpoint,
+        checkpoint_base64: unread.map(|json| STANDARD.encode(json)),
+        last_error: last_error.map(LastError::of),
+        expires_at: deadline.to_owned(),
+        body_base64: json.is_none().then(|| STANDARD.encode(&body.bytes)),
+        content_type: body.content_type,
+        headers: joined_headers(&headers),
+        body: json,
+    }
+}

@@ -1,0 +1,258 @@
+//! `/v1/leases`: the API for the user's own workers, in any language with HTTP and JSON.
+
+pub(super) mod complete;
+mod handout;
+pub(super) mod lease;
+pub(super) mod lease_updates;
+mod waiter_queue;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use waiter_queue::{Served, WaiterQueues};
+
+use super::Api;
+use domain::{DestinationName, LeaseToken, OnExhausted, Stamped};
+use http_server::{caller::Caller, problem::Problem};
+use store::{CallSequence, CatalogEntry, Status, StoreError, server_clock};
+use telemetry::{Noted, SpanOf};
+
+/// The most messages of one lease call, and items of the others.
+pub(super) const ITEMS_MAX: usize = 1000;
+/// The most bytes of attempts (errors, checkpoints) that one call to Redis reads and writes.
+const ATTEMPTS_BYTES_MAX: usize = 1 << 20;
+/// The most bytes of outputs and attempts that one call to Redis writes.
+const CALL_BYTES_MAX: usize = 4 << 20;
+/// The longest a lease call may wait, in milliseconds.
+pub(super) const WAIT_MS_MAX: u64 = 60_000;
+/// Calls that wait may hold only a share of these.
+pub(super) const WAITS: &str = "connections with calls that wait for messages";
+/// Bounds of a lease, in milliseconds.
+const LEASE_MS: std::ops::RangeInclusive<u64> = 100..=24 * 3_600_000;
+/// The longest wait that a worker may ask for before the next attempt, in milliseconds.
+const RETRY_MS_MAX: u64 = 24 * 3_600_000;
+
+/// The most destinations whose idle call sequences are kept.
+const IDLE_DESTINATIONS_MAX: usize = 1024;
+
+/// State shared by the requests of workers: idle call sequences (each call in flight has its own), queues of
+/// waiting requests, and when each destination was last served.
+#[derive(Default)]
+pub struct WorkerRequests {
+    idle: Mutex<HashMap<DestinationName, Vec<CallSequence>>>,
+    lines: Arc<WaiterQueues>,
+    served: Served,
+}
+
+impl WorkerRequests {
+    pub(super) fn take(&self, api: &Api, name: &DestinationName) -> CallSequence {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = idle.get_mut(name).and_then(Vec::pop);
+        kept.unwrap_or_else(|| api.store.new_call_sequence(&format!("worker:{name}")))
+    }
+
+    pub(super) fn put_back(&self, name: &DestinationName, call_sequence: CallSequence) {
+        // If the last call had no answer, it is not repeated: the next one gets a new number.
+        call_sequence.give_up();
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() >= IDLE_DESTINATIONS_MAX && !idle.contains_key(name) {
+            // Any entry: a call sequence can always be created again.
+            let other = idle.keys().next().cloned();
+            other.map(|other| idle.remove(&other));
+        }
+        idle.entry(name.clone()).or_default().push(call_sequence);
+    }
+}
+
+/// Notes the attempt of a worker, if the trace of its message is recorded.
+fn note_span(token: &LeaseToken, message: &Stamped, outcome: &'static str, error: Option<&str>) {
+    telemetry::note_span(
+        message,
+        &Noted {
+            stage: SpanOf::Transform,
+            attempt: message.attempts.number(),
+            begun: telemetry::time_of(token.claimed_ms),
+            ended: server_clock(),
+            outcome,
+            error,
+            links: &[],
+        },
+    );
+}
+
+/// Counts what workers returned for a destination.
+fn count_results(name: &DestinationName, outcome: &'static str, statuses: &[Status]) {
+    let is_stale = |status: &&Status| matches!(status, Status::StaleLease | Status::Settled);
+    let stale = statuses.iter().filter(is_stale).count();
+    telemetry::worker_results(name.as_str(), outcome, statuses.len() - stale);
+    telemetry::worker_results(name.as_str(), "stale", stale);
+}
+
+fn half_a_minute() -> u64 {
+    30_000
+}
+
+/// What to do with claimed messages.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = LeaseItems)]
+pub(super) struct Items<T> {
+    #[schema(min_items = 1, max_items = 1000)]
+    pub(super) items: Vec<T>,
+}
+
+/// One result for each item, in order.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LeaseResults)]
+pub(crate) struct Results {
+    results: Vec<ItemResult>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = LeaseResult)]
+struct ItemResult {
+    token: String,
+    status: Status,
+    /// When the extended lease expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    /// What happens to the message if its attempts are used up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exhausted: Option<&'static str>,
+}
+
+impl Results {
+    fn set(&mut self, index: usize, status: Status) {
+        self.results[index].status = status;
+    }
+
+    pub(super) fn fill(&mut self, at: &[usize], statuses: &[Status]) {
+        at.iter().zip(statuses).for_each(|(&index, &status)| self.set(index, status));
+    }
+
+    /// When the extended lease of this item expires.
+    pub(super) fn expires_at(&mut self, index: usize, at: String) {
+        self.results[index].expires_at = Some(at);
+    }
+
+    /// Marks these items as damaged.
+    pub(super) fn damaged(&mut self, at: &[usize]) {
+        at.iter().for_each(|&index| self.set(index, Status::Damaged));
+    }
+
+    /// Reports, for halted items, what the destination does with them.
+    fn exhausted(&mut self, at: &[usize], policy: OnExhausted) {
+        let progress = match policy {
+            OnExhausted::Halt => "halted",
+            OnExhausted::DeadLetter => "dead_lettered",
+            OnExhausted::Drop => "dropped",
+        };
+        for &index in at {
+            let result = &mut self.results[index];
+            if result.status == Status::Halted {
+                result.status = Status::Ok;
+                result.exhausted = Some(progress);
+            }
+        }
+    }
+}
+
+/// The items of one destination: index in the request, and lease.
+pub(super) struct Group {
+    pub(super) entry: Arc<CatalogEntry>,
+    pub(super) at: Vec<usize>,
+    pub(super) tokens: Vec<LeaseToken>,
+}
+
+/// Groups items by destination, with a preliminary result for each. An item whose token is invalid,
+/// or whose destination is gone, has a stale lease.
+pub(super) async fn group(
+    api: &Api,
+    caller: &Caller,
+    tokens: Vec<&str>,
+) -> Result<(Results, Vec<Group>), Problem> {
+    check_range("items", tokens.len() as u64, 1..=ITEMS_MAX as u64)?;
+    let mut by_name: BTreeMap<DestinationName, (Vec<usize>, Vec<LeaseToken>)> = BTreeMap::new();
+    for (index, text) in tokens.iter().enumerate() {
+        if let Ok(token) = LeaseToken::decode(text) {
+            caller.check(&token.destination)?;
+            let (at, tokens) = by_name.entry(token.destination.clone()).or_default();
+            at.push(index);
+            tokens.push(token);
+        }
+    }
+    let mut groups = Vec::with_capacity(by_name.len());
+    for (name, (at, tokens)) in by_name {
+        if let Some(entry) = existing(api, &name).await? {
+            groups.push(Group { entry, at, tokens });
+        }
+    }
+    let stale = |token: &str| ItemResult {
+        token: token.to_owned(),
+        status: Status::StaleLease,
+        expires_at: None,
+        exhausted: None,
+    };
+    Ok((Results { results: tokens.into_iter().map(stale).collect() }, groups))
+}
+
+/// The approximate bytes of what is stored about a message's attempts.
+fn bytes_left(message: &Stamped) -> usize {
+    let attempts = &message.attempts;
+    let details = attempts.errors.iter().map(|(_, error)| error.detail.len());
+    attempts.checkpoint.as_ref().map_or(0, String::len) + details.sum::<usize>()
+}
+
+/// The answer, or `None` if that destination's data is damaged: only its own items then fail.
+pub(super) fn unless_damaged<T>(answer: Result<T, StoreError>) -> Result<Option<T>, Problem> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.is_damage() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The messages of these leases that exist; `None` if they cannot be read.
+async fn messages_of(api: &Api, group: &Group) -> Result<Option<Vec<Option<Stamped>>>, Problem> {
+    let sequences: Vec<u64> = group.tokens.iter().map(|token| token.sequence).collect();
+    // The body is needed only if the log keeps it.
+    unless_damaged(match group.entry.destination.log_bodies {
+        true => api.store.messages(&group.entry, &sequences).await,
+        false => api.store.headers(&group.entry, &sequences).await,
+    })
+}
+
+pub(super) fn check_range(
+    what: &str,
+    value: u64,
+    range: std::ops::RangeInclusive<u64>,
+) -> Result<(), Problem> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let (min, max) = range.into_inner();
+    Err(Problem::invalid_field(format!("{what}: {value} is outside {min} to {max}")))
+}
+
+/// Checks the waits that the items of a request ask for before the next attempt.
+pub(super) fn check_retries(retries: impl Iterator<Item = Option<u64>>) -> Result<(), Problem> {
+    for (at, retry_ms) in retries.enumerate() {
+        let what = format!("items[{at}].retry_ms");
+        check_range(&what, retry_ms.unwrap_or_default(), 0..=RETRY_MS_MAX)?;
+    }
+    Ok(())
+}
+
+async fn existing(api: &Api, name: &DestinationName) -> Result<Option<Arc<CatalogEntry>>, Problem> {
+    Ok(api.catalog.find(name).await?)
+}
+
+pub(super) async fn find(api: &Api, name: &DestinationName) -> Result<Arc<CatalogEntry>, Problem> {
+    let entry = existing(api, name).await?;
+    entry.ok_or_else(|| Problem::unknown_destination(name.as_str()))
+}

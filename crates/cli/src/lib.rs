@@ -1,0 +1,43 @@
+//! The commands, one file or folder each, and what they share.
+
+pub mod audit;
+pub mod completions;
+pub mod context;
+pub mod dead_letters;
+pub mod destinations;
+pub mod doctor;
+pub mod keys;
+pub mod log;
+pub mod man;
+pub mod messages;
+pub mod operations;
+pub mod pause;
+pub mod pods;
+pub mod purge;
+pub mod repair;
+pub mod replay;
+pub mod retry_head;
+pub mod send;
+pub mod skip_head;
+pub mod status;
+pub mod tail;
+pub mod tokens;
+pub mod top;
+pub mod topics;
+pub mod verify;
+pub mod why;
+
+mod apply;
+mod bulk;
+mod client;
+mod client_args;
+mod confirm;
+pub mod durations;
+pub mod exit;
+mod files;
+mod filters;
+mod header;
+pub mod output;
+mod paths;
+pub mod style;
+pub mod usage;

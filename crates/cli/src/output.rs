@@ -1,0 +1,185 @@
+//! What the commands print: tables and lines, or JSON.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io::{ErrorKind, Write as _},
+};
+
+use clap::ValueEnum;
+use serde_json::{Value, value::RawValue};
+
+use domain::excerpt::is_unsafe;
+pub use domain::shell::quoted;
+
+/// The least width of the names of fields.
+const NAME_WIDTH: usize = 14;
+
+/// The format of the output: tables and lines for people, or JSON for programs.
+// The variants have no documentation: with it, clap prints the long form of all helps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    #[default]
+    Table,
+    Json,
+}
+
+/// The reader of the output has closed it.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output is closed")]
+pub struct OutputClosed;
+
+/// Writes a text to standard output, with one line break at its end; without colours where nobody sees them.
+pub fn write_out(text: &str) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());
+    written.map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => OutputClosed.into(),
+        _ => anyhow::Error::from(error).context("writing to standard output"),
+    })
+}
+
+/// A field as text; empty if it is null or missing.
+pub fn text_of(value: &Value, field: &str) -> String {
+    match &value[field] {
+        Value::Null => String::new(),
+        Value::String(text) => plain(text),
+        other => plain(&other.to_string()),
+    }
+}
+
+/// A count; 0 if it is missing.
+pub fn count_of(value: &Value, field: &str) -> u64 {
+    value[field].as_u64().unwrap_or_default()
+}
+
+/// A count with its noun: `1 message`, `2 messages`.
+pub fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
+/// Foreign text, such as a receiver's answer, without characters that could deceive in a terminal.
+pub fn plain(text: &str) -> String {
+    let escaped = |c: char| match is_unsafe(c) {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
+
+/// The last error of a message in short; empty if there is none.
+pub fn error_of(value: &Value) -> String {
+    let error = &value["last_error"];
+    if error.is_null() {
+        return String::new();
+    }
+    let status = match error["status"].as_u64() {
+        Some(status) => format!(" {status}"),
+        None => String::new(),
+    };
+    let detail = error["detail"].as_str().unwrap_or_default();
+    let detail = plain(detail.lines().next().unwrap_or_default());
+    let kind = format!("{}{status}", text_of(error, "kind"));
+    // Do not repeat what the detail itself begins with.
+    if detail.starts_with(&kind) { detail } else { format!("{kind}: {detail}") }
+}
+
+/// A list as a table, with the cursor of the next page.
+pub fn list(answer: &Value, columns: &[&str], row: impl Fn(&Value) -> Vec<String>) -> String {
+    let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut rows = vec![columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
+    rows.extend(items.iter().map(row));
+    let mut text = if rows.len() == 1 { "none\n".to_owned() } else { table(&rows) };
+    if let Some(cursor) = answer["next_cursor"].as_str() {
+        let _ = writeln!(text, "more with --cursor {cursor}");
+    }
+    text
+}
+
+/// Aligns columns: numbers to the right, words to the left.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let is_number = |cell: &String| cell.is_empty() || cell.parse::<f64>().is_ok();
+    let shape = |at| (width(at), rows.iter().skip(1).all(|row| is_number(&row[at])));
+    let shapes: Vec<(usize, bool)> = (0..columns).map(shape).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, (width, is_right)) in row.iter().zip(&shapes) {
+            // Writing to a string cannot fail.
+            let _ = match is_right {
+                true => write!(line, "{cell:>width$}  "),
+                false => write!(line, "{cell:<width$}  "),
+            };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// An object with one field per line, and numbers as in the original. Omits empty fields.
+pub fn in_lines(object: &str) -> String {
+    let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(object).unwrap_or_default();
+    let width = fields.keys().map(String::len).max().unwrap_or_default().max(NAME_WIDTH);
+    let mut text = String::new();
+    for (name, value) in &fields {
+        let value = value.get();
+        let shown = match name.as_str() {
+            _ if value == "null" || name == "errors" && value == "[]" => continue,
+            "errors" => {
+                let errors: Vec<&RawValue> = serde_json::from_str(value).unwrap_or_default();
+                errors.iter().map(|error| format!("\n    {}", plain(error.get()))).collect()
+            }
+            // Strings without quotes; other values unchanged.
+            _ => plain(&serde_json::from_str(value).unwrap_or_else(|_| value.to_owned())),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:<width$} {shown}");
+    }
+    text
+}
+
+/// A duration for display.
+pub fn human_age(age_ms: u64) -> String {
+    let seconds = age_ms / 1000;
+    match seconds {
+        0 => format!("{age_ms} ms"),
+        1..60 => format!("{}.{} s", seconds, age_ms % 1000 / 100),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_receiver_says_does_not_reach_the_terminal_raw() {
+        let item = json!({"last_error": {"kind": "status", "detail": "no\u{1b}[2J\u{9b}\nmore"}});
+        assert_eq!(error_of(&item), "status: no\\u{1b}[2J\\u{9b}");
+        assert_eq!(text_of(&json!({"a": "ä\tb"}), "a"), "ä\\tb");
+        assert_eq!(plain("a\u{202e}b"), "a\\u{202e}b");
+    }
+
+    #[test]
+    fn ages_are_for_people() {
+        let ages = [7, 999, 1_000, 59_999, 61_000, 3_600_000].map(human_age);
+        assert_eq!(ages, ["7 ms", "999 ms", "1.0 s", "59.9 s", "1 min 1 s", "1 h 0 min"]);
+        assert_eq!([1, 2].map(|count| counted(count, "message")), ["1 message", "2 messages"]);
+    }
+
+    #[test]
+    fn numbers_stand_to_the_right_and_words_to_the_left() {
+        let rows = [["a", "n"], ["x", "1000"], ["long", "7"]];
+        let rows: Vec<Vec<String>> = rows.map(|row| row.map(str::to_owned).to_vec()).to_vec();
+        assert_eq!(table(&rows), "a        n\nx     1000\nlong     7\n");
+    }
+}

@@ -1,0 +1,111 @@
+//! What blocks a destination and needs an operator, with the command that helps.
+
+use serde_json::Value;
+
+use super::stats::{Head, Stats};
+use crate::{
+    client::{Service, problem_of},
+    output::{error_of, plain, quoted, text_of},
+    paths::path_of,
+};
+
+/// The most lines about the heads of a destination.
+const HEADS_MAX: usize = 3;
+
+/// What blocks a destination, one line each.
+pub(super) async fn blocks(
+    service: &Service,
+    name: &str,
+    stats: &Stats,
+) -> anyhow::Result<Vec<String>> {
+    let mut lines = Vec::new();
+    if !stats.damaged.is_empty() {
+        let damaged = plain(&stats.damaged.join(", "));
+        lines.push(format!("damaged: {damaged}; reseq repair {name} --dry-run"));
+    }
+    for (is_paused, what) in [(stats.paused.ingest, "ingest"), (stats.paused.delivery, "delivery")]
+    {
+        if is_paused {
+            lines.push(format!("{what} is paused; reseq resume {name} {what}"));
+        }
+    }
+    let heads = match stats.heads.is_empty() {
+        true => stats.head.as_slice(),
+        false => &stats.heads,
+    };
+    let stuck: Vec<&Head> =
+        heads.iter().filter(|head| head.failures() > 0 || head.is_halted()).collect();
+    for head in stuck.iter().take(HEADS_MAX) {
+        let path = path_of(name, &format!("messages/{}", head.sequence));
+        match service.find::<Value>(&path).await {
+            Ok(Some(message)) => lines.push(block(name, head, &message)),
+            // It has just left.
+            Ok(None) => {}
+            Err(error) if problem_of(&error).is_some_and(|problem| problem.status == 500) => {
+                lines.push(block(name, head, &Value::Null));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if stuck.len() > HEADS_MAX {
+        lines.push(format!("and more; reseq messages list {name} --state halted"));
+    }
+    Ok(lines)
+}
+
+/// A head that is stuck.
+fn block(name: &str, head: &Head, message: &Value) -> String {
+    let sequence = head.sequence;
+    let of_key = head.key.as_ref().map(|key| format!(" of key {key:?}")).unwrap_or_default();
+    let error = match error_of(message) {
+        none if none.is_empty() => none,
+        error => format!(" ({error})"),
+    };
+    if !head.is_halted() {
+        let (by, attempts) = (head.blocked_by.as_deref().unwrap_or("it"), head.failures());
+        return format!(
+            "{sequence}{of_key}: {by} has failed {attempts} times, and is being retried{error}; \
+             reseq messages show {name} {sequence}"
+        );
+    }
+    let key = match &head.key {
+        Some(key) => format!(" --key {}", quoted(key)),
+        None => String::new(),
+    };
+    let since = match text_of(message, "halted_at") {
+        none if none.is_empty() => none,
+        time => format!(" since {time}"),
+    };
+    format!(
+        "{sequence}{of_key} is halted{since}{error}; reseq retry-head {name}{key} --sequence \
+         {sequence}, or skip-head",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_halted_head_is_named_with_the_command_that_helps() {
+        let head = |state: &str| {
+            let head = json!({"sequence": 7, "key": "a b", "state": state, "attempts": 2});
+            Head::deserialize(&head).unwrap()
+        };
+        let message = json!({"halted_at": "2026-11-21T10:00:00Z",
+            "last_error": {"kind": "status", "status": 422, "detail": "no\nand more"}});
+        assert_eq!(
+            block("erp", &head("halted"), &message),
+            "7 of key \"a b\" is halted since 2026-11-21T10:00:00Z (status 422: no); \
+             reseq retry-head erp --key 'a b' --sequence 7, or skip-head"
+        );
+        assert_eq!(
+            block("erp", &head("delayed"), &Value::Null),
+            "7 of key \"a b\": it has failed 2 times, and is being retried; \
+             reseq messages show erp 7"
+        );
+    }
+}

@@ -1,0 +1,42 @@
+//! Where deliveries and transforms may connect to.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ClientTls, ConfigError, invalid};
+use domain::AllowedNetwork;
+
+/// The most networks in the list: each new connection is checked against all of them.
+const ALLOW_MAX: usize = 1000;
+
+/// Where deliveries and transforms may connect to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Outgoing {
+    /// Networks that are not public, and to which Reseq may connect nevertheless.
+    pub allow: Vec<AllowedNetwork>,
+    /// A connection that is this many milliseconds old is not used again.
+    pub connection_age_max_ms: u64,
+    /// DNS servers to ask in place of those in `/etc/resolv.conf`.
+    pub dns_servers: Vec<SocketAddr>,
+    /// Certificates of `https` and `tls` URLs.
+    pub tls: ClientTls,
+}
+
+impl Default for Outgoing {
+    fn default() -> Self {
+        let (allow, dns_servers, tls) = Default::default();
+        Outgoing { allow, connection_age_max_ms: 300_000, dns_servers, tls }
+    }
+}
+
+impl Outgoing {
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        if self.allow.len() > ALLOW_MAX {
+            let problem = format!("has {} networks, at most {ALLOW_MAX}", self.allow.len());
+            return Err(invalid("outgoing.allow", problem));
+        }
+        self.tls.validate("outgoing.tls")
+    }
+}

@@ -1,0 +1,182 @@
+//! Who makes a request, and what it may do.
+
+use std::sync::Arc;
+
+use formats::code::Code;
+
+use super::problem::Problem;
+use domain::{DestinationName, Grant, Scope};
+use faults::planted;
+
+/// Why a token that lists destinations may not use a name.
+const NOT_LISTED: &str =
+    "this token does not list this destination, or each destination of this topic";
+
+/// Who makes a request. The guard of the routes adds it to each request.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The id of its token, or why it needs none.
+    pub who: Arc<str>,
+    /// The name of its token.
+    pub name: Option<Arc<str>>,
+    grant: Arc<Grant>,
+    /// The id of its session in the console, and when that began.
+    session: Option<(Arc<str>, u64)>,
+    /// What it has shown that it may do. Where no token is needed, that is less than what it may do.
+    proof: Proof,
+}
+
+/// What a caller has shown.
+#[derive(Debug, Clone)]
+enum Proof {
+    /// A token, or a signature that is right. It stands for this.
+    Of(Arc<Grant>),
+    /// Nothing: it needs no token here.
+    NotNeeded,
+    /// A signature, which is not verified yet.
+    Unverified,
+}
+
+impl Caller {
+    /// A caller whose token has this grant.
+    pub fn new(who: &str, grant: Arc<Grant>) -> Caller {
+        let proof = Proof::Of(grant.clone());
+        Caller { who: who.into(), name: None, session: None, proof, grant }
+    }
+
+    /// The same, with the name of its token.
+    pub fn named(self, name: &str) -> Caller {
+        Caller { name: Some(name.into()), ..self }
+    }
+
+    /// The same, in a session of the console that began then.
+    pub fn in_session(self, id: &str, begun_ms: u64) -> Caller {
+        Caller { session: Some((id.into(), begun_ms)), ..self }
+    }
+
+    /// The id of its session in the console, and when that began.
+    pub fn session(&self) -> Option<(&str, u64)> {
+        self.session.as_ref().map(|(id, begun_ms)| (&**id, *begun_ms))
+    }
+
+    /// A caller that needs no token for this grant.
+    pub fn without_token(who: &str, grant: Arc<Grant>) -> Caller {
+        Caller { who: who.into(), name: None, grant, session: None, proof: Proof::NotNeeded }
+    }
+
+    /// A caller that has no token, but a signature for this destination, which is not verified yet.
+    pub fn with_signature(destination: &DestinationName) -> Caller {
+        let grant = Arc::new(Grant::to_send(destination));
+        let (who, proof) = ("signature".into(), Proof::Unverified);
+        Caller { who, name: None, grant, session: None, proof }
+    }
+
+    /// The same caller, with what this one has shown.
+    pub fn showing(self, other: &Caller) -> Caller {
+        Caller { proof: other.proof.clone(), ..self }
+    }
+
+    /// The same caller, after the signature of its request for this destination was verified.
+    pub fn with_verified_signature(self, destination: &DestinationName) -> Caller {
+        Caller { proof: Proof::Of(Arc::new(Grant::to_send(destination))), ..self }
+    }
+
+    /// True if it needs a token, or the like, and has shown it.
+    pub fn has_token(&self) -> bool {
+        matches!(self.proof, Proof::Of(_))
+    }
+
+    /// True if it has only a signature, which is not verified yet.
+    pub fn is_unverified(&self) -> bool {
+        matches!(self.proof, Proof::Unverified)
+    }
+
+    /// True if it has shown that it may send to this destination, which verifies signatures.
+    pub fn has_proof_for(&self, destination: &DestinationName) -> bool {
+        matches!(&self.proof, Proof::Of(grant) if grant.allows(Scope::Ingest) && grant.covers(destination))
+    }
+
+    /// Refuses to send to this destination, which verifies signatures, without a signature or a token with the
+    /// scope `ingest`.
+    pub fn check_proof(&self, destination: &DestinationName) -> Result<(), Problem> {
+        if self.has_proof_for(destination) {
+            return Ok(());
+        }
+        let name = destination.as_str();
+        let (code, detail) = match &self.proof {
+            Proof::Of(_) => (
+                Code::Forbidden,
+                format!(
+                    "the destination {name:?} verifies signatures; in this way it takes messages only from a \
+                     token with the scope ingest for it"
+                ),
+            ),
+            Proof::NotNeeded | Proof::Unverified => (
+                Code::NoSignature,
+                format!(
+                    "the destination {name:?} verifies signatures; send a signed request to \
+                     POST /v1/destinations/{name}/messages, or a token with the scope ingest"
+                ),
+            ),
+        };
+        Err(Problem::new(code, detail))
+    }
+
+    /// What it may do.
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// True if it may use all destinations.
+    pub fn is_unlimited(&self) -> bool {
+        self.grant.destinations.is_none()
+    }
+
+    /// True if it may use this destination.
+    pub fn covers(&self, destination: &DestinationName) -> bool {
+        self.grant.covers(destination) || planted::is("destinations_of_token_ignored")
+    }
+
+    /// Refuses a call that needs a scope that it does not have.
+    pub fn check_scope(&self, scope: Scope) -> Result<(), Problem> {
+        if self.grant.allows(scope) {
+            return Ok(());
+        }
+        let held: Vec<&str> = self.grant.scopes.iter().map(|scope| scope.as_str()).collect();
+        let held = held.join(", ");
+        let detail =
+            format!("this call needs a token with the scope {scope}; this one has: {held}");
+        Err(Problem::new(Code::Forbidden, detail))
+    }
+
+    /// Refuses a call for a destination that its token does not list.
+    pub fn check(&self, destination: &DestinationName) -> Result<(), Problem> {
+        self.check_all(std::slice::from_ref(destination))
+    }
+
+    /// Refuses a call for destinations of which its token does not list all.
+    pub fn check_all(&self, destinations: &[DestinationName]) -> Result<(), Problem> {
+        match destinations.iter().all(|name| self.covers(name)) {
+            true => Ok(()),
+            false => Err(Problem::new(Code::Forbidden, NOT_LISTED)),
+        }
+    }
+
+    /// The answer for a name that is unknown, given the 404. A token that lists destinations gets the answer for a name
+    /// that it may not use: it must not learn which names there are.
+    pub fn unknown(&self, problem: Problem) -> Problem {
+        match self.is_unlimited() || planted::is("unknown_names_told") {
+            true => problem,
+            false => Problem::new(Code::Forbidden, NOT_LISTED),
+        }
+    }
+
+    /// Refuses a call that concerns all destinations.
+    pub fn check_unlimited(&self) -> Result<(), Problem> {
+        if self.is_unlimited() {
+            return Ok(());
+        }
+        let detail = "this call concerns all destinations, and this token is limited to some";
+        Err(Problem::new(Code::Forbidden, detail))
+    }
+}

@@ -1,0 +1,383 @@
+//! The client of an HTTP connection, as this process sees it: its current activity, and whether it
+//! can still receive its answer.
+
+mod body;
+mod heads;
+mod stream;
+mod strict;
+mod tls;
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use socket2::SockRef;
+use tokio::{
+    io::Interest,
+    net::TcpStream,
+    time::{Instant, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+pub use body::{Begun, Tracked};
+use heads::Heads;
+pub use stream::ClientIo;
+pub use strict::Ambiguous;
+use strict::Framing;
+pub use strict::HEAD_BYTES_MAX;
+pub use tls::TlsIo;
+
+use ::tls::Subject;
+use faults::planted;
+
+/// If a client had closed the connection before its answer arrived, its system resets the
+/// connection within this time.
+const RESET_WITHIN: Duration = Duration::from_secs(1);
+/// A client gets this time to show its credential before its connection yields its slot first of all.
+const CREDENTIAL_WITHIN: Duration = Duration::from_secs(5);
+
+/// Which connections yield their slots first; those of one rank in the order of age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Yields {
+    /// Without a credential for a while.
+    LongUnverified,
+    /// With a credential, but without a request in progress.
+    Idle,
+    /// With a request in progress, but without a credential.
+    Unverified,
+    /// New: a request with a credential may be on its way.
+    New,
+}
+
+/// The activity of a connection's client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// No request has begun since the last answer.
+    Idle,
+    /// The head of a request has begun but not ended.
+    Head,
+    /// A request is being read, handled or answered.
+    Busy,
+    /// The connection is being closed to free its slot; no more requests are accepted.
+    Closing,
+}
+
+/// Called when an answer is known to be lost.
+pub type Lost = Box<dyn FnOnce() + Send>;
+
+/// The client of one HTTP connection. Cheap to clone.
+#[derive(Clone)]
+pub struct ClientConnection(Arc<Inner>);
+
+struct Inner {
+    stream: TcpStream,
+    address: Option<SocketAddr>,
+    certificate: OnceLock<Subject>,
+    /// HTTP/2: several requests at a time.
+    is_multiplexed: AtomicBool,
+    /// It has shown a valid credential, or needs none.
+    is_verified: AtomicBool,
+    state: Mutex<State>,
+    closing: CancellationToken,
+}
+
+struct State {
+    activity: Activity,
+    /// How many requests are in progress.
+    requests: usize,
+    /// HTTP/2: since when the parts of answers wait for the client to read, by the number of the request.
+    unread: HashMap<u64, Instant>,
+    /// The number of the last request.
+    last: u64,
+    /// When the activity began; for an idle client, also when it last read a part of its answer.
+    since: Instant,
+    has_ended: bool,
+    error: Option<io::ErrorKind>,
+    unconfirmed: Option<Unconfirmed>,
+    /// How its requests are framed, over HTTP/1.
+    framing: Framing,
+    /// HTTP/2: the heads of its requests, and since when one is incomplete.
+    heads: Heads,
+    head_since: Option<Instant>,
+    ambiguous: Option<Ambiguous>,
+}
+
+/// An answer that may not have arrived.
+struct Unconfirmed {
+    lost: Lost,
+    is_written: bool,
+}
+
+impl ClientConnection {
+    /// The client of this connection. Data that it does not acknowledge within this time counts as
+    /// lost, and the connection ends.
+    pub fn new(stream: TcpStream, unacknowledged_max: Duration) -> ClientConnection {
+        // Answers are small and awaited, so send them at once.
+        let _ = stream.set_nodelay(true);
+        // No keepalive: a time-out of the connection then always means that sent data was lost.
+        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(unacknowledged_max));
+        let state = State {
+            activity: Activity::Idle,
+            requests: 0,
+            unread: HashMap::new(),
+            last: 0,
+            since: Instant::now(),
+            has_ended: false,
+            error: None,
+            unconfirmed: None,
+            framing: Framing::default(),
+            heads: Heads::default(),
+            head_since: None,
+            ambiguous: None,
+        };
+        ClientConnection(Arc::new(Inner {
+            address: stream.peer_addr().ok(),
+            certificate: OnceLock::new(),
+            is_multiplexed: AtomicBool::new(false),
+            is_verified: AtomicBool::new(false),
+            stream,
+            state: Mutex::new(state),
+            closing: CancellationToken::new(),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address and port of the other side.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.0.address
+    }
+
+    /// Who the certificate that it has shown says that it is, if it has shown one.
+    pub fn certificate(&self) -> Option<&Subject> {
+        self.0.certificate.get()
+    }
+
+    /// Notes the certificate that it has shown.
+    pub fn note_certificate(&self, subject: Subject) {
+        let _ = self.0.certificate.set(subject);
+    }
+
+    /// From now on there may be several requests at a time (HTTP/2).
+    pub fn multiplex(&self) {
+        self.0.is_multiplexed.store(true, Ordering::Relaxed);
+    }
+
+    /// True if there may be several requests at a time.
+    pub fn is_multiplexed(&self) -> bool {
+        self.0.is_multiplexed.load(Ordering::Relaxed)
+    }
+
+    /// From now on it yields its slot only while it has no request in progress: it has shown a valid credential, or
+    /// needs none.
+    pub fn verify(&self) {
+        self.0.is_verified.store(true, Ordering::Relaxed);
+    }
+
+    fn is_verified(&self) -> bool {
+        self.0.is_verified.load(Ordering::Relaxed) || planted::is("unverified_kept")
+    }
+
+    /// Its activity, and since when.
+    pub fn activity(&self) -> (Activity, Instant) {
+        let state = self.state();
+        (state.activity, state.since)
+    }
+
+    /// Over HTTP/2: since when an answer waits for the client to read.
+    pub fn unread_since(&self) -> Option<Instant> {
+        self.state().unread.values().min().copied()
+    }
+
+    /// Over HTTP/2: since when the head of a request has begun and not ended.
+    pub fn head_since(&self) -> Option<Instant> {
+        self.state().head_since
+    }
+
+    /// Follows what the server is about to read. An error if it could be read in two ways.
+    fn follow(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state();
+        if self.is_multiplexed() {
+            let (was_whole, is_whole) = state.heads.follow(bytes);
+            let since = state.head_since.filter(|_| !was_whole);
+            state.head_since = (!is_whole).then(|| since.unwrap_or_else(Instant::now));
+            return Ok(());
+        }
+        if planted::is("ambiguous_requests_read") {
+            return Ok(());
+        }
+        state.framing.follow(bytes).map_err(|ambiguous| {
+            // While another request is in progress, an answer would be taken for the one to that. If it is about the
+            // body of a request, that request has an answer of its own.
+            let is_unanswered = state.activity != Activity::Busy;
+            state.ambiguous = Some(ambiguous).filter(|_| is_unanswered);
+            io::Error::new(io::ErrorKind::InvalidData, ambiguous)
+        })
+    }
+
+    /// Why the last request of the connection was not read, if the reason is that it could be read in two ways, and
+    /// nobody has answered it.
+    pub fn ambiguous(&self) -> Option<Ambiguous> {
+        self.state().ambiguous
+    }
+
+    /// A request has begun, so the client got its last answer. `None` if the connection is closing.
+    pub fn begin(&self) -> Option<Begun> {
+        let mut state = self.state();
+        state.unconfirmed = None;
+        if state.activity == Activity::Closing {
+            return None;
+        }
+        state.activity = Activity::Busy;
+        state.requests += 1;
+        state.last += 1;
+        Some(Begun::new(self.clone(), state.last))
+    }
+
+    /// The answer is complete and being sent, or nobody waits for it any more.
+    fn end(&self, number: u64) {
+        let mut state = self.state();
+        state.requests -= 1;
+        state.unread.remove(&number);
+        if state.activity == Activity::Busy && state.requests == 0 {
+            (state.activity, state.since) = (Activity::Idle, Instant::now());
+        }
+    }
+
+    /// Notes whether a part of an answer waits for the client to read.
+    fn note_unread(&self, number: u64, waits: bool) {
+        if !self.is_multiplexed() {
+            return;
+        }
+        let mut state = self.state();
+        match waits {
+            true => drop(state.unread.insert(number, Instant::now())),
+            false => drop(state.unread.remove(&number)),
+        }
+    }
+
+    /// How readily it yields its slot, and since when; `None` if it does not.
+    pub fn yields(&self) -> Option<(Yields, Instant)> {
+        let state = self.state();
+        let (is_verified, is_old) = (self.is_verified(), state.since.elapsed() > CREDENTIAL_WITHIN);
+        let rank = match state.activity {
+            Activity::Closing => return None,
+            _ if !is_verified && is_old => Yields::LongUnverified,
+            Activity::Busy if is_verified => return None,
+            Activity::Busy => Yields::Unverified,
+            Activity::Idle | Activity::Head if is_verified => Yields::Idle,
+            Activity::Idle | Activity::Head => Yields::New,
+        };
+        Some((rank, state.since))
+    }
+
+    /// Closes the connection, if it still yields its slot.
+    pub fn displace(&self) -> bool {
+        let mut state = self.state();
+        let is_kept = state.activity == Activity::Busy && self.is_verified();
+        if is_kept || state.activity == Activity::Closing {
+            return false;
+        }
+        state.activity = Activity::Closing;
+        self.0.closing.cancel();
+        true
+    }
+
+    /// Resolves when the connection must be closed.
+    pub async fn closing(&self) {
+        self.0.closing.cancelled().await;
+    }
+
+    /// Resolves when the connection has failed: reset or timed out.
+    pub async fn failed(&self) {
+        let failed = self.0.stream.ready(Interest::ERROR).await;
+        let error = self.0.stream.take_error().ok().flatten().or(failed.err());
+        let mut state = self.state();
+        state.error = state.error.or(error.map(|error| error.kind()));
+    }
+
+    /// Resolves when the client has closed its direction: it is gone, or only waits for its answer.
+    /// Never resolves while there is unread input.
+    pub async fn left(&self) {
+        match self.0.stream.peek(&mut [0]).await {
+            Ok(1..) => std::future::pending().await,
+            Ok(0) => self.state().has_ended = true,
+            Err(error) => self.state().error = Some(error.kind()),
+        }
+    }
+
+    /// Closes this side's direction.
+    pub fn shut_down(&self) {
+        let _ = SockRef::from(&self.0.stream).shutdown(std::net::Shutdown::Write);
+    }
+
+    /// Reads and discards input, so that a reset does not cut off the last answer. Ends with the
+    /// input, or after the time in which a reset must arrive.
+    pub async fn drain(&self) {
+        let mut rest = vec![0; 16 << 10];
+        let drained = async {
+            while let Ok(()) = self.0.stream.readable().await {
+                match self.0.stream.try_read(&mut rest) {
+                    Ok(1..) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Ok(0) => {
+                        self.state().has_ended = true;
+                        return;
+                    }
+                    Err(error) => {
+                        self.state().error = Some(error.kind());
+                        return;
+                    }
+                }
+            }
+        };
+        let _ = timeout(RESET_WITHIN, drained).await;
+    }
+
+    /// Decides, at the end of the connection, whether the last answer was lost.
+    ///
+    /// It counts as lost if it was not written completely, if the client's system did not
+    /// acknowledge it in time, or if the client had closed the connection before. It does not count
+    /// as lost if the client, or only its system, received the answer and then died.
+    pub async fn settle(&self) {
+        let (unconfirmed, has_ended) = {
+            let mut state = self.state();
+            (state.unconfirmed.take(), state.has_ended)
+        };
+        let Some(Unconfirmed { lost, is_written }) = unconfirmed else { return };
+        if is_written && has_ended {
+            let _ = timeout(RESET_WITHIN, self.failed()).await;
+        }
+        let error = self.state().error;
+        let is_reset = has_ended && error.is_some();
+        if !is_written || is_reset || error == Some(io::ErrorKind::TimedOut) {
+            lost();
+        }
+    }
+
+    /// The stream, for the server of the connection.
+    pub fn io(&self) -> ClientIo {
+        ClientIo::new(self.clone(), false)
+    }
+
+    /// The stream under TLS, for the handshake and for [`TlsIo`].
+    pub fn io_under_tls(&self) -> ClientIo {
+        ClientIo::new(self.clone(), true)
+    }
+
+    /// Everything that the server has was written.
+    fn has_written(&self) {
+        if let Some(unconfirmed) = &mut self.state().unconfirmed {
+            unconfirmed.is_written = true;
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! How many of something each name holds, up to a maximum: connections of an address, requests of a token.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    net::{IpAddr, Ipv6Addr},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use faults::planted;
+
+/// The counts, by name. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Counts<K>(Arc<Inner<K>>);
+
+#[derive(Debug)]
+struct Inner<K> {
+    /// 0: no limit.
+    max: usize,
+    held: Mutex<HashMap<K, usize>>,
+}
+
+/// One of a name, until dropped.
+#[derive(Debug)]
+pub struct Held<K: Hash + Eq> {
+    /// `None` without a limit.
+    of: Option<(Counts<K>, K)>,
+}
+
+impl<K: Hash + Eq + Clone> Counts<K> {
+    /// Each name holds at most `max`; 0: no limit.
+    pub fn new(max: usize) -> Counts<K> {
+        Counts(Arc::new(Inner { max, held: Mutex::default() }))
+    }
+
+    /// Takes one more of this name; `None` if it has all that it may.
+    pub fn take(&self, name: K) -> Option<Held<K>> {
+        if self.0.max == 0 || planted::is("counts_without_limit") {
+            return Some(Held { of: None });
+        }
+        let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = held.entry(name.clone()).or_default();
+        if *count >= self.0.max {
+            return None;
+        }
+        *count += 1;
+        Some(Held { of: Some((self.clone(), name)) })
+    }
+}
+
+impl<K: Hash + Eq> Drop for Held<K> {
+    fn drop(&mut self) {
+        let Some((counts, name)) = self.of.take() else { return };
+        let mut held = counts.0.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = held.get_mut(&name) {
+            *count -= 1;
+            // Names that hold nothing take no memory.
+            if *count == 0 {
+                held.remove(&name);
+            }
+        }
+    }
+}
+
+/// What counts as one address: an IPv4 address, or the network of 64 bits that one IPv6 host has.
+pub fn peer_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_holds_no_more_than_it_may_and_what_it_returned_may_be_taken_again() {
+        let counts = Counts::new(2);
+        let (first, second) = (counts.take("a"), counts.take("a"));
+        assert!(first.is_some() && second.is_some() && counts.take("a").is_none());
+        assert!(counts.take("b").is_some());
+        drop(first);
+        assert!(counts.take("a").is_some());
+        drop(second);
+        assert!(counts.0.held.lock().unwrap().is_empty());
+        let without = Counts::new(0);
+        let all: Vec<_> = (0..100).map(|_| without.take("a")).collect();
+        assert!(all.iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn a_host_has_one_address() {
+        let peer = |text: &str| peer_of(text.parse().unwrap()).to_string();
+        assert_eq!(peer("10.0.0.1"), "10.0.0.1");
+        assert_eq!(peer("::ffff:10.0.0.1"), "10.0.0.1");
+        assert_eq!(peer("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(peer("2001:db8:1:2:ffff::1"), "2001:db8:1:2::");
+    }
+}

@@ -1,0 +1,184 @@
+//! What the OpenAPI document says of problems: for each status, the codes that it can have.
+
+use std::collections::BTreeMap;
+
+use utoipa::{
+    IntoResponses, PartialSchema,
+    openapi::{
+        Content, Ref, RefOr, ResponseBuilder,
+        header::HeaderBuilder,
+        response::Response,
+        schema::{AnyOfBuilder, ObjectBuilder, Schema, Type},
+    },
+};
+
+use formats::code::Code;
+
+use super::problem::MEDIA_TYPE;
+
+/// The answers with these codes, by status.
+pub fn problems(codes: &[&[Code]]) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
+    for &code in codes.iter().copied().flatten() {
+        let of_status = by_status.entry(code.status().as_u16()).or_default();
+        if !of_status.contains(&code) {
+            of_status.push(code);
+        }
+    }
+    let answer = |(status, codes): (u16, Vec<Code>)| {
+        let lines = codes.iter().map(|code| format!("- `{code}`: {}", code.title()));
+        let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Problem"))));
+        let mut response = ResponseBuilder::new()
+            .description(lines.collect::<Vec<_>>().join("\n"))
+            .content(MEDIA_TYPE, content);
+        if codes.iter().any(|code| code.is_temporary()) {
+            let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
+            let header = HeaderBuilder::new().schema(seconds.build());
+            let header = header.description(Some("Seconds until the request may succeed"));
+            response = response.header("Retry-After", header.build());
+        }
+        (status.to_string(), RefOr::T(response.build()))
+    };
+    by_status.into_iter().map(answer).collect()
+}
+
+/// The schema of a merge patch (RFC 7396) for objects with this schema: no field is required, and
+/// each may be null. `inner` are the fields that are merged themselves.
+pub fn merge_patch_of(schema: RefOr<Schema>, inner: &[(&str, RefOr<Schema>)]) -> RefOr<Schema> {
+    let RefOr::T(Schema::Object(mut object)) = schema else { return schema };
+    object.required.clear();
+    object.description = Some("Any field of the definition; null stands for the default.".into());
+    for (name, schema) in inner {
+        object.properties.insert((*name).to_owned(), schema.clone());
+    }
+    for field in object.properties.values_mut() {
+        let null = ObjectBuilder::new().schema_type(Type::Null).build();
+        // Not "one of": some fields may be null by themselves.
+        let either = AnyOfBuilder::new().item(null).item(field.clone()).build();
+        *field = RefOr::T(Schema::AnyOf(either));
+    }
+    RefOr::T(Schema::Object(object))
+}
+
+/// Problems of every route: Redis, and what the process has no room for.
+pub const ANY: &[Code] = &[
+    Code::InvalidRequest,
+    Code::InvalidField,
+    Code::Damaged,
+    Code::Unreadable,
+    Code::RedisUnavailable,
+    Code::RedisRefusesWrites,
+    Code::NoRights,
+    Code::NewerSchema,
+    Code::NoSecretsKey,
+    Code::ConnectionsFull,
+    Code::TooManyRequests,
+    Code::UriTooLong,
+    Code::Unauthorized,
+    Code::Forbidden,
+    Code::ForbiddenOrigin,
+];
+
+/// Problems of routes that read a body.
+pub const BODY: &[Code] =
+    &[Code::InvalidJson, Code::InvalidBody, Code::BodyTimeout, Code::BodyTooLarge];
+
+/// Problems of routes that change something.
+pub const CHANGE: &[Code] = &[Code::WrongState, Code::MemoryHigh, Code::NotConfirmed];
+
+/// Problems of routes that store messages.
+pub const INGEST: &[Code] = &[
+    Code::UnknownDestination,
+    Code::UnknownTopic,
+    Code::NotFound,
+    Code::UnsupportedMediaType,
+    Code::IdempotencyConflict,
+    Code::NoKey,
+    Code::NoSignature,
+    Code::InvalidSignature,
+    Code::TimestampOutsideTolerance,
+    Code::BacklogFull,
+    Code::RateLimited,
+    Code::Paused,
+    Code::MemoryHigh,
+    Code::NotConfirmed,
+    Code::CannotConfirm,
+    Code::Aborted,
+    Code::KeyUnavailable,
+    Code::NoRoom,
+    Code::Draining,
+];
+
+macro_rules! groups {
+    ($($(#[$doc:meta])* $name:ident: $($codes:expr),*;)*) => {
+        $($(#[$doc])* pub struct $name;
+
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, RefOr<Response>> {
+                problems(&[$($codes),*])
+            }
+        })*
+    };
+}
+
+groups! {
+    /// Reads something that always exists.
+    Reads: ANY;
+    /// Reads what belongs to a destination.
+    ReadsDestination: ANY, &[Code::UnknownDestination];
+    /// Reads a message or dead letter.
+    ReadsMessage: ANY, &[Code::UnknownDestination, Code::UnknownMessage];
+    /// Reads or cancels an operation.
+    ReadsOperation: ANY, &[Code::UnknownDestination, Code::UnknownOperation, Code::NotConfirmed];
+    /// Reads a topic.
+    ReadsTopic: ANY, &[Code::UnknownTopic];
+    /// Makes a token.
+    MakesToken: ANY, CHANGE, BODY, &[Code::TooManyTokens];
+    /// Reads a token.
+    ReadsToken: ANY, &[Code::UnknownToken];
+    /// Revokes a token.
+    RevokesToken: ANY, CHANGE, &[Code::UnknownToken];
+    /// Changes a message, without a body.
+    ChangesMessage: ANY, CHANGE, &[Code::UnknownDestination, Code::UnknownMessage];
+    /// Changes messages or the state of a destination, with a body.
+    Changes: ANY, CHANGE, BODY,
+        &[
+            Code::UnknownDestination, Code::UnknownMessage, Code::BacklogFull, Code::Draining,
+            Code::NoSignature,
+        ];
+    /// Removes a destination.
+    RemovesDestination: ANY, CHANGE, &[Code::UnknownDestination, Code::DefinedInFile];
+    /// Defines a destination.
+    DefinesDestination: ANY, CHANGE, BODY,
+        &[
+            Code::UnknownDestination, Code::DefinedInFile, Code::RefusedAddress, Code::WrongVersion,
+        ];
+    /// Defines or removes a topic.
+    DefinesTopic: ANY, CHANGE, BODY,
+        &[Code::UnknownDestination, Code::UnknownTopic, Code::DefinedInFile];
+    /// Reads the metrics.
+    Metrics: &[Code::NotFound];
+    /// Calls of workers.
+    Works: ANY, BODY, &[
+        Code::UnknownDestination, Code::WrongState, Code::MemoryHigh, Code::NotConfirmed,
+        Code::Draining,
+    ];
+    /// Stores a message.
+    Ingests: ANY, BODY, INGEST;
+}
+
+/// Stores a message, or a batch, of which each line has its own problem.
+pub struct IngestsBatch;
+
+impl IntoResponses for IngestsBatch {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let mut responses = Ingests::responses();
+        for response in responses.values_mut() {
+            if let RefOr::T(response) = response {
+                let lines = Content::new(Some(String::schema()));
+                response.content.insert("application/x-ndjson".to_owned(), lines);
+            }
+        }
+        responses
+    }
+}

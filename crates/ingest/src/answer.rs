@@ -1,0 +1,92 @@
+//! The answer to a message over HTTP: where each copy is, or why it was refused.
+
+use serde::Serialize;
+use serde_json::json;
+use utoipa::ToSchema;
+
+use super::{Outcome, Receipt, Refusal};
+use domain::{DestinationName, Durability, Epoch, Sequence};
+use http_server::problem::Problem;
+
+/// The member of a problem that lists the copies that were stored.
+pub(super) const DELIVERIES: &str = "deliveries";
+/// Says that the answer is the one to an earlier request with the same idempotency key.
+pub(super) const REPLAYED: &str = "idempotent-replayed";
+
+/// The answer to a message that all its destinations have.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Accepted {
+    /// The id of the message. If all copies are duplicates: of the first message.
+    id: String,
+    deliveries: Vec<Copy>,
+}
+
+/// The copy of a message in one destination.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StoredCopy)]
+struct Copy {
+    destination: DestinationName,
+    sequence: Sequence,
+    epoch: Epoch,
+    /// True if the message had been stored before under the same idempotency key.
+    duplicate: bool,
+    /// The level that the message has reached.
+    durability: Durability,
+    /// For a duplicate: the id of the first message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+}
+
+impl Copy {
+    fn of(destination: DestinationName, receipt: Receipt) -> Copy {
+        let Receipt { position, durability, duplicate_of } = receipt;
+        Copy {
+            destination,
+            sequence: position.sequence,
+            epoch: position.epoch,
+            duplicate: duplicate_of.is_some(),
+            durability,
+            id: duplicate_of,
+        }
+    }
+}
+
+impl Accepted {
+    /// True if nothing was stored, because all of it had been stored before.
+    pub(super) fn is_replay(&self) -> bool {
+        self.deliveries.iter().all(|copy| copy.duplicate)
+    }
+}
+
+/// The answer for one message: all its positions, or the worst problem with the positions it has.
+/// The id is the stored one: a duplicate keeps the id of the first.
+pub(super) fn answer(
+    id: &str,
+    outcomes: Vec<(DestinationName, Outcome)>,
+) -> Result<Accepted, Problem> {
+    let mut deliveries = Vec::with_capacity(outcomes.len());
+    let mut worst: Option<Refusal> = None;
+    for (name, outcome) in outcomes {
+        match outcome {
+            Ok(receipt) => deliveries.push(Copy::of(name, receipt)),
+            Err(refusal) => {
+                let is_worse = |worst: &Refusal| worst.code().status() < refusal.code().status();
+                if worst.as_ref().is_none_or(is_worse) {
+                    worst = Some(refusal);
+                }
+            }
+        }
+    }
+    let mut accepted = Accepted { id: id.to_owned(), deliveries };
+    if accepted.is_replay() {
+        let first_id = accepted.deliveries.first().and_then(|copy| copy.id.clone());
+        accepted.id = first_id.unwrap_or(accepted.id);
+    }
+    let Some(refusal) = worst else { return Ok(accepted) };
+    let mut problem = refusal.problem();
+    if !accepted.deliveries.is_empty() {
+        problem.more.insert("id".into(), json!(accepted.id));
+        problem.more.insert(DELIVERIES.into(), json!(accepted.deliveries));
+    }
+    Err(problem)
+}

@@ -1,0 +1,315 @@
+//! HTTP ingest: `POST /v1/messages`, `POST /v1/destinations/{d}/messages` and
+//! `POST /v1/topics/{t}/messages`.
+
+mod batch;
+mod limited;
+mod signed;
+
+#[cfg(feature = "fuzzing")]
+pub(super) use batch::lines_of;
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    Extension, Router,
+    body::{Body, Bytes},
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use futures::{FutureExt, future::join_all};
+use tokio_util::sync::CancellationToken;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Committer, Draft, MemoryPermit, Recipients, Refusal, Session,
+    answer::{Accepted, REPLAYED, answer},
+    copies::{Copies, Stored, settle_ids, submit_all},
+    json::{self, Item, ItemError, Limits, parse_item_with},
+    message_headers::{MessageHeaders, SendHeaders},
+    rates::Rates,
+    raw::draft_of,
+};
+use domain::{DestinationName, TopicName};
+use faults::planted;
+use formats::code::Code;
+use http_server::{
+    caller::Caller, client_connection::ClientConnection, document, problem::Problem,
+};
+use store::server_clock_ms;
+
+/// State that the handlers share.
+#[derive(Clone)]
+pub struct Ingest {
+    /// Stamps the messages.
+    pub committer: Committer,
+    /// Limits of a message's body.
+    pub limits: Limits,
+    /// The longest batch, in bytes.
+    pub batch_bytes_max: usize,
+    /// The rates of tokens.
+    pub rates: Rates,
+    /// Set when the process begins to stop.
+    pub stop: CancellationToken,
+}
+
+/// The routes of ingest.
+pub fn router(ingest: Ingest) -> Router {
+    routes().with_state(ingest).into()
+}
+
+/// What the OpenAPI document says of the routes of ingest.
+pub fn openapi() -> OpenApi {
+    routes().into_openapi()
+}
+
+fn routes() -> OpenApiRouter<Ingest> {
+    OpenApiRouter::default()
+        .routes(routes!(post_raw))
+        .routes(routes!(publish_raw))
+        .routes(routes!(post_items))
+}
+
+/// `POST /v1/destinations/{d}/messages`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/messages", tag = "messages",
+    operation_id = "send_message",
+    params(("destination" = String, Path, description = "The name of the destination"), SendHeaders),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream",
+        description = "The message, of any content type"),
+    responses((status = 202, description = "Redis has the message", body = Accepted,
+            headers(("Idempotent-Replayed" = bool, description = "`true`, if nothing was stored, \
+                because all of it had been stored before"))),
+        document::Ingests))]
+async fn post_raw(
+    State(ingest): State<Ingest>,
+    Extension(caller): Extension<Caller>,
+    client: Option<Extension<ClientConnection>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    ingest.refuse_when_stopping()?;
+    let name = destination_name(&name)?;
+    let taken = async {
+        let signed = ingest.signed(&caller, &name, &headers).await?;
+        let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
+        let to = Recipients::Destinations(vec![name.clone()]);
+        let Some(signed) = signed else {
+            let draft = draft_of(headers, body, &to)?;
+            return ingest.take_one(&caller, Item { to, draft }, permit).await;
+        };
+        signed.check(&headers, &body).await?;
+        client.inspect(|client| client.verify());
+        let mut draft = draft_of(headers, body, &to)?;
+        signed.set_idempotency_key(&mut draft);
+        let caller = caller.clone().with_verified_signature(&name);
+        ingest.take_one(&caller, Item { to, draft }, permit).await
+    };
+    Ok(ingest.within_rates(&caller, Some(&name), taken).await)
+}
+
+/// `POST /v1/topics/{t}/messages`
+#[utoipa::path(post, path = "/v1/topics/{topic}/messages", tag = "messages",
+    operation_id = "publish_message",
+    params(("topic" = String, Path, description = "The name of the topic"), SendHeaders),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream",
+        description = "The message, of any content type"),
+    responses((status = 202, description = "Redis has all copies", body = Accepted,
+            headers(("Idempotent-Replayed" = bool, description = "`true`, if nothing was stored, \
+                because all of it had been stored before"))),
+        document::Ingests))]
+async fn publish_raw(
+    State(ingest): State<Ingest>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    ingest.refuse_when_stopping()?;
+    let topic = name.parse().map_err(|_| Problem::unknown_topic(&name))?;
+    let to = Recipients::Topic(topic);
+    let taken = async {
+        let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
+        let draft = draft_of(headers, body, &to)?;
+        ingest.take_one(&caller, Item { to, draft }, permit).await
+    };
+    Ok(ingest.within_rates(&caller, None, taken).await)
+}
+
+/// `POST /v1/messages`
+#[utoipa::path(post, path = "/v1/messages", tag = "messages", operation_id = "send_messages",
+    params(SendHeaders),
+    request_body(description = "One message, or a batch with one on each line",
+        content((json::Sent = "application/json"), (String = "application/x-ndjson"))),
+    responses((status = 202, description = "Redis has the message; or a line for each of a batch",
+            content((Accepted = "application/json"), (String = "application/x-ndjson")),
+            headers(("Idempotent-Replayed" = bool, description = "`true`, if nothing was stored, \
+                because all of it had been stored before"))),
+        document::IngestsBatch))]
+async fn post_items(
+    State(ingest): State<Ingest>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    ingest.refuse_when_stopping()?;
+    let taken = ingest.take_items(&caller, &headers, body);
+    Ok(ingest.within_rates(&caller, None, taken).await)
+}
+
+impl Ingest {
+    /// Takes one message as JSON, or a batch.
+    async fn take_items(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Response, Problem> {
+        if headers.contains_key(header::CONTENT_ENCODING) {
+            return Err(Problem::new(
+                Code::UnsupportedMediaType,
+                "send these requests without Content-Encoding; a message may have a body_base64 that is encoded, with \
+                 \"content-encoding\" among its headers",
+            ));
+        }
+        let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type =
+            content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match media_type {
+            "application/json" => {
+                let (body, permit) = self.read(body, self.batch_bytes_max).await?;
+                let now_ms = server_clock_ms();
+                let said =
+                    MessageHeaders::read(headers, now_ms).map_err(Problem::invalid_header)?;
+                let said =
+                    if planted::is("headers_ignored") { MessageHeaders::default() } else { said };
+                let item = parse_item_with(said, &body, now_ms, self.limits);
+                self.take_one(caller, item.map_err(problem_of)?, permit).await
+            }
+            "application/x-ndjson" | "application/ndjson" => {
+                let (body, permit) = self.read(body, self.batch_bytes_max).await?;
+                MessageHeaders::nothing(headers).map_err(Problem::invalid_header)?;
+                self.take_batch(caller, &body, permit).await
+            }
+            _ => Err(Problem::new(
+                Code::UnsupportedMediaType,
+                "send content-type application/json (one message) or application/x-ndjson (one a line); \
+             for a raw body of any type use POST /v1/destinations/{d}/messages",
+            )),
+        }
+    }
+}
+
+/// A message with its topic, if it named one, replaced by destinations.
+struct Addressed {
+    destinations: Arc<[DestinationName]>,
+    draft: Draft,
+}
+
+impl Addressed {
+    fn id(&self) -> &String {
+        &self.draft.arrival.message.id
+    }
+}
+
+/// The resolved topics of one request, so that each topic resolves to the same destinations.
+type Topics = HashMap<TopicName, Result<Arc<[DestinationName]>, Refusal>>;
+
+impl Ingest {
+    fn refuse_when_stopping(&self) -> Result<(), Problem> {
+        if self.stop.is_cancelled() { Err(Refusal::Draining.problem()) } else { Ok(()) }
+    }
+
+    async fn read(&self, body: Body, max: usize) -> Result<(Bytes, MemoryPermit), Problem> {
+        self.committer.memory().read(body, max).await
+    }
+
+    /// The destinations of a message, if the caller may use all of them.
+    async fn addressed(
+        &self,
+        caller: &Caller,
+        item: Item,
+        topics: &mut Topics,
+    ) -> Result<Addressed, Problem> {
+        let addressed = self.resolved(caller, item, topics).await?;
+        caller.check_all(&addressed.destinations)?;
+        self.check_proof(caller, &addressed.destinations).await?;
+        Ok(addressed)
+    }
+
+    async fn resolved(
+        &self,
+        caller: &Caller,
+        item: Item,
+        topics: &mut Topics,
+    ) -> Result<Addressed, Problem> {
+        let Item { to, draft } = item;
+        let topic = match to {
+            Recipients::Destinations(destinations) => {
+                return Ok(Addressed { destinations: destinations.into(), draft });
+            }
+            Recipients::Topic(topic) => topic,
+        };
+        if !topics.contains_key(&topic) {
+            let found = self.committer.destinations_of(&topic).await;
+            topics.insert(topic.clone(), found.map(Arc::from));
+        }
+        let destinations = topics[&topic].clone().map_err(|refusal| match refusal {
+            Refusal::UnknownTopic(_) => caller.unknown(refusal.problem()),
+            _ => refusal.problem(),
+        })?;
+        Ok(Addressed { destinations, draft })
+    }
+
+    /// Stores one message for all its destinations. On failure, the problem lists the copies
+    /// stored.
+    async fn take_one(
+        &self,
+        caller: &Caller,
+        item: Item,
+        room: MemoryPermit,
+    ) -> Result<Response, Problem> {
+        let item = self.addressed(caller, item, &mut Topics::new()).await?;
+        let mut all = Vec::with_capacity(item.destinations.len());
+        for name in item.destinations.iter() {
+            let message = vec![(0, &item.draft)];
+            all.push(Copies::of(&self.committer, name, message, Session::default()).await);
+        }
+        let ids = self.find_keys(&mut all).await;
+        let stored = submit_all(all, &self.committer, &room).await;
+        let outcome = |mut copy: Stored| {
+            let outcome = copy.outcomes.pop().unwrap_or(Err(Refusal::Draining));
+            (copy.name.clone(), outcome)
+        };
+        let outcomes = stored.into_iter().map(outcome).collect();
+        let accepted = answer(ids.get(&0).unwrap_or(item.id()), outcomes)?;
+        let replayed = accepted.is_replay().then_some([(REPLAYED, "true")]);
+        Ok((StatusCode::ACCEPTED, replayed, axum::Json(accepted)).into_response())
+    }
+
+    /// Finds the keys that the producers did not give. Returns the ids that follow from them, by
+    /// the index of the message.
+    async fn find_keys(&self, all: &mut [Copies<'_>]) -> HashMap<usize, String> {
+        if !all.iter().any(Copies::may_lack_keys) {
+            return HashMap::new();
+        }
+        // All at the same time, so that a slow expression delays no other destination.
+        let finding =
+            all.iter_mut().map(|copies| copies.find_keys(&self.committer, &self.stop).boxed());
+        join_all(finding).await;
+        settle_ids(all)
+    }
+}
+
+fn problem_of(error: ItemError) -> Problem {
+    match error.code {
+        Code::InvalidField => Problem::invalid_field(error.detail),
+        code => Problem::new(code, error.detail),
+    }
+}
+
+fn destination_name(text: &str) -> Result<DestinationName, Problem> {
+    text.parse()
+        .map_err(|invalid| Problem::new(Code::UnknownDestination, format!("{text:?}: {invalid}")))
+}

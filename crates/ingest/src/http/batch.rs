@@ -1,0 +1,162 @@
+//! A batch: one message per line.
+
+use std::collections::{BTreeMap, HashMap};
+
+use axum::{
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+
+use super::{Addressed, Ingest, Topics, problem_of};
+use crate::{
+    Draft, MemoryPermit, Outcome, Refusal, Session,
+    answer::{DELIVERIES, answer},
+    copies::{Copies, submit_all},
+    json::parse_item,
+};
+use domain::DestinationName;
+use formats::code::Code;
+use http_server::{caller::Caller, problem::Problem};
+use store::{chunks_by_size, server_clock_ms};
+
+/// The most items of one batch.
+const BATCH_ITEMS_MAX: usize = 10_000;
+/// The most copies of one batch, over all its lines and their destinations.
+const COPIES_MAX: usize = 100_000;
+/// How many copies of a batch for many destinations are in flight to Redis at once (at least those
+/// of one item).
+const COPIES_AT_ONCE_MAX: usize = 10_000;
+
+/// One line of a batch.
+type BatchLine = Result<Addressed, Problem>;
+
+/// One stream of arrivals per destination, for the whole batch.
+type Sessions<'a> = BTreeMap<&'a DestinationName, Session>;
+
+/// What became of some items.
+struct Stamped {
+    /// The outcomes of each, by destination in the order that the item names them.
+    outcomes: Vec<Vec<(DestinationName, Outcome)>>,
+    /// The ids of those that have another one than at first, by index.
+    ids: HashMap<usize, String>,
+}
+
+/// The messages of a batch: its lines, without empty ones.
+pub(crate) fn lines_of(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
+    let lines = body.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let lines: Vec<&[u8]> = lines.collect();
+    if lines.is_empty() || lines.len() > BATCH_ITEMS_MAX {
+        let problem = format!("the batch must hold 1 to {BATCH_ITEMS_MAX} messages, one a line");
+        return Err(Problem::new(Code::InvalidJson, problem));
+    }
+    Ok(lines)
+}
+
+impl Ingest {
+    /// One message per line; one answer per line, in order.
+    pub(super) async fn take_batch(
+        &self,
+        caller: &Caller,
+        body: &[u8],
+        room: MemoryPermit,
+    ) -> Result<Response, Problem> {
+        let lines = lines_of(body)?;
+        self.owe(caller, lines.len() - 1);
+        let items = self.read_items(caller, &lines).await;
+        let mut sessions = Sessions::new();
+        let mut answers = String::new();
+        let (mut accepted, mut first_refused) = (false, None);
+        let copies = |item: &BatchLine| item.as_ref().map_or(0, |item| item.destinations.len());
+        let all: usize = items.iter().map(copies).sum();
+        if all > COPIES_MAX {
+            let problem = format!(
+                "the lines of the batch name {all} destinations in all, and at most {COPIES_MAX} are \
+                 allowed; split it. Nothing was stored"
+            );
+            return Err(Problem::new(Code::InvalidJson, problem));
+        }
+        for some in chunks_by_size(&items, BATCH_ITEMS_MAX, COPIES_AT_ONCE_MAX, copies) {
+            let Stamped { outcomes, ids } = self.stamp_all(some, &mut sessions, &room).await;
+            for (at, (item, outcomes)) in some.iter().zip(outcomes).enumerate() {
+                let answer = match item {
+                    Ok(item) => answer(ids.get(&at).unwrap_or(item.id()), outcomes),
+                    Err(problem) => Err(problem.clone()),
+                };
+                match answer {
+                    Ok(answer) => {
+                        accepted = true;
+                        answers.push_str(&json!(answer).to_string());
+                    }
+                    Err(problem) => {
+                        answers.push_str(&problem.json(None).to_string());
+                        accepted |= problem.more.contains_key(DELIVERIES);
+                        first_refused.get_or_insert(problem);
+                    }
+                }
+                answers.push('\n');
+            }
+        }
+        let media_type = [(header::CONTENT_TYPE, "application/x-ndjson")];
+        // If nothing was stored, clients that look only at the status must see it.
+        let refused = first_refused.filter(|_| !accepted);
+        let status = refused.as_ref().map_or(StatusCode::ACCEPTED, |problem| problem.status);
+        let retry_after = refused.and_then(|problem| problem.retry_after());
+        let retry_after = retry_after.map(|seconds| [(header::RETRY_AFTER, seconds.to_string())]);
+        Ok((status, media_type, retry_after, answers).into_response())
+    }
+
+    /// Parses the lines. A topic that cannot be resolved may contain any destination, so all lines
+    /// after it are refused.
+    async fn read_items(&self, caller: &Caller, lines: &[&[u8]]) -> Vec<BatchLine> {
+        let now_ms = server_clock_ms();
+        let mut topics = Topics::new();
+        let mut has_failed = false;
+        let mut items = Vec::with_capacity(lines.len());
+        for line in lines {
+            let item = match parse_item(line, now_ms, self.limits) {
+                Err(error) => Err(problem_of(error)),
+                Ok(_) if has_failed => Err(Refusal::Aborted.problem()),
+                Ok(item) => self.addressed(caller, item, &mut topics).await,
+            };
+            has_failed |= item.as_ref().err().is_some_and(|problem| problem.code.is_temporary());
+            items.push(item);
+        }
+        items
+    }
+
+    /// Submits the valid items, grouped by destination and in order.
+    async fn stamp_all<'a>(
+        &self,
+        items: &'a [BatchLine],
+        sessions: &mut Sessions<'a>,
+        room: &MemoryPermit,
+    ) -> Stamped {
+        let mut by_destination: BTreeMap<&DestinationName, Vec<(usize, &Draft)>> = BTreeMap::new();
+        for (at, item) in items.iter().enumerate() {
+            let Ok(item) = item else { continue };
+            for name in item.destinations.iter() {
+                by_destination.entry(name).or_default().push((at, &item.draft));
+            }
+        }
+        let mut all = Vec::with_capacity(by_destination.len());
+        for (name, messages) in by_destination {
+            let session = sessions.entry(name).or_default().clone();
+            all.push(Copies::of(&self.committer, name, messages, session).await);
+        }
+        let ids = self.find_keys(&mut all).await;
+        let mut outcomes: Vec<Vec<_>> = items.iter().map(|_| Vec::new()).collect();
+        for some in submit_all(all, &self.committer, room).await {
+            for (at, outcome) in some.messages.into_iter().zip(some.outcomes) {
+                outcomes[at].push((some.name.clone(), outcome));
+            }
+        }
+        for (item, outcomes) in items.iter().zip(&mut outcomes) {
+            let Ok(item) = item else { continue };
+            // In the order that the item names them, as in the answer to a single message.
+            outcomes
+                .sort_by_key(|(name, _)| item.destinations.iter().position(|named| named == name));
+        }
+        Stamped { outcomes, ids }
+    }
+}

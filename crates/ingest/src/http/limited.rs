@@ -1,0 +1,52 @@
+//! The rates of tokens and destinations, as HTTP clients see them.
+
+use axum::{
+    http::HeaderValue,
+    response::{IntoResponse, Response},
+};
+use tokio::time::Instant;
+
+use super::Ingest;
+use crate::{
+    Refusal,
+    rates::{headers, whole_seconds},
+};
+use domain::DestinationName;
+use http_server::{RATE_LIMIT, RATE_LIMIT_POLICY, caller::Caller, problem::Problem};
+
+impl Ingest {
+    /// Carries out a request if the rate of its token allows one more message, and tells in the answer what is left:
+    /// of the token, and of the destination that the path names.
+    pub(super) async fn within_rates(
+        &self,
+        caller: &Caller,
+        destination: Option<&DestinationName>,
+        work: impl Future<Output = Result<Response, Problem>>,
+    ) -> Response {
+        let rate = caller.grant().rate_per_second_max;
+        let taken = self.rates.take(&caller.who, rate, 1, Instant::now());
+        let mut response = match taken {
+            Ok(()) => work.await.into_response(),
+            Err(wait) => Refusal::RateLimited(whole_seconds(wait)).problem().into_response(),
+        };
+        let of_token = self.rates.left(&caller.who, rate, Instant::now());
+        let of_destination = destination.and_then(|name| self.committer.rate_left(name));
+        let rates: Vec<_> = (of_token.map(|left| ("token", left)).into_iter())
+            .chain(of_destination.map(|left| ("destination", left)))
+            .collect();
+        if !rates.is_empty() {
+            let (policy, state) = headers(&rates);
+            for (name, text) in [(RATE_LIMIT_POLICY, policy), (RATE_LIMIT, state)] {
+                if let Ok(value) = HeaderValue::from_str(&text) {
+                    response.headers_mut().insert(name, value);
+                }
+            }
+        }
+        response
+    }
+
+    /// Takes the other messages of a batch from the rate of its token.
+    pub(super) fn owe(&self, caller: &Caller, more: usize) {
+        self.rates.owe(&caller.who, caller.grant().rate_per_second_max, more, Instant::now());
+    }
+}

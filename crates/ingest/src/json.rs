@@ -1,0 +1,360 @@
+//! Parses a message in JSON: the body of `POST /v1/messages`, a line of NDJSON, or a frame over TCP
+//! (without destinations).
+//!
+//! ```text
+//! {"destinations": ["erp", "crm"] | "topic": "orders",
+//!  "body": {…any JSON…}              kept as the very text that was sent, application/json
+//!  | "body_base64": "…", "content_type": "…"       (application/octet-stream if not named)
+//!  "id": "…", "key": "…", "idempotency_key": "…", "headers": {"x-tenant": "7"},
+//!  "delay_ms": 0 | "due_at": "2026-11-21T10:00:00Z", "priority": 4}
+//! ```
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{error::Category, value::RawValue};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{
+    Draft, Recipients, due,
+    headers::{HeaderList, check_headers},
+    message_headers::{self, MessageHeaders},
+};
+use domain::{
+    Arrival, Body, DestinationName, Due, Message,
+    message::{ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, check_text},
+    nearest::with_nearest,
+    topic::DESTINATIONS_MAX,
+};
+use formats::{
+    code::Code,
+    json::{even_null, is_deeper},
+    tcp_answer::excerpt,
+};
+
+/// The longest content type, in bytes.
+pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
+
+/// Limits of a message's body.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The most bytes.
+    pub body_bytes_max: usize,
+    /// The most levels of nesting, for a body in JSON.
+    pub json_depth_max: usize,
+}
+
+impl Limits {
+    /// The configured limits.
+    pub fn of(http: &config::Http) -> Limits {
+        let config::Http { body_bytes_max, json_depth_max, .. } = *http;
+        Limits { body_bytes_max, json_depth_max }
+    }
+}
+
+/// A message and its recipients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Its recipients.
+    pub to: Recipients,
+    /// The message.
+    pub draft: Draft,
+}
+
+/// Why a text is not a valid message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct ItemError {
+    /// The stable code.
+    pub code: Code,
+    /// What is wrong and where, as text.
+    pub detail: String,
+}
+
+/// The object as sent: with `destinations` or a `topic`, and with a `body` or a `body_base64`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a message as an object")]
+#[schema(as = NewMessage)]
+pub(super) struct Sent<'a> {
+    /// Where the message goes.
+    #[schema(min_items = 1, max_items = 100)]
+    destinations: Option<Vec<String>>,
+    /// Publish to the destinations of this topic.
+    topic: Option<String>,
+    /// The body, as JSON.
+    #[serde(borrow, default, deserialize_with = "even_null")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    body: Option<&'a RawValue>,
+    /// The body, in base64.
+    body_base64: Option<String>,
+    /// The content type of `body_base64`.
+    content_type: Option<String>,
+    /// An id of your own; a UUID if absent.
+    id: Option<String>,
+    /// The ordering key.
+    key: Option<String>,
+    /// A repeat with this key stores nothing.
+    idempotency_key: Option<String>,
+    /// Headers that travel with the message. Each destination says which may (`forward_headers`).
+    #[serde(default)]
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
+    headers: HeaderList,
+    /// Process the message only after this time has passed.
+    #[schema(maximum = 31_536_000_000_u64)]
+    delay_ms: Option<u64>,
+    /// Process the message only after this instant.
+    #[schema(format = DateTime)]
+    due_at: Option<String>,
+    /// 9 goes first. Only without ordering.
+    #[schema(maximum = 9)]
+    priority: Option<u64>,
+}
+
+impl Sent<'_> {
+    /// Merges the values of headers; if both give a value, it must be the same.
+    fn add(&mut self, said: MessageHeaders, now_ms: u64) -> Result<(), String> {
+        if said.delay_ms.is_some() && self.due_at.is_some() {
+            return Err(differs("due_at", message_headers::DELAY));
+        }
+        if said.due_at.is_some() && self.delay_ms.is_some_and(|ms| ms > 0) {
+            return Err(differs("delay_ms", message_headers::DUE_AT));
+        }
+        let time = |text: &Option<String>| text.as_deref().map(|text| due::at(text, now_ms).ok());
+        if time(&self.due_at).flatten() == time(&said.due_at).flatten() {
+            // One instant may be written in several ways.
+            self.due_at = said.due_at.clone().or(self.due_at.take());
+        }
+        both(&mut self.id, said.id, "id", message_headers::ID)?;
+        both(&mut self.key, said.key, "key", message_headers::KEY)?;
+        let name = message_headers::IDEMPOTENCY_KEY;
+        both(&mut self.idempotency_key, said.idempotency_key, "idempotency_key", name)?;
+        both(&mut self.delay_ms, said.delay_ms, "delay_ms", message_headers::DELAY)?;
+        both(&mut self.due_at, said.due_at, "due_at", message_headers::DUE_AT)?;
+        both(
+            &mut self.priority,
+            said.priority.map(u64::from),
+            "priority",
+            message_headers::PRIORITY,
+        )
+    }
+}
+
+/// Sets a field to the value of a header; if both have one, they must be equal.
+fn both<T: PartialEq>(
+    field: &mut Option<T>,
+    said: Option<T>,
+    name: &str,
+    header: &str,
+) -> Result<(), String> {
+    match (field.as_ref(), said) {
+        (_, None) => Ok(()),
+        (Some(given), Some(said)) if *given != said => Err(differs(name, header)),
+        (_, said) => {
+            *field = said;
+            Ok(())
+        }
+    }
+}
+
+fn differs(field: &str, header: &str) -> String {
+    format!("{field}: the header {header} has a different value; give one of the two")
+}
+
+/// Parses one object that arrived at `now_ms`. The limits apply to the body itself; the caller
+/// limits the object around it.
+/// The body is not parsed recursively: its depth is counted, and limited.
+pub fn parse_item(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Item, ItemError> {
+    parse_item_with(MessageHeaders::default(), bytes, now_ms, limits)
+}
+
+/// Like `parse_item`, for a request with one object, whose headers may hold some of the fields.
+pub(super) fn parse_item_with(
+    said: MessageHeaders,
+    bytes: &[u8],
+    now_ms: u64,
+    limits: Limits,
+) -> Result<Item, ItemError> {
+    let mut sent = parse_object(bytes)?;
+    sent.add(said, now_ms).map_err(invalid)?;
+    let to = parse_recipients(sent.destinations.take(), sent.topic.take())?;
+    let is_id_final = sent.id.is_some() || sent.idempotency_key.is_some() || to.is_one();
+    let fresh_id = |key: Option<&str>, body: &[u8]| to.fresh_id(key, body);
+    let arrival = arrival_of(sent, fresh_id, now_ms, limits)?;
+    Ok(Item { to, draft: Draft { is_id_final, ..Draft::of(arrival) } })
+}
+
+/// Parses an object for a listener with a fixed destination: it must not name one.
+pub fn parse_message(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Draft, ItemError> {
+    let sent = parse_object(bytes)?;
+    for (field, is_there) in
+        [("destinations", sent.destinations.is_some()), ("topic", sent.topic.is_some())]
+    {
+        if is_there {
+            let problem = "this listener feeds one destination; leave it out";
+            return Err(invalid(format!("{field}: {problem}")));
+        }
+    }
+    arrival_of(sent, |_, _| Uuid::now_v7().to_string(), now_ms, limits).map(Draft::of)
+}
+
+/// `fresh_id` creates an id from idempotency key and body, for a message without one.
+fn arrival_of(
+    sent: Sent<'_>,
+    fresh_id: impl FnOnce(Option<&str>, &[u8]) -> String,
+    now_ms: u64,
+    limits: Limits,
+) -> Result<Arrival, ItemError> {
+    let due = parse_due(sent.delay_ms, sent.due_at, now_ms).map_err(invalid)?;
+    let priority = sent.priority.map(due::check_priority).transpose();
+    let priority = priority.map_err(|error| invalid(format!("priority: {error}")))?;
+    check_optional("id", &sent.id, ID_BYTES_MAX)?;
+    check_optional("key", &sent.key, KEY_BYTES_MAX)?;
+    check_optional("idempotency_key", &sent.idempotency_key, IDEMPOTENCY_KEY_BYTES_MAX)?;
+    let body = parse_body(sent.body, sent.body_base64, sent.content_type, limits)?;
+    let headers = check_headers(sent.headers).map_err(invalid)?;
+    let idempotency_key = sent.idempotency_key;
+    let id = sent.id.unwrap_or_else(|| fresh_id(idempotency_key.as_deref(), &body.bytes));
+    let message = Message { id, key: sent.key, headers, body, received_ms: now_ms };
+    Ok(Arrival { idempotency_key, due, priority, ..Arrival::of(message) })
+}
+
+fn parse_object(bytes: &[u8]) -> Result<Sent<'_>, ItemError> {
+    // Serde would also accept an array of the fields' values, by position.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(invalid("a message is an object, not an array"));
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let sent = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        json_error((path != ".").then_some(&path), error.inner())
+    })?;
+    deserializer.end().map_err(|error| json_error(None, &error))?;
+    Ok(sent)
+}
+
+fn json_error(path: Option<&String>, error: &serde_json::Error) -> ItemError {
+    // The error may quote input of any length.
+    let text = excerpt(with_nearest(&error.to_string()).as_bytes());
+    match (error.classify(), path) {
+        (Category::Data, Some(path)) => invalid(format!("{}: {text}", excerpt(path.as_bytes()))),
+        (Category::Data, None) => invalid(text),
+        (Category::Syntax | Category::Eof | Category::Io, _) => {
+            ItemError { code: Code::InvalidJson, detail: text }
+        }
+    }
+}
+
+fn parse_recipients(
+    destinations: Option<Vec<String>>,
+    topic: Option<String>,
+) -> Result<Recipients, ItemError> {
+    match (destinations, topic) {
+        (Some(_), Some(_)) => Err(invalid("topic: give either it or destinations, not both")),
+        (None, Some(name)) => name.parse().map(Recipients::Topic).map_err(|error| ItemError {
+            code: Code::UnknownTopic,
+            detail: format!("there is no topic \"{}\": {error}", excerpt(name.as_bytes())),
+        }),
+        (names, None) => {
+            parse_destinations(&names.unwrap_or_default()).map(Recipients::Destinations)
+        }
+    }
+}
+
+fn parse_due(
+    delay_ms: Option<u64>,
+    due_at: Option<String>,
+    now_ms: u64,
+) -> Result<Option<Due>, String> {
+    match (delay_ms.filter(|&ms| ms > 0), due_at) {
+        (None, None) => Ok(None),
+        (Some(ms), None) => due::after(ms).map_err(|error| format!("delay_ms: {error}")),
+        (None, Some(time)) => due::at(&time, now_ms).map_err(|error| format!("due_at: {error}")),
+        (Some(_), Some(_)) => Err("due_at: give either it or delay_ms, not both".to_owned()),
+    }
+}
+
+fn parse_destinations(names: &[String]) -> Result<Vec<DestinationName>, ItemError> {
+    if names.is_empty() || names.len() > DESTINATIONS_MAX {
+        return Err(invalid(format!(
+            "destinations: name 1 to {DESTINATIONS_MAX} of them, or a topic"
+        )));
+    }
+    let mut destinations: Vec<DestinationName> = Vec::with_capacity(names.len());
+    for name in names {
+        let shown = excerpt(name.as_bytes());
+        let name = name.parse().map_err(|error| ItemError {
+            code: Code::UnknownDestination,
+            detail: format!("there is no destination \"{shown}\": {error}"),
+        })?;
+        if destinations.contains(&name) {
+            return Err(invalid(format!("destinations: \"{shown}\" is named twice")));
+        }
+        destinations.push(name);
+    }
+    Ok(destinations)
+}
+
+fn parse_body(
+    json: Option<&RawValue>,
+    base64: Option<String>,
+    content_type: Option<String>,
+    Limits { body_bytes_max: bytes_max, json_depth_max }: Limits,
+) -> Result<Body, ItemError> {
+    match (json, base64) {
+        (Some(json), None) => {
+            if content_type.is_some() {
+                let problem = "content_type: only with body_base64; body is application/json";
+                return Err(invalid(problem));
+            }
+            check_length(json.get().len(), bytes_max)?;
+            if is_deeper(json.get().as_bytes(), json_depth_max) {
+                return Err(invalid(format!(
+                    "body: nests deeper than {json_depth_max} levels (http.json_depth_max); to send it \
+                     anyway, give body_base64 with content_type application/json"
+                )));
+            }
+            let bytes = Bytes::copy_from_slice(json.get().as_bytes());
+            Ok(Body { content_type: "application/json".to_owned(), bytes })
+        }
+        (None, Some(base64)) => {
+            // Base64 has four characters for three bytes, less padding: check before decoding.
+            check_length(base64.trim_end_matches('=').len() / 4 * 3, bytes_max)?;
+            let decoded = STANDARD.decode(base64);
+            let bytes = decoded.map_err(|error| invalid(format!("body_base64: {error}")))?;
+            check_length(bytes.len(), bytes_max)?;
+            let content_type = content_type.unwrap_or("application/octet-stream".to_owned());
+            check_content_type(&content_type)?;
+            Ok(Body { content_type, bytes: bytes.into() })
+        }
+        (Some(_), Some(_)) => Err(invalid("body_base64: give either it or body, not both")),
+        (None, None) => Err(invalid("body: missing; give it or body_base64")),
+    }
+}
+
+fn check_length(bytes: usize, bytes_max: usize) -> Result<(), ItemError> {
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    let detail = format!("the body is longer than {bytes_max} bytes");
+    Err(ItemError { code: Code::BodyTooLarge, detail })
+}
+
+fn check_content_type(text: &str) -> Result<(), ItemError> {
+    check_text("content_type", text, CONTENT_TYPE_BYTES_MAX).map_err(invalid)?;
+    if !text.is_ascii() || !text.contains('/') {
+        return Err(invalid("content_type: not a media type; write e.g. text/plain"));
+    }
+    Ok(())
+}
+
+fn check_optional(field: &str, text: &Option<String>, max: usize) -> Result<(), ItemError> {
+    text.as_deref().map_or(Ok(()), |text| check_text(field, text, max)).map_err(invalid)
+}
+
+fn invalid(detail: impl Into<String>) -> ItemError {
+    ItemError { code: Code::InvalidField, detail: detail.into() }
+}
+
+#[cfg(test)]
+mod tests;

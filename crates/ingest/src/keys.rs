@@ -1,0 +1,198 @@
+//! Finds the keys that a producer did not give in its message, where the definition of the
+//! destination says.
+
+mod text;
+
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue};
+use futures::{StreamExt, stream::FuturesOrdered};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::{Refusal, draft::Prepared};
+use domain::{
+    Arrival, Destination, Message,
+    destination::KeySource,
+    message::{IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, check_text},
+};
+use jq::{Evaluated, Evaluators, Input, Limits, Program, at_once};
+
+/// An expression may run for this long, and wait as long for other evaluations of the same one. If
+/// a process must be started first, all of it may take the whole time.
+const LIMITS: Limits = Limits { step: Duration::from_secs(1), whole: Duration::from_secs(5) };
+/// All evaluations of one request or chunk for one destination end within this time.
+const ALL_WITHIN: Duration = Duration::from_secs(30);
+/// The longest output of an expression that every limit of bodies allows, in bytes: a key, of which JSON may escape each
+/// byte.
+const OUTPUT_BYTES_MAX: usize = 6 * IDEMPOTENCY_KEY_BYTES_MAX + 2;
+
+/// Finds keys. Cheap to clone.
+#[derive(Clone)]
+pub struct Keys {
+    evaluators: Evaluators,
+}
+
+/// What is known where the keys of one message are looked for.
+struct Search<'a> {
+    evaluators: &'a Evaluators,
+    destination: &'a Destination,
+    /// The headers of a raw request.
+    request: Option<&'a HeaderMap>,
+    /// See [`super::draft::Draft`].
+    is_id_final: bool,
+}
+
+/// A key that a message lacks.
+struct Missing<'a> {
+    /// The field of the definition that says where it is.
+    field: &'static str,
+    source: &'a KeySource,
+    bytes_max: usize,
+}
+
+impl Keys {
+    /// Expressions run in this process's own program, or in the one that the environment names.
+    pub(super) fn new(body_bytes_max: usize, processes_max: usize) -> Keys {
+        let (bytes_max, program) =
+            (body_bytes_max.max(OUTPUT_BYTES_MAX), Program::of_environment());
+        Keys { evaluators: Evaluators::with_processes(bytes_max, program, processes_max) }
+    }
+
+    /// Finds the keys of these copies, in order. All behind the first that fails for now are
+    /// refused too: it must not end up behind them. So are those that the stop of the process
+    /// finds waiting.
+    pub(super) async fn find_all(
+        &self,
+        prepared: Vec<Prepared<'_>>,
+        destination: &Destination,
+        stop: &CancellationToken,
+    ) -> Vec<Result<Arrival, Refusal>> {
+        let count = prepared.len();
+        let deadline = Instant::now() + ALL_WITHIN;
+        // Enough to keep all processes at work.
+        let at_once_max = 2 * at_once();
+        let mut waiting = prepared.into_iter();
+        let mut finding = FuturesOrdered::new();
+        let mut found = Vec::with_capacity(count);
+        while found.len() < count {
+            while finding.len() < at_once_max
+                && let Some(one) = waiting.next()
+            {
+                finding.push_back(self.find(one, destination));
+            }
+            let next = if stop.is_cancelled() && !found.is_empty() {
+                Err(Refusal::Draining)
+            } else {
+                match timeout_at(deadline, finding.next()).await {
+                    Ok(next) => next.unwrap_or(Err(Refusal::Aborted)),
+                    Err(_) => Err(Refusal::KeyUnavailable(format!(
+                        "the keys of all messages sent together were not found within {} s",
+                        ALL_WITHIN.as_secs()
+                    ))),
+                }
+            };
+            let is_end = next.as_ref().err().is_some_and(Refusal::is_temporary);
+            found.push(next);
+            if is_end {
+                break;
+            }
+        }
+        found.resize(count, Err(Refusal::Aborted));
+        found
+    }
+
+    /// The copy with its keys.
+    async fn find(
+        &self,
+        prepared: Prepared<'_>,
+        destination: &Destination,
+    ) -> Result<Arrival, Refusal> {
+        let Prepared { copy, request, is_id_final } = prepared;
+        let mut copy = copy?;
+        let search = Search { evaluators: &self.evaluators, destination, request, is_id_final };
+        let found = search.find_missing(&mut copy).await;
+        if let Err(refusal) = &found {
+            telemetry::refused(destination.name.as_str(), refusal.code().as_str());
+        }
+        found.map(|()| copy)
+    }
+}
+
+impl Search<'_> {
+    async fn find_missing(&self, copy: &mut Arrival) -> Result<(), Refusal> {
+        let [key_from, idempotency_key_from] = self.destination.key_sources();
+        if let (None, Some(source)) = (&copy.message.key, key_from) {
+            let missing = Missing { field: "key_from", source, bytes_max: KEY_BYTES_MAX };
+            copy.message.key = Some(self.find(&missing, &copy.message).await?);
+        }
+        if let (None, Some(source)) = (&copy.idempotency_key, idempotency_key_from) {
+            let (field, bytes_max) = ("idempotency_key_from", IDEMPOTENCY_KEY_BYTES_MAX);
+            let missing = Missing { field, source, bytes_max };
+            copy.idempotency_key = Some(self.find(&missing, &copy.message).await?);
+        }
+        Ok(())
+    }
+
+    async fn find(&self, missing: &Missing<'_>, message: &Message) -> Result<String, Refusal> {
+        let place = || format!("{} of {}", missing.field, self.destination.name);
+        let found = match missing.source {
+            KeySource::Header(name) => value_of(name, message, self.request),
+            KeySource::Jq(expression) => {
+                let evaluator = self.evaluators.of(expression);
+                let evaluated = evaluator.evaluate(&self.input(message), LIMITS).await;
+                let failed = |error| Refusal::KeyUnavailable(format!("{}: {error}", place()));
+                text_of(evaluated.map_err(failed)?)
+            }
+        };
+        let key = found.and_then(|key| {
+            check_text("the key", &key, missing.bytes_max)?;
+            Ok(key)
+        });
+        key.map_err(|problem| Refusal::NoKey(format!("{}: {problem}", place())))
+    }
+
+    fn input(&self, message: &Message) -> Input {
+        Input {
+            body: message.body.bytes.clone(),
+            id: self.is_id_final.then(|| message.id.clone()),
+            destination: self.destination.name.to_string(),
+            sequence: None,
+            key: message.key.clone(),
+            headers: message.headers.clone(),
+        }
+    }
+}
+
+/// The value of a header: of the request, or one that a JSON message names.
+fn value_of(name: &str, message: &Message, request: Option<&HeaderMap>) -> Result<String, String> {
+    let values: Vec<&[u8]> = match request {
+        Some(headers) => headers.get_all(name).iter().map(HeaderValue::as_bytes).collect(),
+        None => {
+            let named =
+                message.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+            named.map(|(_, value)| value.as_bytes()).collect()
+        }
+    };
+    let [first, others @ ..] = values.as_slice() else {
+        return Err(format!("the message has no header {name}"));
+    };
+    if others.iter().any(|other| other != first) {
+        return Err(format!("the header {name} is there twice, with different values"));
+    }
+    let text = std::str::from_utf8(first);
+    text.map(str::to_owned).map_err(|_| format!("the header {name} is not UTF-8"))
+}
+
+/// The key that an expression gives.
+fn text_of(evaluated: Evaluated) -> Result<String, String> {
+    match evaluated {
+        Evaluated::One(json) => text::of_json(&json),
+        Evaluated::None => Err("the expression makes no output".into()),
+        Evaluated::Several => Err("the expression makes more than one output".into()),
+        Evaluated::Failed(reason) => Err(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests;

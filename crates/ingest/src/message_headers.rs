@@ -1,0 +1,246 @@
+//! The headers of a request that describe its message, raw or JSON. An unknown header that looks
+//! like one of these, such as `Reseq-Kye`, is refused rather than ignored.
+
+use axum::http::{HeaderMap, HeaderName};
+use percent_encoding::percent_decode_str;
+use utoipa::IntoParams;
+
+use super::due;
+use domain::message::{ID_BYTES_MAX, KEY_BYTES_MAX, check_text};
+use formats::delivery_headers::DELIVERY_HEADERS;
+use http_server::idempotency_key::{self, idempotency_key};
+
+pub(super) const ID: &str = "Reseq-Id";
+pub(super) const IDEMPOTENCY_KEY: &str = idempotency_key::NAME;
+pub(super) const KEY: &str = "Reseq-Key";
+pub(super) const DELAY: &str = "Reseq-Delay";
+pub(super) const DUE_AT: &str = "Reseq-Due-At";
+pub(super) const PRIORITY: &str = "Reseq-Priority";
+/// Each header, and the JSON field with the same meaning.
+const NAMES: [(&str, &str); 6] = [
+    (ID, "id"),
+    (KEY, "key"),
+    (IDEMPOTENCY_KEY, "idempotency_key"),
+    (DELAY, "delay_ms"),
+    (DUE_AT, "due_at"),
+    (PRIORITY, "priority"),
+];
+/// The longest value of the last three, in bytes.
+const TEXT_BYTES_MAX: usize = 64;
+/// A name within this edit distance of a known one counts as a typing mistake.
+const SLIPS_MAX: usize = 2;
+
+/// The headers that describe one message.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) struct SendHeaders {
+    /// A repeat with this key stores nothing. With or without quotes.
+    #[param(rename = "Idempotency-Key")]
+    idempotency_key: Option<String>,
+    /// The ordering key, percent-encoded.
+    #[param(rename = "Reseq-Key")]
+    key: Option<String>,
+    /// An id of your own, percent-encoded.
+    #[param(rename = "Reseq-Id")]
+    id: Option<String>,
+    /// Process the message only after this time, such as `15s`.
+    #[param(rename = "Reseq-Delay")]
+    delay: Option<String>,
+    /// Process the message only after this instant (RFC 3339).
+    #[param(rename = "Reseq-Due-At")]
+    due_at: Option<String>,
+    /// 0 to 9; 9 goes first.
+    #[param(rename = "Reseq-Priority", minimum = 0, maximum = 9)]
+    priority: Option<u8>,
+}
+
+/// The values of the headers.
+#[derive(Debug, Default)]
+pub(super) struct MessageHeaders {
+    pub(super) id: Option<String>,
+    pub(super) key: Option<String>,
+    pub(super) idempotency_key: Option<String>,
+    pub(super) delay_ms: Option<u64>,
+    pub(super) due_at: Option<String>,
+    pub(super) priority: Option<u8>,
+}
+
+impl MessageHeaders {
+    /// Parses the headers; the error names the wrong one.
+    pub(super) fn read(headers: &HeaderMap, now_ms: u64) -> Result<MessageHeaders, String> {
+        check_names(headers)?;
+        let of_delay = |error| format!("{DELAY}: {error}");
+        let delay_ms = plain(headers, DELAY, TEXT_BYTES_MAX)?.map(due::parse_delay);
+        let delay_ms = delay_ms.transpose().map_err(of_delay)?;
+        due::after(delay_ms.unwrap_or_default()).map_err(of_delay)?;
+        let due_at = plain(headers, DUE_AT, TEXT_BYTES_MAX)?;
+        due_at
+            .map_or(Ok(None), |time| due::at(time, now_ms))
+            .map_err(|error| format!("{DUE_AT}: {error}"))?;
+        if delay_ms.is_some() && due_at.is_some() {
+            return Err(format!("{DUE_AT}: give either it or {DELAY}, not both"));
+        }
+        Ok(MessageHeaders {
+            id: encoded(headers, ID, ID_BYTES_MAX)?,
+            key: encoded(headers, KEY, KEY_BYTES_MAX)?,
+            idempotency_key: idempotency_key(headers)?,
+            delay_ms,
+            due_at: due_at.map(str::to_owned),
+            priority: priority_of(headers)?,
+        })
+    }
+
+    /// Refuses headers that describe one message, in a request with many.
+    pub(super) fn nothing(headers: &HeaderMap) -> Result<(), String> {
+        check_names(headers)?;
+        match NAMES.iter().find(|(name, _)| headers.contains_key(*name)) {
+            None => Ok(()),
+            Some((name, field)) => Err(format!(
+                "{name}: a batch has many messages; put \"{field}\" into each line instead"
+            )),
+        }
+    }
+}
+
+/// Refuses headers of a signed request that say something about its message and are not signed. A delivery of
+/// another Reseq has a signature of the first two. `Idempotency-Key` has no effect: what is signed says it.
+pub(super) fn check_covered(headers: &HeaderMap, covers_delivery: bool) -> Result<(), String> {
+    let is_covered = |name: &str| match name {
+        ID | KEY => covers_delivery,
+        IDEMPOTENCY_KEY => true,
+        _ => false,
+    };
+    let not_covered =
+        NAMES.iter().find(|(name, _)| headers.contains_key(*name) && !is_covered(name));
+    match not_covered {
+        None => Ok(()),
+        Some((name, _)) => Err(format!(
+            "{name}: the signature does not cover it, so anybody could have set it; leave it out, or send a token"
+        )),
+    }
+}
+
+/// Refuses unknown names that resemble those of Reseq.
+fn check_names(headers: &HeaderMap) -> Result<(), String> {
+    for name in headers.keys() {
+        let text = name.as_str();
+        let is_known = NAMES.iter().any(|(known, _)| text.eq_ignore_ascii_case(known));
+        if is_known {
+            check_given_once(headers, name)?;
+            continue;
+        }
+        // Allow the headers of a delivery: one Reseq may deliver to another.
+        if DELIVERY_HEADERS.contains(&text) || !matches!(text.as_bytes(), [b'r' | b'i', ..]) {
+            continue;
+        }
+        let by_slips = NAMES.iter().map(|(known, _)| {
+            let lower = known.to_ascii_lowercase();
+            // A prefix, such as `Reseq-Prio`, is the best match.
+            (!lower.starts_with(text), strsim::damerau_levenshtein(text, &lower), *known)
+        });
+        let Some((_, slips, nearest)) = by_slips.min() else { continue };
+        if text.starts_with("reseq") || slips <= SLIPS_MAX {
+            return Err(format!("{text}: there is no such header; did you mean {nearest}?"));
+        }
+    }
+    Ok(())
+}
+
+fn check_given_once(headers: &HeaderMap, name: &HeaderName) -> Result<(), String> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    match values.all(|value| Some(value) == first) {
+        true => Ok(()),
+        false => Err(format!("{name}: is given twice, with different values")),
+    }
+}
+
+fn priority_of(headers: &HeaderMap) -> Result<Option<u8>, String> {
+    let Some(text) = plain(headers, PRIORITY, TEXT_BYTES_MAX)? else { return Ok(None) };
+    let priority = text.parse().map_err(|_| due::PRIORITY_FORM.to_owned());
+    let priority = priority.and_then(due::check_priority);
+    priority.map(Some).map_err(|error| format!("{PRIORITY}: {error}"))
+}
+
+/// The value of a header, checked.
+fn plain<'h>(headers: &'h HeaderMap, name: &str, max: usize) -> Result<Option<&'h str>, String> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| format!("{name}: not UTF-8"))?;
+    check_text(name, text, max)?;
+    Ok(Some(text))
+}
+
+/// The value of a header, percent-decoded (deliveries encode it the same way).
+fn encoded(headers: &HeaderMap, name: &str, max: usize) -> Result<Option<String>, String> {
+    let Some(text) = plain(headers, name, 3 * max)? else { return Ok(None) };
+    let decoded = percent_decode_str(text)
+        .decode_utf8()
+        .map_err(|_| format!("{name}: percent-encodes what is not UTF-8"))?;
+    check_text(name, &decoded, max)?;
+    Ok(Some(decoded.into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+        let parse = |(name, value): &(&str, &str)| {
+            (HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap())
+        };
+        pairs.iter().map(parse).collect()
+    }
+
+    fn read(pairs: &[(&str, &str)]) -> Result<MessageHeaders, String> {
+        MessageHeaders::read(&headers(pairs), 0)
+    }
+
+    #[test]
+    fn a_slip_in_a_name_is_told_with_the_right_one() {
+        for (name, right) in [
+            ("Reseq-Kye", KEY),
+            ("Reseq-Keys", KEY),
+            ("ReseqKey", KEY),
+            ("Resq-Key", KEY),
+            ("Reseq_Id", ID),
+            ("Reseq-Ordering-Key", KEY),
+            ("Reseq-Idempotency-Key", IDEMPOTENCY_KEY),
+            ("Idempotence-Key", IDEMPOTENCY_KEY),
+            ("Idempotency_Key", IDEMPOTENCY_KEY),
+            ("Idempotency-Kye", IDEMPOTENCY_KEY),
+            ("Reseq-Dealy", DELAY),
+            ("Reseq-DueAt", DUE_AT),
+            ("Reseq-Prio", PRIORITY),
+        ] {
+            let error = read(&[(name, "1s")]).unwrap_err();
+            assert!(error.starts_with(&name.to_ascii_lowercase()), "{error}");
+            assert!(error.contains("did you mean"), "{error}");
+            if name != "Reseq-Ordering-Key" {
+                assert!(error.contains(right), "{error}");
+            }
+            assert!(MessageHeaders::nothing(&headers(&[(name, "1s")])).is_err());
+        }
+    }
+
+    #[test]
+    fn other_headers_and_those_of_a_delivery_are_no_slips() {
+        let mut names = vec!["Referer", "Range", "If-Match", "X-Reseq-Kye", "Host", "Retry-After"];
+        names.extend(
+            DELIVERY_HEADERS.iter().filter(|name| !["reseq-id", "reseq-key"].contains(name)),
+        );
+        for name in names {
+            let said = read(&[(name, "1")]).unwrap();
+            assert!(said.id.is_none() && said.key.is_none(), "{name}");
+            assert_eq!(MessageHeaders::nothing(&headers(&[(name, "1")])), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_header_given_twice_must_say_the_same() {
+        let twice = [("Idempotency-Key", "a"), ("Idempotency-Key", "a")];
+        assert_eq!(read(&twice).unwrap().idempotency_key.as_deref(), Some("a"));
+        let two = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")];
+        assert!(read(&two).unwrap_err().contains("given twice"));
+    }
+}

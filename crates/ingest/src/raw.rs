@@ -1,0 +1,47 @@
+//! A message as a raw request: its body, and headers for the other fields.
+
+use axum::{
+    body::Bytes,
+    http::{HeaderMap, header},
+};
+
+use super::{
+    Draft, Recipients, due,
+    message_headers::{DELAY, DUE_AT, MessageHeaders},
+};
+use domain::{Arrival, Body, Due, Message};
+use http_server::problem::Problem;
+use store::server_clock_ms;
+
+/// The message of a raw request.
+pub(super) fn draft_of(headers: HeaderMap, body: Bytes, to: &Recipients) -> Result<Draft, Problem> {
+    let now_ms = server_clock_ms();
+    let said = MessageHeaders::read(&headers, now_ms).map_err(Problem::invalid_header)?;
+    let content_type = match headers.get(header::CONTENT_TYPE) {
+        Some(value) => {
+            value.to_str().map_err(|_| Problem::invalid_header("Content-Type: not text"))?
+        }
+        None => "application/octet-stream",
+    };
+    let due = due_of(&said, now_ms).map_err(Problem::invalid_header)?;
+    let MessageHeaders { id, key, idempotency_key, priority, .. } = said;
+    let is_id_final = id.is_some() || idempotency_key.is_some() || to.is_one();
+    let message = Message {
+        id: id.unwrap_or_else(|| to.fresh_id(idempotency_key.as_deref(), &body)),
+        key,
+        // Which of them travel depends on the destination.
+        headers: Vec::new(),
+        body: Body { content_type: content_type.to_owned(), bytes: body },
+        received_ms: now_ms,
+    };
+    let arrival = Arrival { idempotency_key, due, priority, ..Arrival::of(message) };
+    Ok(Draft { arrival, request: Some(headers), is_id_final })
+}
+
+fn due_of(said: &MessageHeaders, now_ms: u64) -> Result<Option<Due>, String> {
+    match (said.delay_ms, &said.due_at) {
+        (Some(ms), _) => due::after(ms).map_err(|error| format!("{DELAY}: {error}")),
+        (None, Some(time)) => due::at(time, now_ms).map_err(|error| format!("{DUE_AT}: {error}")),
+        (None, None) => Ok(None),
+    }
+}

@@ -1,0 +1,66 @@
+//! The recipients of a message.
+
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use domain::{DestinationName, TopicName};
+
+/// The recipients, as the producer named them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recipients {
+    /// At least one, without duplicates, in the order named.
+    Destinations(Vec<DestinationName>),
+    /// The destinations that the topic has when the message arrives.
+    Topic(TopicName),
+}
+
+impl Recipients {
+    /// An id for a message without one: a UUIDv7. With several copies and an idempotency key, the
+    /// id is derived from key and body: retries may stamp the copies separately, and all must have
+    /// the same.
+    pub(super) fn fresh_id(&self, idempotency_key: Option<&str>, body: &[u8]) -> String {
+        match idempotency_key.filter(|_| !self.is_one()) {
+            Some(key) => id_of_key(key, body),
+            None => Uuid::now_v7().to_string(),
+        }
+    }
+
+    /// True if there is one copy, whatever a topic says.
+    pub(super) fn is_one(&self) -> bool {
+        matches!(self, Recipients::Destinations(names) if names.len() == 1)
+    }
+}
+
+/// The id that a message has because of its idempotency key.
+pub(super) fn id_of_key(key: &str, body: &[u8]) -> String {
+    let mut digest = Sha256::new();
+    digest.update((key.len() as u64).to_be_bytes());
+    digest.update(key);
+    digest.update(body);
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest.finalize()[..16]);
+    Uuid::new_v8(bytes).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_one_publication_agree_on_an_id_and_nothing_else_does() {
+        let topic = Recipients::Topic("orders".parse().unwrap());
+        let both = Recipients::Destinations(["erp", "crm"].map(|d| d.parse().unwrap()).into());
+        let id = topic.fresh_id(Some("k"), b"body");
+        assert_eq!((&id, 8), (&both.fresh_id(Some("k"), b"body"), version(&id)));
+        assert_ne!(id, topic.fresh_id(Some("kb"), b"ody"));
+        let one = Recipients::Destinations(vec!["erp".parse().unwrap()]);
+        for (to, key) in [(&topic, None), (&one, Some("k"))] {
+            assert_eq!(version(&to.fresh_id(key, b"body")), 7);
+            assert_ne!(to.fresh_id(key, b"body"), to.fresh_id(key, b"body"));
+        }
+    }
+
+    fn version(id: &str) -> usize {
+        Uuid::parse_str(id).unwrap().get_version_num()
+    }
+}

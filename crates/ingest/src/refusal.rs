@@ -1,0 +1,179 @@
+//! The outcome of an arrival: its position, or why it was refused.
+
+use super::json::ItemError;
+use domain::{Durability, Position};
+use formats::code::Code;
+use http_server::problem::Problem;
+
+/// An arrival that Redis has stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// Its position in the order.
+    pub position: Position,
+    /// The durability that it has reached.
+    pub durability: Durability,
+    /// For a duplicate: the id of the message that was stamped first.
+    pub duplicate_of: Option<String>,
+}
+
+/// Why an arrival was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such destination.
+    #[error("there is no destination {0:?}; PUT /v1/destinations/{0} creates one")]
+    UnknownDestination(String),
+    /// There is no such topic.
+    #[error("there is no topic {0:?}; PUT /v1/topics/{0} creates one")]
+    UnknownTopic(String),
+    /// It is no message, or the destination does not take it as it is.
+    #[error("{0}")]
+    Invalid(ItemError),
+    /// A header of the request is not valid; the text begins with its name.
+    #[error("{0}")]
+    InvalidHeader(String),
+    /// The message has no key where the definition of the destination says; the text says why.
+    #[error("{0}")]
+    NoKey(String),
+    /// The expression that finds its key did not end in time.
+    #[error("{0}; nothing was stored, send again later")]
+    KeyUnavailable(String),
+    /// The destination verifies signatures, and this way has none.
+    #[error(
+        "the destination verifies signatures, and frames have none; the first frame must be AUTH <token>, with a \
+         token of the scope ingest"
+    )]
+    NoSignature,
+    /// The idempotency key was used for another body.
+    #[error(
+        "the idempotency key was used before for another body; use a new key for a new message"
+    )]
+    Conflict,
+    /// The destination's backlog is full.
+    #[error(
+        "the destination has as many pending messages, bytes or idempotency keys as its limits allow \
+         (backlog_max, backlog_bytes_max, idempotency_keys_max); nothing was stored, send again later"
+    )]
+    BacklogFull,
+    /// Ingest of the destination is paused.
+    #[error(
+        "ingest of the destination is paused; nothing was stored, send again when it is resumed"
+    )]
+    Paused,
+    /// The destination, or the token of the producer, got as many messages as its rate allows; says how many
+    /// seconds to wait.
+    #[error(
+        "more messages in one second than the rate of the destination (ingest_rate_per_second_max) or of \
+         the token (rate_per_second_max) allows; nothing was stored, send again after {0} s"
+    )]
+    RateLimited(u64),
+    /// Redis has little memory left, or none.
+    #[error(
+        "Redis has little memory left (ingest.memory_high_percent); nothing was stored, send again \
+         later"
+    )]
+    MemoryHigh,
+    /// Redis did not accept the call.
+    #[error("Redis is not available; nothing was stored, send again later")]
+    RedisUnavailable,
+    /// Redis refuses all writes; contains its sentence.
+    #[error("{0}; nothing was stored, send again later")]
+    RedisRefusesWrites(String),
+    /// The Redis user may not run the call; names the missing right.
+    #[error("{0}; nothing was stored")]
+    NoRights(String),
+    /// The secrets of the destination are encrypted with a key that this process lacks; the text names it.
+    #[error("{0}; nothing was stored, send again later")]
+    NoSecretsKey(String),
+    /// Redis holds data of a newer schema; the text says so.
+    #[error("{0}")]
+    NewerSchema(String),
+    /// Redis did not answer, or the destination's `durability` was not reached in time.
+    #[error(
+        "Redis did not confirm the message: it may be stored. Sending again is safe only with an \
+         idempotency key"
+    )]
+    NotConfirmed,
+    /// The data of its lane or its idempotency key in Redis is damaged.
+    #[error(
+        "the data of its lane, or of another key it needs, is damaged in Redis: see /readyz; reseq repair \
+         finds and repairs it. Nothing was stored"
+    )]
+    Damaged,
+    /// The deployment cannot give the destination's `durability`; the text says what to change.
+    #[error("{0}; nothing was stored")]
+    CannotConfirm(String),
+    /// An earlier message of the same producer failed.
+    #[error(
+        "an earlier message was not stored, and this one must not overtake it; send both again"
+    )]
+    Aborted,
+    /// The process is stopping.
+    #[error("this pod is stopping; send again to another pod")]
+    Draining,
+}
+
+impl Refusal {
+    /// A field of the message is invalid; `detail` begins with its path and a colon.
+    pub(super) fn invalid_field(detail: impl Into<String>) -> Refusal {
+        Refusal::Invalid(ItemError { code: Code::InvalidField, detail: detail.into() })
+    }
+
+    /// The stable code, which also says the status over HTTP.
+    pub fn code(&self) -> Code {
+        match self {
+            Refusal::UnknownDestination(_) => Code::UnknownDestination,
+            Refusal::UnknownTopic(_) => Code::UnknownTopic,
+            Refusal::Invalid(error) => error.code,
+            Refusal::InvalidHeader(_) => Code::InvalidField,
+            Refusal::NoKey(_) => Code::NoKey,
+            Refusal::NoSignature => Code::NoSignature,
+            Refusal::KeyUnavailable(_) => Code::KeyUnavailable,
+            Refusal::Conflict => Code::IdempotencyConflict,
+            Refusal::BacklogFull => Code::BacklogFull,
+            Refusal::Paused => Code::Paused,
+            Refusal::RateLimited(_) => Code::RateLimited,
+            Refusal::MemoryHigh => Code::MemoryHigh,
+            Refusal::RedisUnavailable => Code::RedisUnavailable,
+            Refusal::RedisRefusesWrites(_) => Code::RedisRefusesWrites,
+            Refusal::NoRights(_) => Code::NoRights,
+            Refusal::NoSecretsKey(_) => Code::NoSecretsKey,
+            Refusal::NewerSchema(_) => Code::NewerSchema,
+            Refusal::NotConfirmed => Code::NotConfirmed,
+            Refusal::Damaged => Code::Damaged,
+            Refusal::CannotConfirm(_) => Code::CannotConfirm,
+            Refusal::Aborted => Code::Aborted,
+            Refusal::Draining => Code::Draining,
+        }
+    }
+
+    /// True if sending the same again later may succeed.
+    pub fn is_temporary(&self) -> bool {
+        self.code().is_temporary()
+    }
+
+    /// True if only space or a pause prevents storing it: it is certainly not stored.
+    pub fn is_wait(&self) -> bool {
+        matches!(
+            self,
+            Refusal::BacklogFull | Refusal::Paused | Refusal::MemoryHigh | Refusal::RateLimited(_)
+        )
+    }
+
+    /// The answer for an HTTP client.
+    pub fn problem(&self) -> Problem {
+        match self {
+            Refusal::Invalid(ItemError { code: Code::InvalidField, detail }) => {
+                Problem::invalid_field(detail)
+            }
+            Refusal::InvalidHeader(detail) => Problem::invalid_header(detail),
+            Refusal::RateLimited(seconds) => Problem {
+                wait_seconds: Some(*seconds),
+                ..Problem::new(Code::RateLimited, self.to_string())
+            },
+            refusal => Problem::new(refusal.code(), refusal.to_string()),
+        }
+    }
+}
+
+/// The outcome of one arrival.
+pub type Outcome = Result<Receipt, Refusal>;

@@ -1,0 +1,184 @@
+//! Who sends over a TCP connection: its first frame is `AUTH <token>`, unless the listener takes the
+//! certificate of the producer for it.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{Connection, Frames};
+use domain::{Scope, message::is_token};
+use faults::planted;
+use formats::{FrameCodec, FrameError, code::Code, tcp_answer::ToProducer};
+use http_server::{caller::Caller, counts::Held, problem::Problem};
+use tls::Subject;
+
+/// What a frame that authenticates begins with.
+const AUTH: &[u8] = b"AUTH ";
+/// The longest first frame of a connection that needs a token, in bytes.
+const AUTH_BYTES_MAX: usize = 256;
+/// A connection that needs a token has this time to show it.
+const AUTH_WITHIN: Duration = Duration::from_secs(5);
+
+/// True for a first frame that is the request line of HTTP, or the header of the PROXY protocol. A web page can make
+/// a browser send the former, and each of its lines would be a message. A browser also shows certificates by itself.
+pub(super) fn is_of_another_protocol(frame: &[u8]) -> bool {
+    let mut words = frame.trim_ascii().split(|byte| *byte == b' ');
+    let first = words.next().unwrap_or_default();
+    let is_method = !first.is_empty() && first.iter().all(|byte| is_token(*byte));
+    let has_version = words.next_back().is_some_and(|last| last.starts_with(b"HTTP/"));
+    let is_http = is_method && has_version && words.next().is_some();
+    (is_http || first == b"PROXY") && !planted::is("http_taken_for_frames")
+}
+
+/// The token that a connection has shown, if any.
+#[derive(Default)]
+pub(super) struct Shown {
+    text: Option<String>,
+    caller: Option<Caller>,
+    /// Its certificate does not allow what the listener is for.
+    refused: Option<Problem>,
+    /// The connection counts for its token as long as it lasts.
+    _in_progress: Option<Held<Arc<str>>>,
+}
+
+/// The answer to a connection that has not shown its token.
+fn no_token() -> Problem {
+    let detail = format!(
+        "the first frame must be AUTH <token>, of at most {AUTH_BYTES_MAX} bytes, within {} s",
+        AUTH_WITHIN.as_secs()
+    );
+    Problem::new(Code::Unauthorized, detail)
+}
+
+impl Connection {
+    /// What the certificate of the producer shows, where a certificate is enough to send.
+    pub(super) fn certified(&self, certificate: Option<Subject>) -> Shown {
+        // Where certificates say nothing, each certificate of the authority may send.
+        if !self.has_certificate || !self.shared.guard.has_certified() {
+            return Shown::default();
+        }
+        let caller = certificate.and_then(|it| self.shared.guard.certified(&it.names));
+        let allowed = caller.ok_or_else(|| {
+            let detail = "auth.certificate does not list the certificate of this connection";
+            Problem::new(Code::Forbidden, detail)
+        });
+        let begun = allowed.and_then(|caller| {
+            caller.check_scope(Scope::Ingest)?;
+            caller.check(&self.destination)?;
+            Ok((self.shared.guard.begin(&caller)?, caller))
+        });
+        match begun {
+            Ok((held, caller)) => {
+                Shown { caller: Some(caller), _in_progress: Some(held), ..Shown::default() }
+            }
+            Err(problem) => Shown { refused: Some(problem), ..Shown::default() },
+        }
+    }
+
+    /// Takes the first frame of the connection, if it authenticates: `Some` with the answer.
+    pub(super) fn authenticate(
+        &self,
+        frame: &Bytes,
+        shown: &mut Shown,
+    ) -> Option<Result<ToProducer, Problem>> {
+        let token = frame.strip_prefix(AUTH)?;
+        let text = String::from_utf8_lossy(token.trim_ascii()).into_owned();
+        let begun = self.allowed(&text).and_then(|caller| {
+            let in_progress = self.shared.guard.begin(&caller)?;
+            Ok((caller, in_progress))
+        });
+        // Where no token is needed, one that is not valid is as good as none. It is not stored as a message either.
+        if begun.is_err() && self.needs_no_token() {
+            return Some(Ok(ToProducer::Authenticated));
+        }
+        Some(begun.map(|(caller, in_progress)| {
+            let (text, caller) = (Some(text), Some(caller));
+            *shown = Shown { text, caller, refused: None, _in_progress: Some(in_progress) };
+            ToProducer::Authenticated
+        }))
+    }
+
+    /// Refuses frames of a connection that may not send (any more): a token may end meanwhile.
+    pub(super) fn check(&self, shown: &mut Shown) -> Result<(), Problem> {
+        if let Some(text) = &shown.text {
+            shown.caller = Some(self.allowed(text)?);
+            return Ok(());
+        }
+        if let Some(problem) = &shown.refused {
+            return Err(problem.clone());
+        }
+        if self.needs_no_token() {
+            return Ok(());
+        }
+        Err(no_token())
+    }
+
+    /// What reads the first frame.
+    pub(super) fn first_codec(&self) -> FrameCodec {
+        match self.needs_no_token() {
+            true => self.codec(),
+            false => FrameCodec::new(self.framing, AUTH_BYTES_MAX),
+        }
+    }
+
+    /// The next frame. Refuses a connection that does not show its token in time, or in a short frame.
+    pub(super) async fn next_allowed(
+        &self,
+        stream: &mut Frames,
+        shown: &mut Shown,
+    ) -> Result<Option<Result<Bytes, FrameError>>, Problem> {
+        tokio::select! {
+            next = self.next_frame(stream) => {
+                if let Some(Err(FrameError::TooLong { .. })) = &next {
+                    self.check(shown)?;
+                }
+                Ok(next)
+            }
+            () = self.lacks_token(shown) => {
+                telemetry::connection_closed("slow_auth");
+                Err(no_token())
+            }
+        }
+    }
+
+    /// Resolves when the connection has not shown its token in time. Tokens may begin to be needed meanwhile.
+    async fn lacks_token(&self, shown: &Shown) {
+        loop {
+            tokio::time::sleep(AUTH_WITHIN).await;
+            if shown.text.is_none() && !self.needs_no_token() && !planted::is("auth_not_awaited") {
+                return;
+            }
+        }
+    }
+
+    /// True if the connection may send to a destination that verifies signatures, which frames do not have.
+    pub(super) fn has_proof(&self, shown: &Shown) -> bool {
+        self.has_certificate || shown.text.is_some()
+    }
+
+    fn needs_no_token(&self) -> bool {
+        self.has_certificate || self.shared.guard.is_open()
+    }
+
+    /// Takes frames from the rate of the token. Waits until it allows them: meanwhile nothing is read. False when the
+    /// process stops.
+    pub(super) async fn waits_for_rate(&self, shown: &Shown, count: usize) -> bool {
+        let Some(caller) = &shown.caller else { return true };
+        let rate = caller.grant().rate_per_second_max;
+        while let Err(wait) = self.shared.rates.take(&caller.who, rate, count, Instant::now()) {
+            tokio::select! {
+                () = self.stop.cancelled() => return false,
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+        true
+    }
+
+    fn allowed(&self, text: &str) -> Result<Caller, Problem> {
+        let caller: Caller = self.shared.guard.caller_of(text)?;
+        caller.check_scope(Scope::Ingest)?;
+        caller.check(&self.destination)?;
+        Ok(caller)
+    }
+}

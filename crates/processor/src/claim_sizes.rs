@@ -1,0 +1,59 @@
+//! For how many messages a claim asks: about as many as the destination had waiting before. A claim in flight reserves
+//! a slot for each, so that large claims from quiet destinations would keep all slots from the others. No I/O.
+
+use std::collections::HashMap;
+
+use domain::DestinationName;
+
+/// Every claim may ask for this many.
+const SIZE_MIN: usize = 4;
+/// Destinations with more are not quiet: only their share of the slots limits their claims.
+const QUIET_MAX: usize = 64;
+
+#[derive(Default)]
+pub(super) struct ClaimSizes {
+    /// The most messages of the next claim, by quiet destination.
+    of_quiet: HashMap<DestinationName, usize>,
+}
+
+impl ClaimSizes {
+    /// For how many messages the next claim may ask.
+    pub(super) fn next(&self, name: &DestinationName) -> usize {
+        self.of_quiet.get(name).copied().unwrap_or(usize::MAX)
+    }
+
+    /// A claim found this many messages. Where there were as many as it asked for, the next one asks for twice as many.
+    pub(super) fn claimed(&mut self, name: &DestinationName, found: usize) {
+        let size = (2 * found).max(SIZE_MIN);
+        if size > QUIET_MAX {
+            self.of_quiet.remove(name);
+        } else {
+            self.of_quiet.insert(name.clone(), size);
+        }
+    }
+
+    /// The sizes, to forget destinations that are gone.
+    pub(super) fn all(&mut self) -> &mut HashMap<DestinationName, usize> {
+        &mut self.of_quiet
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_asks_for_twice_as_many_as_the_one_before_found_until_the_destination_is_not_quiet() {
+        let (mut sizes, a) = (ClaimSizes::default(), "a".parse().unwrap());
+        assert_eq!(sizes.next(&a), usize::MAX, "nothing is known of it");
+        for (found, next) in [(0, 4), (1, 4), (3, 6), (6, 12), (12, 24), (24, 48), (48, usize::MAX)]
+        {
+            sizes.claimed(&a, found);
+            assert_eq!(sizes.next(&a), next, "after {found}");
+        }
+        sizes.claimed(&a, 32);
+        assert_eq!(sizes.next(&a), 64);
+        sizes.all().clear();
+        assert_eq!(sizes.next(&a), usize::MAX);
+    }
+}

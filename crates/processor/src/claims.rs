@@ -1,0 +1,424 @@
+//! Decides which destination to claim from, in turn and by weight, and how many messages: never
+//! more than the free slots.
+
+mod looks;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, OptionFuture},
+    stream::FuturesUnordered,
+};
+use tokio::{
+    sync::broadcast::error::RecvError,
+    time::{Instant, sleep_until},
+};
+
+use looks::{Check, Poll};
+
+use super::{
+    alone::{Alone, OneAlone},
+    claim_sizes::ClaimSizes,
+    rivals::Rivals,
+    turns::Turns,
+};
+use domain::{DestinationName, TransformKind};
+use faults::pause::{Point, point};
+use shares::Shares;
+use store::{
+    CallSequence, Catalog, CatalogEntry, Changed, Claimed, Claimers, Store, StoreError, Wake,
+    retry_until,
+};
+
+/// The most claims in flight at once.
+const CALLS_MAX: usize = 64;
+/// The most messages of one claim.
+const CLAIM_MAX: usize = 256;
+/// In its turn, a destination gets its share of the free slots by weight, or a quantum if that is more. A quantum
+/// is the number of all slots divided by this.
+const QUANTUM_DIVISOR: usize = 16;
+/// The largest quantum.
+const QUANTUM_MAX: usize = 64;
+/// While a claim is in flight and less than a quantum of slots is free, the next claim waits until this long after
+/// the last one began. Meanwhile more slots become free: a claim for one message costs Redis nearly as much as one
+/// for many.
+const GATHER: Duration = Duration::from_millis(5);
+/// How long to try to requeue the messages of a claim that had no answer.
+const REQUEUE_WITHIN: Duration = Duration::from_secs(10);
+/// The most messages whose transforms only wait for the network: they have slots of their own.
+const CALLING_MAX: usize = 4096;
+/// How many of the destinations next in turn are asked whether they wait for slots.
+const OTHERS_MAX: usize = 16;
+
+/// What a transform does while it has a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// It needs this machine.
+    Working,
+    /// It waits for another service.
+    Calling,
+}
+
+impl Class {
+    pub(super) fn of(entry: &CatalogEntry) -> Class {
+        match entry.destination.transform.kind {
+            TransformKind::Http => Class::Calling,
+            _ => Class::Working,
+        }
+    }
+}
+
+/// The slots of a class.
+struct Slots {
+    shares: Shares<DestinationName>,
+    /// Destinations that may have waiting messages, in turn.
+    turns: Turns,
+}
+
+impl Slots {
+    fn new(all: usize) -> Slots {
+        Slots { shares: Shares::new(all, all), turns: Turns::default() }
+    }
+}
+
+/// While Redis has no memory left, and no head waits: how long until the next claim of the destination.
+const FULL_PAUSE: Duration = Duration::from_millis(100);
+/// What [`Claims::next`] returns.
+pub(super) enum ClaimsEvent {
+    /// The result of a claim, and the permit that is kept until suspects among them are processed.
+    Messages(Arc<CatalogEntry>, Claimed, Option<Alone>),
+    /// Names of destinations that may have waiting messages.
+    Names,
+}
+
+/// The end of a claim.
+struct Answer {
+    entry: Arc<CatalogEntry>,
+    call_sequence: CallSequence,
+    /// Reserved slots.
+    room: usize,
+    alone: Option<Alone>,
+    took: Duration,
+    result: Result<Claimed, StoreError>,
+}
+
+pub(super) struct Claims {
+    store: Store,
+    catalog: Catalog,
+    lease: Duration,
+    /// By [`Class`].
+    classes: [Slots; 2],
+    sizes: ClaimSizes,
+    /// Which destinations are left to other processors at first.
+    rivals: Rivals,
+    check: Option<Check>,
+    /// Destinations with a claim in flight, and whether a hint arrived meanwhile.
+    claims_in_flight: HashMap<DestinationName, bool>,
+    calls: FuturesUnordered<BoxFuture<'static, Answer>>,
+    poll: Option<Poll>,
+    /// Poll again afterwards: the poll in flight may have missed a change.
+    poll_again: bool,
+    /// When the last claim started.
+    begun: Instant,
+    /// Destinations whose last claim failed. The next poll claims again: Redis may have leased messages to the
+    /// failed claim.
+    failed: Vec<DestinationName>,
+    /// Destinations with a claim that Redis did not answer: it may have leased messages that no
+    /// process has received. With the permit of the claim, because its repetition returns the same messages.
+    unanswered: HashMap<DestinationName, Option<Alone>>,
+    /// A claim asks for messages that must be alone only with this permit.
+    alone: OneAlone,
+    /// Call sequences without a call in flight.
+    call_sequences: HashMap<DestinationName, CallSequence>,
+    /// Changed destinations, to drop the call sequences and the rivals of removed ones.
+    changed: Changed,
+}
+
+impl Claims {
+    pub(super) fn new(store: Store, catalog: Catalog, lease: Duration, slots: usize) -> Self {
+        Claims {
+            rivals: Rivals::new(store.pod()),
+            changed: catalog.changed(),
+            store,
+            catalog,
+            lease,
+            classes: [slots, CALLING_MAX].map(Slots::new),
+            sizes: ClaimSizes::default(),
+            check: None,
+            claims_in_flight: HashMap::new(),
+            calls: FuturesUnordered::new(),
+            poll: None,
+            poll_again: false,
+            begun: Instant::now(),
+            failed: Vec::new(),
+            unanswered: HashMap::new(),
+            alone: OneAlone::new(),
+            call_sequences: HashMap::new(),
+        }
+    }
+
+    /// Slots in use or reserved.
+    pub(super) fn taken(&self) -> usize {
+        self.classes.iter().map(|slots| slots.shares.taken()).sum()
+    }
+
+    /// Takes a wake-up. False if there will be no more.
+    pub(super) fn take_wake(&mut self, wake: Result<Wake, RecvError>) -> bool {
+        match wake {
+            Ok(Wake::Waiting(name)) => self.woken(name),
+            Ok(Wake::Everything) | Err(RecvError::Lagged(_)) => self.start_poll(),
+            Ok(_) => {}
+            Err(RecvError::Closed) => return false,
+        }
+        true
+    }
+
+    /// A wake-up or a poll says that the destination has waiting messages. All processors learn it.
+    fn woken(&mut self, name: DestinationName) {
+        if self.claims_in_flight.contains_key(&name) || !self.rivals.defers(&name, Instant::now()) {
+            self.hint(name);
+        }
+    }
+
+    /// Notes that the destination may have waiting messages.
+    fn hint(&mut self, name: DestinationName) {
+        if let Some(hinted) = self.claims_in_flight.get_mut(&name) {
+            *hinted = true;
+        } else {
+            let entry = self.catalog.get(name.as_str());
+            let weight = entry.as_ref().map_or(1, |entry| entry.destination.weight);
+            let class = entry.as_deref().map_or(Class::Working, Class::of);
+            self.classes[class as usize].turns.push(name, weight);
+        }
+    }
+
+    /// Frees a slot of this destination: the message in it is done.
+    pub(super) fn freed(&mut self, class: Class, name: &DestinationName) {
+        self.classes[class as usize].shares.give_back(name, 1);
+    }
+
+    fn took(&mut self, entry: &CatalogEntry, slots: usize) {
+        let of = &mut self.classes[Class::of(entry) as usize];
+        of.turns.took(&entry.destination, slots);
+        of.shares.take(&entry.destination.name, slots);
+    }
+
+    /// Frees slots that a claim had reserved but did not fill.
+    fn unused(&mut self, entry: &CatalogEntry, slots: usize) {
+        let of = &mut self.classes[Class::of(entry) as usize];
+        of.turns.gave_back(&entry.destination, slots);
+        of.shares.give_back(&entry.destination.name, slots);
+    }
+
+    /// Starts as many claims as slots and turns allow.
+    pub(super) fn claim(&mut self, at_once_max: impl Fn(&CatalogEntry) -> usize) {
+        self.claim_of(Class::Working, &at_once_max);
+        self.claim_of(Class::Calling, &at_once_max);
+    }
+
+    fn claim_of(&mut self, class: Class, at_once_max: &impl Fn(&CatalogEntry) -> usize) {
+        let (mut passed, of) = (Vec::new(), class as usize);
+        let quantum = (self.classes[of].shares.all() / QUANTUM_DIVISOR).clamp(1, QUANTUM_MAX);
+        while self.classes[of].shares.free() > 0 && self.calls.len() < CALLS_MAX {
+            let free = self.classes[of].shares.free();
+            // The end of the claim in flight, or of any attempt, calls this again.
+            let gathers = !self.calls.is_empty() && self.begun.elapsed() < GATHER;
+            if free < quantum && gathers {
+                break;
+            }
+            let Some((name, weights)) = self.classes[of].turns.pop() else { break };
+            let Some(entry) = self.catalog.get(name.as_str()) else { continue };
+            if Class::of(&entry) != class {
+                self.hint(name);
+                continue;
+            }
+            // Claim only what can start at once: a message must not wait for a slot under a lease.
+            let most = at_once_max(&entry);
+            if entry.claimers() != Claimers::Builtin || most == 0 {
+                // No later claim would return the messages that an unanswered one has leased.
+                self.requeue_unanswered(entry, Instant::now() + REQUEUE_WITHIN);
+                continue;
+            }
+            let Slots { shares, turns } = &self.classes[of];
+            let waits = |other: &DestinationName| {
+                let entry = self.catalog.get(other.as_str());
+                entry.is_some_and(|entry| at_once_max(&entry) > shares.taken_by(other))
+            };
+            let others_wait = turns.names().take(OTHERS_MAX).any(waits);
+            // Leave slots for the destinations that are next in turn.
+            let share = entry.destination.share(free, weights).max(quantum.min(free));
+            let share = share.min(shares.room(&name, others_wait, false));
+            let room = most.saturating_sub(shares.taken_by(&name)).min(share);
+            let room = room.min(CLAIM_MAX).min(self.sizes.next(&name));
+            if room == 0 {
+                passed.push(name);
+                continue;
+            }
+            self.begin(entry, room);
+        }
+        // Destinations at their own limit keep their turn until one of their slots is free.
+        passed.into_iter().for_each(|name| self.hint(name));
+    }
+
+    fn begin(&mut self, entry: Arc<CatalogEntry>, room: usize) {
+        let name = entry.destination.name.clone();
+        self.begun = Instant::now();
+        self.took(&entry, room);
+        self.claims_in_flight.insert(name.clone(), false);
+        let call_sequence = self.call_sequences.remove(&name);
+        let call_sequence =
+            call_sequence.unwrap_or_else(|| self.store.new_call_sequence(&format!("claim:{name}")));
+        let kept = self.unanswered.get_mut(&name).and_then(Option::take);
+        let alone = kept.or_else(|| self.alone.take(&name, self.begun));
+        let (store, catalog, lease) = (self.store.clone(), self.catalog.clone(), self.lease);
+        let begun = self.begun;
+        let call = async move {
+            let (holder, suspects) = (store.holder(), alone.is_some());
+            let count = 1..=room;
+            let claimed = store
+                .claim_for(holder.as_ref(), suspects, &call_sequence, &entry, count, lease)
+                .await;
+            if claimed.as_ref().is_ok_and(|claimed| !claimed.messages.is_empty()) {
+                point(Point::ProcessorClaimed).await;
+            }
+            if claimed.as_ref().is_ok_and(|claimed| claimed.is_full && claimed.messages.is_empty())
+            {
+                tokio::time::sleep(FULL_PAUSE).await;
+            }
+            // Refresh here, not in `answered`: that must not await, because `next` may be dropped
+            // while it waits, and the claimed messages would be lost.
+            if matches!(claimed, Err(StoreError::StaleDefinition | StoreError::UnknownDestination))
+                && let Err(error) = catalog.refresh(&entry.destination.name).await
+            {
+                tracing::debug!(%error, "cannot refresh a definition");
+            }
+            Answer { entry, call_sequence, room, alone, took: begun.elapsed(), result: claimed }
+        };
+        self.calls.push(call.boxed());
+    }
+
+    /// Begins to requeue the messages of claims without an answer, because this process claims no
+    /// more. After `deadline`, their leases expire instead. False if there is nothing to requeue.
+    pub(super) fn requeue_all_unanswered(&mut self, deadline: Instant) -> bool {
+        let unanswered: Vec<_> = self.unanswered.keys().cloned().collect();
+        for name in &unanswered {
+            match self.catalog.get(name.as_str()) {
+                Some(entry) => self.requeue_unanswered(entry, deadline),
+                None => drop(self.unanswered.remove(name)),
+            }
+        }
+        !unanswered.is_empty()
+    }
+
+    /// Repeats a claim that had no answer. Redis returns the same messages, and they are requeued, so
+    /// that no stall is counted.
+    fn requeue_unanswered(&mut self, entry: Arc<CatalogEntry>, deadline: Instant) {
+        let name = &entry.destination.name;
+        if self.claims_in_flight.contains_key(name) || self.unanswered.remove(name).is_none() {
+            return;
+        }
+        let Some(call_sequence) = self.call_sequences.remove(name) else { return };
+        self.claims_in_flight.insert(name.clone(), false);
+        let (store, lease) = (self.store.clone(), self.lease);
+        let call = async move {
+            let claim = || store.claim(&call_sequence, &entry, 1..=1, lease);
+            if let Ok(claimed) = retry_until(Some(deadline), claim).await {
+                let tokens: Vec<_> = claimed.messages.into_iter().map(|(token, _)| token).collect();
+                let requeue = || store.requeue(&call_sequence, &entry, &tokens);
+                if !tokens.is_empty()
+                    && let Err(error) = retry_until(Some(deadline), requeue).await
+                {
+                    tracing::debug!(%error, "cannot requeue messages");
+                }
+            }
+            call_sequence.give_up();
+            let (room, took, result) = (0, Duration::ZERO, Ok(Claimed::default()));
+            Answer { entry, call_sequence, room, alone: None, took, result }
+        };
+        self.calls.push(call.boxed());
+    }
+
+    /// The next result of a claim or a poll; `None` if none is in flight. Cancel-safe: changes
+    /// nothing before it returns.
+    pub(super) async fn next(&mut self) -> Option<ClaimsEvent> {
+        let poll = OptionFuture::from(self.poll.as_mut());
+        // One check at a time.
+        let next_check = self.rivals.next().filter(|_| self.check.is_none());
+        let check_is_due = OptionFuture::from(next_check.map(sleep_until));
+        let check = OptionFuture::from(self.check.as_mut());
+        tokio::select! {
+            Some(answer) = self.calls.next() => Some(self.answered(answer)),
+            Some(found) = poll => {
+                self.polled(found);
+                Some(ClaimsEvent::Names)
+            }
+            Some(()) = check_is_due => {
+                self.start_check();
+                Some(ClaimsEvent::Names)
+            }
+            Some(found) = check => {
+                self.checked(found);
+                Some(ClaimsEvent::Names)
+            }
+            else => None,
+        }
+    }
+
+    fn answered(&mut self, answer: Answer) -> ClaimsEvent {
+        let Answer { entry, call_sequence, room, mut alone, took, result: answer } = answer;
+        let name = entry.destination.name.clone();
+        self.call_sequences.insert(name.clone(), call_sequence);
+        let hinted = self.claims_in_flight.remove(&name).unwrap_or_default();
+        match &answer {
+            Err(StoreError::Unconfirmed(_)) => {
+                self.unanswered.insert(name.clone(), alone.take());
+            }
+            Err(error) if error.is_temporary() => {
+                if let Some(kept) = self.unanswered.get_mut(&name) {
+                    *kept = alone.take();
+                }
+            }
+            _ => drop(self.unanswered.remove(&name)),
+        }
+        let claimed = match answer {
+            Ok(claimed) => claimed,
+            Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
+                self.unused(&entry, room);
+                self.hint(name);
+                return ClaimsEvent::Messages(entry, Claimed::default(), None);
+            }
+            Err(error) => {
+                tracing::debug!(destination = %name, %error, "cannot claim");
+                self.unused(&entry, room);
+                self.failed.push(name);
+                return ClaimsEvent::Messages(entry, Claimed::default(), None);
+            }
+        };
+        if alone.is_none() && claimed.may_have_more {
+            self.alone.keep_for(&name, Instant::now());
+        }
+        let got = claimed.messages.len();
+        if room > 0 {
+            self.rivals.claimed(took);
+            self.sizes.claimed(&name, got);
+        }
+        // A repeated claim returns what the first one got, even if it is more than now requested.
+        match room.checked_sub(got) {
+            Some(unused) => self.unused(&entry, unused),
+            None => {
+                self.took(&entry, got - room);
+            }
+        }
+        if got > 0 {
+            telemetry::claimed(name.as_str(), got);
+        }
+        // Each message that leaves makes the next one of its lane a head.
+        if got >= room || claimed.may_have_more || claimed.is_full {
+            self.hint(name);
+        } else if hinted {
+            self.woken(name);
+        }
+        ClaimsEvent::Messages(entry, claimed, alone)
+    }
+}

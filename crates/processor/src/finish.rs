@@ -1,0 +1,154 @@
+//! Sends results to Redis by group commit: while one call is in flight, the next batch fills.
+
+#[cfg(feature = "planted-bugs")]
+mod fault_injection;
+
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use super::leases::LeaseGuard;
+use domain::{AttemptError, DestinationName, LeaseToken, MessageIds, Stamped};
+use faults::pause::{Point, point};
+use store::{
+    Batches, CallSequence, Catalog, Completion, DueTimer, Failed, GroupCommit, Status, Store,
+    StoreError, chunks_by_size, retry_until,
+};
+
+/// Queued outcomes for one destination; beyond that, attempts keep their slots and wait.
+const QUEUE_MAX: usize = 1024;
+/// The most outcomes of one call.
+const BATCH_MAX: usize = 256;
+/// The most bytes of outputs in one call (at least one output is sent).
+const BATCH_BYTES_MAX: usize = 4 << 20;
+
+/// How long to wait before messages are requeued because Redis has no memory left for their outputs.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
+
+/// The outcome of an attempt.
+pub(super) enum Outcome {
+    /// Deliver this message. `is_unchanged`: Redis already stores it like this.
+    Completed { output: Box<Stamped>, is_unchanged: bool },
+    /// Retry after a wait, unless the attempts are used up.
+    Failed { wait: Duration, is_final: bool, error: AttemptError, ids: MessageIds },
+    /// Requeue, as if it had not been claimed.
+    Requeued,
+}
+
+struct Job {
+    token: LeaseToken,
+    outcome: Outcome,
+    /// The lease is extended until Redis has the outcome.
+    _guard: LeaseGuard,
+}
+
+/// Sends outcomes to Redis.
+pub(super) struct Finisher {
+    jobs: GroupCommit<Job>,
+}
+
+impl Finisher {
+    pub(super) fn new(
+        store: Store,
+        catalog: Catalog,
+        due: DueTimer,
+        tracker: TaskTracker,
+    ) -> Finisher {
+        let of_workers = catalog.clone();
+        let jobs = GroupCommit::new(of_workers, QUEUE_MAX, tracker, move |name, queue| {
+            let call_sequence = store.new_call_sequence(&format!("finish:{name}"));
+            let (store, catalog, due) = (store.clone(), catalog.clone(), due.clone());
+            Box::pin(FinishTask { store, catalog, due, name, call_sequence }.run(queue))
+        });
+        Finisher { jobs }
+    }
+
+    pub(super) async fn finish(&self, token: LeaseToken, guard: LeaseGuard, outcome: Outcome) {
+        let name = token.destination.clone();
+        self.jobs.submit(&name, Job { token, outcome, _guard: guard }).await;
+    }
+}
+
+struct FinishTask {
+    store: Store,
+    catalog: Catalog,
+    due: DueTimer,
+    name: DestinationName,
+    call_sequence: CallSequence,
+}
+
+impl FinishTask {
+    async fn run(self, mut queue: Batches<Job>) {
+        while let Some(jobs) = queue.next(BATCH_MAX).await {
+            let (mut completed, mut failed, mut requeued) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut guard, mut is_full) = (Vec::with_capacity(jobs.len()), false);
+            for job in jobs {
+                guard.push(job._guard);
+                match job.outcome {
+                    Outcome::Completed { output, is_unchanged } => {
+                        completed.push(Completion {
+                            token: job.token,
+                            output: *output,
+                            is_unchanged,
+                        });
+                    }
+                    Outcome::Failed { wait, is_final, error, ids } => {
+                        failed.push(Failed { token: job.token, wait, is_final, error, ids });
+                    }
+                    Outcome::Requeued => requeued.push(job.token),
+                }
+            }
+            // The messages of a removed destination are gone.
+            let Some(entry) = self.catalog.get(self.name.as_str()) else { continue };
+            let (store, call_sequence) = (&self.store, &self.call_sequence);
+            let size = |one: &Completion| one.output.message.body.bytes.len();
+            for some in chunks_by_size(&completed, BATCH_MAX, BATCH_BYTES_MAX, size) {
+                telemetry::completing(some.len());
+                let call = || store.complete(&entry, some);
+                let statuses = self.note("complete", retry_until(None, call).await);
+                point(Point::ProcessorCompleted).await;
+                let full = some.iter().zip(statuses).filter(|(_, status)| *status == Status::Full);
+                let before = requeued.len();
+                requeued.extend(full.map(|(one, _)| one.token.clone()));
+                is_full |= requeued.len() > before;
+            }
+            #[cfg(feature = "planted-bugs")]
+            self.inject_faults(&entry, &mut failed).await;
+            if !failed.is_empty() {
+                let call = || store.fail(call_sequence, &entry, &failed);
+                let statuses = self.note("fail", retry_until(None, call).await);
+                point(Point::ProcessorFailed).await;
+                self.due.note_failed(entry.partition, &failed, &statuses);
+                store.apply_policy_to_failed(&entry, &failed, &statuses).await;
+            }
+            if is_full {
+                // They are processed again when Redis has memory, or when they are heads.
+                tokio::time::sleep(FULL_PAUSE).await;
+            }
+            if !requeued.is_empty() {
+                let call = || store.requeue(call_sequence, &entry, &requeued);
+                self.note("requeue", retry_until(None, call).await);
+            }
+        }
+    }
+
+    /// Logs stale leases and errors; returns the statuses.
+    fn note(&self, what: &str, answer: Result<Vec<Status>, StoreError>) -> Vec<Status> {
+        match answer {
+            Ok(statuses) => {
+                let stale = statuses.iter().filter(|status| **status == Status::StaleLease).count();
+                if stale > 0 {
+                    let name = &self.name;
+                    tracing::debug!(destination = %name, what, stale, "leases had expired");
+                }
+                statuses
+            }
+            // Nothing is lost: the leases expire, and the messages are processed again.
+            Err(error) if error.is_logged() => Vec::new(),
+            Err(error) => {
+                tracing::error!(destination = %self.name, what, %error, "could not store outcomes");
+                Vec::new()
+            }
+        }
+    }
+}

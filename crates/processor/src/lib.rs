@@ -1,0 +1,146 @@
+//! The processor role: claims waiting messages, transforms them in any order, completes them. It
+//! scales by adding pods; nothing is assigned to a pod, so nothing moves when one joins or dies.
+
+mod alone;
+mod attempt;
+mod claim_sizes;
+mod claims;
+mod finish;
+mod leases;
+mod rivals;
+pub mod transform;
+mod turns;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{broadcast, mpsc},
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use claims::{Claims, ClaimsEvent};
+use finish::{Finisher, Outcome};
+
+use store::{Catalog, DueTimer, Store, Wake, already_here};
+
+pub use transform::{Failure, Output, Transform, Transforms};
+
+/// How many freed slots are handled at once.
+const FREED_MAX: usize = 1024;
+
+/// The processor's dependencies and settings.
+pub struct Processor {
+    /// Redis.
+    pub store: Store,
+    /// The destinations.
+    pub catalog: Catalog,
+    /// Its settings.
+    pub config: config::Processor,
+    /// How messages are transformed.
+    pub transforms: Transforms,
+    /// Schedules retries of failed messages.
+    pub due: DueTimer,
+}
+
+impl Processor {
+    /// Runs until `stop`. Then claims nothing more, finishes what it can within `drain`, and
+    /// requeues the rest.
+    pub async fn run(
+        self,
+        mut wakes: broadcast::Receiver<Wake>,
+        stop: CancellationToken,
+        drain: Duration,
+    ) {
+        let tasks = TaskTracker::new();
+        let lease = Duration::from_millis(self.config.lease_ms);
+        let leases = Arc::new(leases::Leases::default());
+        let finishing = TaskTracker::new();
+        let finisher = Arc::new(Finisher::new(
+            self.store.clone(),
+            self.catalog.clone(),
+            self.due,
+            finishing.clone(),
+        ));
+        let extending = CancellationToken::new();
+        let extender = leases::extend(
+            leases.clone(),
+            self.store.clone(),
+            self.catalog.clone(),
+            lease,
+            extending.clone(),
+        );
+        let mut extender = tokio::spawn(extender);
+
+        let (ended, mut ends) = mpsc::unbounded_channel();
+        let abandon = CancellationToken::new();
+        let attempts = attempt::Attempts {
+            transforms: self.transforms,
+            finisher,
+            leases,
+            abandon: abandon.clone(),
+            ended,
+            tasks: tasks.clone(),
+        };
+        let catalog = self.catalog.clone();
+        let mut claims = Claims::new(self.store, self.catalog, lease, self.config.concurrency);
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut freed = Vec::new();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                // It ends only by a panic. No lease may be held without it.
+                _ = &mut extender => return,
+                wake = wakes.recv() => {
+                    if !claims.take_wake(wake) {
+                        break;
+                    }
+                    // Those that came together: their claims go together.
+                    while let Some(wake) = already_here(&mut wakes) {
+                        claims.take_wake(wake);
+                    }
+                }
+                _ = ends.recv_many(&mut freed, FREED_MAX) => {
+                    freed.drain(..).for_each(|(name, class)| claims.freed(class, &name));
+                }
+                Some(came) = claims.next() => {
+                    if let ClaimsEvent::Messages(entry, claimed, alone) = came {
+                        attempts.start(&entry, claimed, alone);
+                    }
+                }
+                _ = tick.tick() => {
+                    attempts.keep(&catalog);
+                    claims.start_poll();
+                }
+            }
+            claims.claim(|entry| attempts.at_once_max(entry));
+            telemetry::processing(claims.taken());
+        }
+        // Claims in flight still complete: their messages are processed or requeued like the rest.
+        let deadline = Instant::now() + drain;
+        claims.stop_poll();
+        loop {
+            while let Some(came) = claims.next().await {
+                if let ClaimsEvent::Messages(entry, claimed, alone) = came {
+                    attempts.start(&entry, claimed, alone);
+                }
+            }
+            if Instant::now() >= deadline || !claims.requeue_all_unanswered(deadline) {
+                break;
+            }
+        }
+        tasks.close();
+        if tokio::time::timeout_at(deadline, tasks.wait()).await.is_err() {
+            tracing::info!("requeueing unfinished messages");
+            abandon.cancel();
+            tasks.wait().await;
+        }
+        // The finisher's workers end when no attempt holds the finisher any more.
+        drop(attempts);
+        finishing.close();
+        finishing.wait().await;
+        extending.cancel();
+        let _ = extender.await;
+    }
+}

@@ -1,0 +1,166 @@
+//! Decides which destination claims next: each in turn, and by weight over time. No I/O.
+
+use std::collections::{BTreeMap, HashMap};
+
+use domain::{Destination, DestinationName};
+
+/// The cost of one slot for a destination of weight 1.
+const SLOT: u64 = 1 << 20;
+/// How many destinations outside the queue are remembered.
+const REMEMBERED_MAX: usize = 1024;
+
+/// The destinations in the queue for their turn. First is the one that used least, relative to its
+/// weight; among equals, the one that waited longest. A new or returning destination starts at the
+/// level of the one being served: no destination saves up turns, so none waits longer than one round.
+#[derive(Default)]
+pub(super) struct Turns {
+    /// By the cost used so far, then by number of arrival.
+    queue: BTreeMap<(u64, u64), (DestinationName, u32)>,
+    places: HashMap<DestinationName, (u64, u64)>,
+    /// The sum of the weights in the queue.
+    weights: u64,
+    /// The cost that each destination has used: slots divided by weight.
+    had: HashMap<DestinationName, u64>,
+    /// The cost level of the last destination in turn.
+    level: u64,
+    number: u64,
+}
+
+impl Turns {
+    /// Adds a destination to the queue, unless it is there.
+    pub(super) fn push(&mut self, name: DestinationName, weight: u32) {
+        if self.places.contains_key(&name) {
+            return;
+        }
+        self.number += 1;
+        let had = self.had.get(&name).copied().unwrap_or_default().max(self.level);
+        let position = (had, self.number);
+        self.places.insert(name.clone(), position);
+        self.weights += u64::from(weight);
+        self.queue.insert(position, (name, weight));
+    }
+
+    /// Removes the next destination. Returns it with the sum of the weights that were in the queue.
+    pub(super) fn pop(&mut self) -> Option<(DestinationName, u64)> {
+        let ((had, _), (name, weight)) = self.queue.pop_first()?;
+        self.places.remove(&name);
+        self.level = self.level.max(had);
+        let weights = self.weights;
+        self.weights -= u64::from(weight);
+        if self.had.len() > REMEMBERED_MAX + self.queue.len() {
+            let level = self.level;
+            self.had.retain(|_, had| *had > level);
+        }
+        Some((name, weights))
+    }
+
+    /// The destinations in the queue, the next first.
+    pub(super) fn names(&self) -> impl Iterator<Item = &DestinationName> {
+        self.queue.values().map(|(name, _)| name)
+    }
+
+    /// Charges the destination for slots.
+    pub(super) fn took(&mut self, destination: &Destination, slots: usize) {
+        let had = self.had.entry(destination.name.clone()).or_default();
+        *had = (*had).max(self.level) + cost(destination, slots);
+    }
+
+    /// Refunds slots that the destination could not use.
+    pub(super) fn gave_back(&mut self, destination: &Destination, slots: usize) {
+        if let Some(had) = self.had.get_mut(&destination.name) {
+            *had = had.saturating_sub(cost(destination, slots));
+        }
+    }
+}
+
+fn cost(destination: &Destination, slots: usize) -> u64 {
+    (slots as u64 * SLOT).div_ceil(u64::from(destination.weight.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn destination(name: &str, weight: u32) -> Destination {
+        let name = name.parse().unwrap();
+        Destination { weight, ..Destination::new(name, "http://h/") }
+    }
+
+    fn push(turns: &mut Turns, all: &[&Destination]) {
+        all.iter().for_each(|one| turns.push(one.name.clone(), one.weight));
+    }
+
+    /// Who is served while slots free up one by one and all always have more to do.
+    fn one_by_one(all: &[&Destination], count: usize) -> String {
+        let mut turns = Turns::default();
+        push(&mut turns, all);
+        let mut served = String::new();
+        for _ in 0..count {
+            let (name, _) = turns.pop().unwrap();
+            let destination = all.iter().find(|one| one.name == name).unwrap();
+            served += name.as_str();
+            turns.took(destination, 1);
+            push(&mut turns, &[destination]);
+        }
+        served
+    }
+
+    #[test]
+    fn slots_that_free_up_one_by_one_go_round_by_weight() {
+        let (a, b, c) = (destination("a", 1), destination("b", 1), destination("c", 3));
+        assert_eq!(one_by_one(&[&a, &b], 6), "ababab");
+        let served = one_by_one(&[&a, &c], 40);
+        assert_eq!(served.matches('c').count(), 30, "{served}");
+        // No destination waits longer than a round.
+        assert!(!served.contains("cccc"), "{served}");
+    }
+
+    #[test]
+    fn free_slots_are_shared_by_weight_and_none_is_left() {
+        let all = [destination("a", 1), destination("b", 2), destination("c", 5)];
+        let mut turns = Turns::default();
+        push(&mut turns, &all.each_ref());
+        let mut free = 80;
+        for (destination, expected) in all.iter().zip([10, 20, 50]) {
+            let (name, weights) = turns.pop().unwrap();
+            assert_eq!(name, destination.name);
+            let share = destination.share(free, weights);
+            assert_eq!(share, expected);
+            free -= share;
+        }
+        assert_eq!((free, all[0].share(3, 8), all[0].share(1, 1000)), (0, 1, 1));
+    }
+
+    #[test]
+    fn who_comes_with_one_message_waits_for_one_turn_however_much_another_has_waiting() {
+        let (heavy, light) = (destination("heavy", 1), destination("light", 1));
+        let mut turns = Turns::default();
+        for _ in 0..1000 {
+            push(&mut turns, &[&heavy]);
+            turns.pop().unwrap();
+            turns.took(&heavy, 100);
+        }
+        // Both together: the heavy one has used so much that the light one is first.
+        push(&mut turns, &[&heavy, &light]);
+        assert_eq!(turns.pop().unwrap().0, light.name);
+        // The idle one has saved nothing up: after one turn the other is level again.
+        turns.took(&light, 1);
+        turns.pop().unwrap();
+        turns.took(&heavy, 1);
+        push(&mut turns, &[&light, &heavy]);
+        assert_eq!(turns.pop().unwrap().0, light.name);
+        turns.took(&light, 200);
+        push(&mut turns, &[&light]);
+        assert_eq!(turns.pop().unwrap().0, heavy.name);
+    }
+
+    #[test]
+    fn slots_that_were_not_used_cost_nothing() {
+        let (a, b) = (destination("a", 1), destination("b", 1));
+        let mut turns = Turns::default();
+        turns.took(&a, 100);
+        turns.gave_back(&a, 100);
+        push(&mut turns, &[&a, &b]);
+        assert_eq!(turns.pop().unwrap().0, a.name);
+    }
+}

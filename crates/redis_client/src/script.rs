@@ -1,0 +1,174 @@
+//! Lua scripts: called by their hash (`EVALSHA`); a node that does not have one gets the source.
+
+use std::sync::Arc;
+
+use redis::{
+    Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ServerErrorKind, aio::ConnectionLike,
+};
+
+/// One script, ready to be called.
+#[derive(Debug)]
+pub struct Script {
+    /// The name of its calls in metrics, logs and errors.
+    pub name: &'static str,
+    /// The script as Redis runs it.
+    pub script: redis::Script,
+    source: String,
+    /// The script to run instead when Redis has no memory left and refuses this one.
+    when_full: Option<Box<Script>>,
+    /// The script that can run calls of this one together with others, and the number of this one there.
+    composed: Option<(Arc<Script>, usize)>,
+}
+
+/// A call of a script, with its keys and arguments.
+pub struct ScriptCall<'a> {
+    script: &'a Script,
+    words: Arc<Words>,
+    messages: usize,
+}
+
+/// About the most bytes of a number in a command.
+pub(super) const NUMBER_SIZE: usize = 12;
+
+/// The keys and arguments of a call.
+#[derive(Debug, Clone, Default)]
+pub struct Words {
+    /// KEYS.
+    pub keys: Vec<Vec<u8>>,
+    /// ARGV.
+    pub args: Vec<Vec<u8>>,
+}
+
+impl Words {
+    pub(super) fn count(&self) -> usize {
+        self.keys.len() + self.args.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.keys.iter().chain(&self.args).map(Vec::len).sum()
+    }
+}
+
+impl Script {
+    /// A script with this source.
+    pub fn new(name: &'static str, source: String) -> Script {
+        Script {
+            name,
+            script: redis::Script::new(&source),
+            source,
+            when_full: None,
+            composed: None,
+        }
+    }
+
+    /// If Redis has no memory left and refuses this script, calls run this other source.
+    pub fn or_when_full(self, source: String) -> Script {
+        Script { when_full: Some(Box::new(Script::new(self.name, source))), ..self }
+    }
+
+    /// The script to run after this error, if there is one.
+    pub(super) fn after(&self, error: &RedisError) -> Option<&Script> {
+        self.when_full.as_deref().filter(|_| error.code() == Some("OOM"))
+    }
+
+    /// Calls may run as blocks of this other script, where this one has this number.
+    pub fn may_run_in(&mut self, composed: &Arc<Script>, number: usize) {
+        self.composed = Some((composed.clone(), number));
+    }
+
+    /// True if a call may wait for others, to go together with them.
+    pub fn may_wait(&self) -> bool {
+        self.composed.is_some()
+    }
+
+    /// The text that Redis runs.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The name of the source in Redis.
+    pub fn hash(&self) -> &str {
+        self.script.get_hash()
+    }
+
+    /// A call with these keys and arguments.
+    pub fn call(&self, words: Words) -> ScriptCall<'_> {
+        ScriptCall { script: self, words: Arc::new(words), messages: 1 }
+    }
+}
+
+impl ScriptCall<'_> {
+    /// Notes how much work the call is, in messages, about. 1 unless noted.
+    pub fn of_messages(&mut self, count: usize) {
+        self.messages = count;
+    }
+
+    /// The key that decides which node runs the call.
+    pub fn route(&self) -> &[u8] {
+        self.words.keys.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// The script that can run the call together with others, and the number of its own script there.
+    pub(super) fn composed(&self) -> Option<&(Arc<Script>, usize)> {
+        self.script.composed.as_ref()
+    }
+
+    /// About how many messages it is about.
+    pub(super) fn messages(&self) -> usize {
+        self.messages
+    }
+
+    pub(super) fn words(&self) -> &Arc<Words> {
+        &self.words
+    }
+
+    /// The name of the script, and the keys.
+    pub fn described(&self) -> (&'static str, &[Vec<u8>]) {
+        (self.script.name, &self.words.keys)
+    }
+
+    /// The command, by the script's hash.
+    pub(super) fn by_hash(&self) -> Cmd {
+        self.command("EVALSHA", self.script.hash())
+    }
+
+    /// The command with the whole script, for a node that does not have it.
+    pub(super) fn by_source(&self) -> Cmd {
+        self.command("EVAL", &self.script.source)
+    }
+
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let Words { keys, args } = &*self.words;
+        let size = name.len() + script.len() + NUMBER_SIZE + self.words.bytes();
+        let mut command = Cmd::with_capacity(self.words.count() + 3, size);
+        command.arg(name).arg(script).arg(keys.len()).arg(keys).arg(args);
+        command
+    }
+
+    /// Runs the call on this connection. If the node lacks the script, sends the source to that
+    /// same node.
+    pub(super) async fn run<T: FromRedisValue>(
+        &self,
+        connection: &mut impl ConnectionLike,
+    ) -> RedisResult<T> {
+        let mut script = self.script;
+        loop {
+            let answer = self.command("EVALSHA", script.hash()).query_async(connection).await;
+            let answer = match answer {
+                Err(error) if is_missing(&error) => {
+                    self.command("EVAL", &script.source).query_async(connection).await
+                }
+                answer => answer,
+            };
+            match answer.as_ref().err().and_then(|error| script.after(error)) {
+                Some(other) => script = other,
+                None => return answer,
+            }
+        }
+    }
+}
+
+/// True if the node does not have the script.
+pub(super) fn is_missing(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}

@@ -1,0 +1,142 @@
+//! Finds the primary: the server that most sentinels name, if it confirms that it has this role.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use redis::{
+    AsyncConnectionConfig, ConnectionInfo, ProtocolVersion, RedisResult, aio::MultiplexedConnection,
+};
+
+use super::{
+    dial::{Dialer, unreached},
+    error::ClientError,
+};
+use config::{Access, Host};
+
+/// A sentinel that does not answer within this time is not counted.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// The sentinels of one service.
+pub(super) struct Sentinels {
+    /// Each with its connection, if it has one.
+    all: Vec<(ConnectionInfo, Mutex<Option<MultiplexedConnection>>)>,
+    service: String,
+    dialer: Dialer,
+    /// Credentials for the primary.
+    access: Access,
+    /// The primary of the last connection.
+    current: Mutex<Option<Host>>,
+}
+
+impl Sentinels {
+    pub(super) fn new(
+        hosts: &[Host],
+        own: &Access,
+        service: &str,
+        access: &Access,
+        dialer: &Dialer,
+    ) -> Sentinels {
+        let info = |host: &Host| (dialer.info_of(host, own), Mutex::default());
+        let all = hosts.iter().map(info).collect();
+        let (service, access, dialer) = (service.to_owned(), access.clone(), dialer.clone());
+        Sentinels { all, service, dialer, access, current: Mutex::default() }
+    }
+
+    /// The primary that most sentinels name. Returns as soon as more than half of them name the
+    /// same.
+    pub(super) async fn primary(&self) -> Result<Host, ClientError> {
+        let mut asked: FuturesUnordered<_> =
+            (0..self.all.len()).map(|index| self.ask(index)).collect();
+        let mut votes: HashMap<Host, usize> = HashMap::new();
+        let mut problem = "no sentinel answers".to_owned();
+        while let Some(answer) = asked.next().await {
+            match answer {
+                Ok(Some(host)) => {
+                    let count = votes.entry(host.clone()).or_default();
+                    *count += 1;
+                    if *count * 2 > self.all.len() {
+                        return Ok(host);
+                    }
+                }
+                Ok(None) => problem = format!("the sentinels know no service {:?}", self.service),
+                Err(error) => problem = format!("a sentinel: {error}"),
+            }
+        }
+        let most = votes.into_iter().max_by_key(|(_, count)| *count);
+        most.map(|(host, _)| host).ok_or(ClientError::Unavailable(problem))
+    }
+
+    /// The primary of the last connection.
+    pub(super) fn current(&self) -> Option<Host> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How to reach the primary.
+    pub(super) async fn primary_info(&self) -> Result<ConnectionInfo, ClientError> {
+        Ok(self.dialer.info_of(&self.primary().await?, &self.access))
+    }
+
+    async fn ask(&self, index: usize) -> Result<Option<Host>, String> {
+        let asked = tokio::time::timeout(ANSWER_MAX, self.ask_on(index)).await;
+        let answer = asked
+            .map_err(|_| "no answer".to_owned())
+            .and_then(|answer| answer.map_err(|error| error.to_string()));
+        if answer.is_err() {
+            *self.all[index].1.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        answer
+    }
+
+    async fn ask_on(&self, index: usize) -> RedisResult<Option<Host>> {
+        let (info, kept) = &self.all[index];
+        let known = kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut connection = match known {
+            Some(connection) => connection,
+            None => {
+                let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
+                let fresh = self.dialer.dial(info, &config, ProtocolVersion::RESP2).await?;
+                *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(fresh.clone());
+                fresh
+            }
+        };
+        let mut ask = redis::cmd("SENTINEL");
+        ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
+        ask.query_async(&mut connection).await
+    }
+
+    /// Connects to the primary, and checks that it reports the role of a primary.
+    pub(super) async fn dial_primary(
+        &self,
+        config: &AsyncConnectionConfig,
+        protocol: ProtocolVersion,
+    ) -> Result<MultiplexedConnection, ClientError> {
+        let host = self.primary().await?;
+        let info = self.dialer.info_of(&host, &self.access);
+        let mut connection = self.dialer.dial(&info, config, protocol).await.map_err(unreached)?;
+        let role: Vec<redis::Value> =
+            redis::cmd("ROLE").query_async(&mut connection).await.map_err(unreached)?;
+        let role = role.into_iter().next().and_then(|role| redis::from_redis_value(role).ok());
+        let role: String = role.unwrap_or_default();
+        if role != "master" {
+            let (name, port) = host;
+            return Err(ClientError::Unavailable(format!(
+                "the sentinels name {name}:{port}, which still reports the role {role:?}"
+            )));
+        }
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(host);
+        Ok(connection)
+    }
+
+    /// True if the sentinels now name another primary than that of the last connection.
+    pub(super) async fn has_moved(&self) -> bool {
+        let known = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match (known, self.primary().await) {
+            (Some(known), Ok(now)) => known != now,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Calls scripts. A call goes at once and on its own if it is large, or if no other is on its way.
+//! Otherwise it waits, and goes as a block of the next call, together with others.
+
+use std::sync::Arc;
+
+use redis::{FromRedisValue, Value};
+use tokio::{runtime::Handle, task::yield_now};
+
+use super::{
+    blocks::{Blocks, Place, Waiting, is_small, read_answers},
+    call::Work,
+    client::RedisClient,
+    error::{ClientError, fitting, unexpected},
+    script::{Script, ScriptCall},
+};
+use faults::planted;
+
+/// Exists while a call is on its way. When it is dropped, also because its caller gave up, the
+/// blocks that have gathered go in the next call.
+struct Turn {
+    client: RedisClient,
+    place: Place,
+    composed: Arc<Script>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(some) = self.client.companies.next(self.place) else { return };
+        let (client, composed) = (self.client.clone(), self.composed.clone());
+        let next = Turn { client, place: self.place, composed };
+        // The callers of these blocks may give up at any time, so the call runs in a task of its
+        // own. Without a runtime, the process is ending, and so are the callers.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(next.carry(some));
+        }
+    }
+}
+
+impl Turn {
+    /// Makes one call for these blocks. Those that it leaves out go in the next one.
+    async fn carry(self, some: Vec<Waiting>) {
+        telemetry::redis_blocks(some.len());
+        let blocks = Blocks::of(&self.composed, &some);
+        let answer = self.client.value_at(blocks.route(), Work::Blocks(&blocks)).await;
+        let mut answers = match answer.and_then(read_answers) {
+            Ok(answers) if !answers.is_empty() => answers,
+            Ok(_) => vec![Err(unexpected("blocks")); some.len()],
+            Err(error) => vec![Err(error); some.len()],
+        };
+        if planted::is("answers_of_blocks_shifted") {
+            answers.rotate_left(1);
+        }
+        let mut some = some.into_iter();
+        for (answer, one) in answers.into_iter().zip(some.by_ref()) {
+            // An error only means that the caller has given up.
+            let _ = one.reply.send(answer);
+        }
+        self.client.companies.put_back(self.place, some);
+    }
+}
+
+impl RedisClient {
+    /// Runs a script once, at the server that holds its first key.
+    pub async fn run<T: FromRedisValue>(&self, call: &ScriptCall<'_>) -> Result<T, ClientError> {
+        self.answer_of(call).await.and_then(fitting)
+    }
+
+    async fn answer_of(&self, call: &ScriptCall<'_>) -> Result<Value, ClientError> {
+        let Some((composed, number)) = call.composed().filter(|_| is_small(call)) else {
+            telemetry::redis_blocks(1);
+            return self.value_at(call.route(), Work::Script(call)).await;
+        };
+        let place = (self.together(call.route()), Arc::as_ptr(composed) as usize);
+        let turn = || Turn { client: self.clone(), place, composed: composed.clone() };
+        if self.companies.begin(place) {
+            let turn = turn();
+            // Whoever calls at the same moment goes along: the destinations of one request, those of wake-ups that
+            // arrived together. This waits for no time, only for the tasks that can run now.
+            yield_now().await;
+            if !self.companies.has_waiting(place) {
+                telemetry::redis_blocks(1);
+                let answer = self.value_at(call.route(), Work::Script(call)).await;
+                drop(turn);
+                return answer;
+            }
+            let (one, answer) = Waiting::of(call, *number);
+            self.companies.put_back(place, std::iter::once(one));
+            // Its end makes the call.
+            drop(turn);
+            return answer.await.map_err(|_| lost())?;
+        }
+        let (one, answer) = Waiting::of(call, *number);
+        if self.companies.wait(place, one) {
+            // The call on its way has just ended: dropping a turn starts the next one.
+            drop(turn());
+        }
+        answer.await.map_err(|_| lost())?
+    }
+}
+
+fn lost() -> ClientError {
+    ClientError::Unconfirmed("the call was dropped".to_owned())
+}

@@ -1,0 +1,217 @@
+//! Begins the deliveries of a destination, and handles their results.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use tokio::time::Instant;
+
+use super::{
+    Definition, DestinationSender, LaneKey, now, refused::disposition, scheduler::Due, spans,
+};
+use crate::{
+    deliver::{Finality, Verdict},
+    lane::{Disposition, Next, Outcome, Refusal, Turn},
+    tail::Ended,
+};
+use domain::{AttemptError, DeliveryKind, MessageIds, Stamped, TransformKind};
+use faults::pause::{Point, point};
+use formats::tcp_answer::excerpt;
+
+/// After delivering this many full runs, a lane makes room for other lanes that wait.
+const RUNS_MAX: usize = 4;
+
+/// A delivery that has ended.
+pub(super) struct Delivered {
+    key: LaneKey,
+    messages: Vec<Arc<Stamped>>,
+    verdict: Verdict,
+    took: Duration,
+}
+
+impl DestinationSender {
+    /// Begins the deliveries that may begin: lanes in turn, one delivery per lane, within the rate limit.
+    pub(super) fn begin_deliveries(&mut self) {
+        let Some(definition) = self.definition.clone() else { return };
+        // What consumers have accepted is settled all the same. They get nothing more (`lua/consume.lua`).
+        let is_paused = definition.entry.paused.delivery && !definition.rules.is_pulled;
+        if !is_paused {
+            self.scheduler.resume();
+        }
+        // Checked for each delivery: the lease may have just expired.
+        // More lanes than `lanes_max` may be loaded, but not as many deliver.
+        while self.in_flight.deliveries.len() < self.lanes_max()
+            && self.deps.lease.may_send()
+            && let Some(key) = self.scheduler.next_to_send()
+        {
+            if is_paused {
+                self.rest(&key);
+            } else if !self.begin_delivery(&key, &definition) {
+                return;
+            }
+        }
+    }
+
+    /// Nothing is sent while the destination is paused.
+    fn rest(&mut self, key: &LaneKey) {
+        if self.lanes.contains_key(key) {
+            self.scheduler.rest(key);
+        }
+    }
+
+    /// Begins a lane's next delivery, if there is one. False if the rate limit is reached.
+    fn begin_delivery(&mut self, key: &LaneKey, definition: &Definition) -> bool {
+        let Some(lane) = self.lanes.get_mut(key) else { return true };
+        let turn = lane.turn(&definition.rules, now());
+        // It may have to ask for more.
+        self.scheduler.wants_request(key);
+        if lane.next() == Next::Resolve {
+            self.scheduler.wants_resolve(key);
+        }
+        match turn {
+            Turn::No => return true,
+            Turn::At(at) => {
+                self.scheduler.at(at, key, Due::Send);
+                return true;
+            }
+            Turn::Yes => {}
+        }
+        if !self.scheduler.take_slot(key, Instant::now()) {
+            return false;
+        }
+        let messages = lane.delivery_begun(&definition.rules);
+        self.scheduler.goes_in_turn(key);
+        self.deliver(key.clone(), messages, definition);
+        true
+    }
+
+    fn deliver(&mut self, key: LaneKey, messages: Vec<Arc<Stamped>>, definition: &Definition) {
+        let Some(first) = messages.first() else { return };
+        let attempt = first.attempts.failed + 1;
+        self.in_flight.messages += messages.len();
+        let (transport, lease) = (definition.transport.clone(), self.deps.lease.clone());
+        let delivery = async move {
+            let begun = Instant::now();
+            point(Point::SenderSending).await;
+            // If the lease has expired since, this waits until the task ends.
+            lease.still_lasts().await;
+            let verdict = transport.deliver(&messages, attempt).await;
+            point(match verdict {
+                Verdict::Accepted(_) => Point::SenderAccepted,
+                Verdict::Refused { .. } => Point::SenderRefused,
+            })
+            .await;
+            Delivered { key, messages, verdict, took: begun.elapsed() }
+        };
+        self.in_flight.deliveries.push(delivery.boxed());
+    }
+
+    pub(super) fn delivery_ended(&mut self, delivered: Delivered) {
+        let Delivered { key, messages, verdict, took } = delivered;
+        self.in_flight.messages -= messages.len();
+        let Some(definition) = self.definition.as_ref() else { return };
+        let rules = definition.rules.clone();
+        let has_transform = definition.entry.destination.transform.kind != TransformKind::None;
+        let now = now();
+        if messages.iter().any(|message| telemetry::is_traced(&message.message)) {
+            let (accepted, error) = match &verdict {
+                Verdict::Accepted(accepted) => (*accepted, None),
+                Verdict::Refused { accepted, error, .. } => (*accepted, Some(&*error.detail)),
+            };
+            spans::note(&messages, accepted, error, has_transform, took);
+        }
+        if self.deps.tail.is_wanted(&self.deps.name, now.instant) {
+            self.show(&messages, &verdict, took, now.ms);
+        }
+        let (accepted, refusal) = match verdict {
+            Verdict::Accepted(accepted) => (accepted, None),
+            Verdict::Refused { accepted, error, retry_after, finality } => {
+                let (name, count) = (self.deps.name.as_str(), messages.len());
+                telemetry::delivered(name, "refused", took, count);
+                let refused = &messages[accepted..];
+                (accepted, self.refusal(&key, refused, error, retry_after, finality))
+            }
+        };
+        let others_wait = self.is_full() && self.scheduler.others_wait();
+        let Some(lane) = self.lanes.get_mut(&key) else { return };
+        let is_refused = matches!(refusal, Some(Refusal::Head { .. }));
+        let outcome = Outcome { accepted, delivery_ms: took.as_millis() as u64, refusal };
+        lane.delivery_ended(outcome, &rules, now);
+        if accepted > 0 {
+            if others_wait {
+                lane.others_wait(RUNS_MAX * self.deps.release_batch_max);
+            }
+            let name = self.deps.name.as_str();
+            telemetry::delivered(name, "accepted", took, accepted);
+            let took_ms = took.as_millis() as u64;
+            let times = lane.times(&messages[..accepted], has_transform, took_ms, now);
+            telemetry::accepted(name, times.into_iter());
+        }
+        self.reapply_withdrawals(&key);
+        if is_refused {
+            // What becomes of its head does not wait for other lanes.
+            self.scheduler.goes_first(&key);
+        }
+        self.schedule(&key);
+    }
+
+    /// Shows how a delivery ended to those who watch. Of the messages of a refused request, the first
+    /// that was not accepted stands for all.
+    fn show(&self, messages: &[Arc<Stamped>], verdict: &Verdict, took: Duration, now_ms: u64) {
+        let (destination, pod) = (&self.deps.name, self.deps.store.pod());
+        let ended = Ended { destination, pod, messages, took, now_ms };
+        let (accepted, error) = match verdict {
+            Verdict::Accepted(accepted) => (*accepted, None),
+            Verdict::Refused { accepted, error, .. } => (*accepted, Some(error)),
+        };
+        for message in messages.iter().take(accepted) {
+            self.deps.tail.note(ended.of(message, None));
+        }
+        if let (Some(message), Some(error)) = (messages.get(accepted), error) {
+            self.deps.tail.note(ended.of(message, Some(error)));
+        }
+    }
+
+    /// How to handle the refusal of the first of these messages. `None` if there are no messages.
+    fn refusal(
+        &self,
+        key: &LaneKey,
+        messages: &[Arc<Stamped>],
+        error: AttemptError,
+        retry_after: Option<Duration>,
+        finality: Finality,
+    ) -> Option<Refusal> {
+        let (definition, head) = (self.definition.as_ref()?, messages.first()?);
+        let destination = &definition.entry.destination;
+        let (sequence, failed) = (head.position.sequence, head.attempts.failed + 1);
+        let withdrawal = self.withdrawals.of(sequence);
+        let disposition = match withdrawal {
+            Some(withdrawal) => Disposition::Withdraw(withdrawal.how, withdrawal.reason.clone()),
+            None => disposition(destination, failed, finality, retry_after, rand::random()),
+        };
+        let (name, key) = (&self.deps.name, key.as_deref());
+        let (reason, count) = (excerpt(error.detail.as_bytes()), messages.len());
+        let MessageIds { id, trace } = head.message.ids();
+        // Over TCP each frame is answered, and a consumer names the message, so there the first is the cause.
+        let is_batch = count > 1 && destination.delivery.kind == DeliveryKind::Push;
+        let may_be_another = is_batch && !destination.is_tcp() && finality != Finality::Halts;
+        match &disposition {
+            Disposition::Postpone(wait) => {
+                let wait_ms = wait.as_millis() as u64;
+                tracing::warn!(
+                    destination = %name, sequence, id, trace, key, attempt = failed, reason, wait_ms,
+                    "a delivery was not accepted, and is tried again",
+                );
+            }
+            _ if may_be_another && withdrawal.is_none() => {
+                tracing::warn!(
+                    destination = %name, sequence, id, trace, key, count, reason,
+                    "a batch was not accepted, and its messages are sent one by one",
+                );
+                return Some(Refusal::Batch { count });
+            }
+            // Logged when Redis has carried it out.
+            Disposition::Halt | Disposition::Withdraw(..) => {}
+        }
+        Some(Refusal::Head { failed, error, disposition })
+    }
+}

@@ -1,0 +1,114 @@
+//! Takes a message that a wake-up carries, instead of asking Redis for it.
+//!
+//! A hand-over says that this message was the first of its lane, and ready, when Redis published it. That may have
+//! been long ago, so nothing may have happened to the message since. What this task knows decides:
+//!
+//! - Only the owner of the partition lets messages of it leave. The lease of this owner began in the epoch of the
+//!   hand-over and lasts, so nobody else has let it leave.
+//! - This task is the only one of its destination under the lease. It has seen a message before, so what had left when
+//!   it began has lower sequences; and it notes the highest sequence of which it has heard since.
+//! - Withdrawals are carried out by this task, and it knows of none.
+//!
+//! In any other case it asks Redis, as after a wake-up without a message.
+
+use super::{Definition, DestinationSender, now};
+use crate::lane::Lane;
+use domain::{Epoch, Sequence};
+use faults::planted;
+use store::HandOver;
+
+/// What this task knows, as far as it decides about a hand-over.
+#[derive(Debug, Clone)]
+struct Known {
+    version: u64,
+    epoch: Epoch,
+    heard_upto: Option<Sequence>,
+    /// The destination is one lane, and its messages are sent to a receiver.
+    is_one_lane_with_receiver: bool,
+    /// No lane is loaded, no call and no lookup on its way, and the partition is not given back.
+    is_idle: bool,
+    has_no_withdrawals: bool,
+}
+
+impl Known {
+    /// True if nothing can have happened to the message since it was handed over.
+    fn allows(&self, handed: &HandOver) -> bool {
+        let is_new = self.heard_upto.is_some_and(|upto| handed.sequence > upto);
+        handed.version == self.version
+            && handed.epoch == self.epoch
+            && (is_new || planted::is("late_hand_over_taken"))
+            && self.is_one_lane_with_receiver
+            && self.is_idle
+            && self.has_no_withdrawals
+    }
+}
+
+impl DestinationSender {
+    /// Loads the lane with the message, if it may be delivered now. False if Redis has to be asked.
+    pub(super) fn take_handed(&mut self, handed: &HandOver) -> bool {
+        let Some(definition) = self.definition.clone() else { return false };
+        if !self.known(&definition).allows(handed) {
+            return false;
+        }
+        let Some(message) = handed.message(&definition.entry) else { return false };
+        telemetry::handed_over();
+        self.heard_of(handed.sequence);
+        self.lanes.insert(None, Lane::handed(message, &definition.rules, now()));
+        self.schedule(&None);
+        true
+    }
+
+    fn known(&self, definition: &Definition) -> Known {
+        let is_calling = self.in_flight.call.is_some() || self.in_flight.lookup.is_some();
+        Known {
+            version: definition.entry.version,
+            epoch: self.deps.lease.owner.epoch,
+            heard_upto: self.heard_upto,
+            is_one_lane_with_receiver: self.is_one_lane() && !definition.rules.is_pulled,
+            is_idle: self.lanes.is_empty() && !is_calling && !self.scheduler.is_draining(),
+            has_no_withdrawals: self.withdrawals.are_none(),
+        }
+    }
+
+    /// This message has been released to this task, or is withdrawn.
+    pub(super) fn heard_of(&mut self, sequence: Sequence) {
+        self.heard_upto = self.heard_upto.max(Some(sequence));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_hand_over_is_used_only_if_nothing_can_have_happened_to_the_message_since() {
+        let handed = HandOver { version: 3, epoch: 7, sequence: 5, record: Bytes::new() };
+        let known = Known {
+            version: 3,
+            epoch: 7,
+            heard_upto: Some(4),
+            is_one_lane_with_receiver: true,
+            is_idle: true,
+            has_no_withdrawals: true,
+        };
+        assert!(known.allows(&handed));
+        // Those between have left without this task: an operator took them out while they were halted.
+        assert!(Known { heard_upto: Some(1), ..known.clone() }.allows(&handed));
+        for other in [
+            Known { version: 4, ..known.clone() },
+            Known { version: 2, ..known.clone() },
+            Known { epoch: 8, ..known.clone() },
+            Known { epoch: 6, ..known.clone() },
+            Known { heard_upto: None, ..known.clone() },
+            Known { heard_upto: Some(5), ..known.clone() },
+            Known { heard_upto: Some(6), ..known.clone() },
+            Known { is_one_lane_with_receiver: false, ..known.clone() },
+            Known { is_idle: false, ..known.clone() },
+            Known { has_no_withdrawals: false, ..known.clone() },
+        ] {
+            assert!(!other.allows(&handed), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Delivers the lanes of one destination, side by side, under one lease of its partition.
+//!
+//! The task waits for one [`Event`], passes it to the method for it, and begins what the
+//! [`Scheduler`] says: one delivery per lane, and one call to Redis. It waits for nothing else:
+//! everything that takes time is in flight ([`InFlight`]), so an expired lease stops it at once.
+
+mod calls;
+mod definition;
+mod deliveries;
+mod handed_over;
+mod poke;
+mod refused;
+mod scheduler;
+mod spans;
+mod withdrawals;
+
+use std::{
+    collections::HashMap,
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::time::Instant;
+
+use calls::Answer;
+use definition::{Definition, Lookup};
+use deliveries::Delivered;
+pub(super) use poke::Poke;
+use poke::Poked;
+use scheduler::Scheduler;
+use withdrawals::Withdrawals;
+
+use super::{
+    lane::{Lane, Next, Now},
+    partition_lease::PartitionLease,
+    tail::Tail,
+};
+use domain::{DestinationName, Sequence};
+use outbound::clients::Clients;
+use store::{Catalog, Store, Watch, server_clock_ms};
+
+/// A lane's key; `None` if the destination is the lane. With `ordering = "none"` each message is a
+/// lane, and its sequence is the key.
+type LaneKey = Option<String>;
+
+/// How many messages are being delivered, and whether the next delivery waits for the rate limit; for display.
+#[derive(Default)]
+pub(super) struct Gauge {
+    in_flight: AtomicUsize,
+    is_rate_limited: AtomicBool,
+}
+
+impl Gauge {
+    pub(super) fn get(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_rate_limited(&self) -> bool {
+        self.is_rate_limited.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, in_flight: usize, is_rate_limited: bool) {
+        self.in_flight.store(in_flight, Ordering::Relaxed);
+        self.is_rate_limited.store(is_rate_limited, Ordering::Relaxed);
+    }
+}
+
+/// What a destination's task needs.
+pub(super) struct Dependencies {
+    pub(super) store: Store,
+    pub(super) catalog: Catalog,
+    /// Sends HTTP deliveries.
+    pub(super) clients: Clients,
+    /// How deeply the JSON of batches and envelopes may nest.
+    pub(super) json_depth_max: usize,
+    /// The most messages that one call releases of one lane.
+    pub(super) release_batch_max: usize,
+    pub(super) name: DestinationName,
+    pub(super) lease: Arc<PartitionLease>,
+    /// Shows deliveries to those who watch.
+    pub(super) tail: Arc<Tail>,
+    /// Shows how much is being delivered.
+    pub(super) gauge: Arc<Gauge>,
+}
+
+pub(super) struct DestinationSender {
+    deps: Dependencies,
+    /// `None` until this pod knows it.
+    definition: Option<Definition>,
+    lanes: HashMap<LaneKey, Lane>,
+    scheduler: Scheduler,
+    withdrawals: Withdrawals,
+    in_flight: InFlight,
+    /// The highest sequence of which this task has heard, if the destination is one lane.
+    heard_upto: Option<Sequence>,
+}
+
+/// Everything that has begun and has not ended.
+#[derive(Default)]
+struct InFlight {
+    deliveries: FuturesUnordered<BoxFuture<'static, Delivered>>,
+    /// The messages of these deliveries.
+    messages: usize,
+    /// One call at a time. What lanes need meanwhile goes into the next call.
+    call: Option<BoxFuture<'static, Answer>>,
+    /// The lookup of the definition.
+    lookup: Option<BoxFuture<'static, Lookup>>,
+}
+
+/// What the task waits for.
+enum Event {
+    /// The lease has expired or is lost.
+    LeaseEnded,
+    /// The partition is given back.
+    Draining,
+    /// The destination was paused, resumed, changed or deleted.
+    DefinitionChanged,
+    /// A head may have become releasable, or there is a new withdrawal.
+    Poked(Poked),
+    DeliveryEnded(Delivered),
+    Answered(Answer),
+    LookedUp(Lookup),
+    /// A timer of the scheduler is due.
+    TimeCame,
+    /// There was nothing to do for a minute.
+    Idle,
+}
+
+/// The events from outside the task.
+struct Signals {
+    lease_ended: BoxFuture<'static, ()>,
+    draining: futures::future::Fuse<BoxFuture<'static, ()>>,
+    definition: Watch,
+    poke: Arc<Poke>,
+}
+
+impl Signals {
+    fn new(deps: &Dependencies, poke: Arc<Poke>) -> Signals {
+        let (lease, definition) = (deps.lease.clone(), deps.catalog.watch(&deps.name));
+        let draining = lease.draining.clone().cancelled_owned().boxed().fuse();
+        let lease_ended = async move { lease.ended().await }.boxed();
+        Signals { lease_ended, draining, definition, poke }
+    }
+}
+
+impl DestinationSender {
+    pub(super) fn new(deps: Dependencies) -> Self {
+        let mut scheduler = Scheduler::default();
+        scheduler.wants_scan();
+        DestinationSender {
+            deps,
+            definition: None,
+            lanes: HashMap::new(),
+            scheduler,
+            withdrawals: Withdrawals::default(),
+            in_flight: InFlight::default(),
+            heard_upto: None,
+        }
+    }
+
+    /// Runs until the lease has ended, the lanes are drained, the destination is gone, or there was
+    /// nothing to do for a minute.
+    pub(super) async fn run(mut self, poke: Arc<Poke>) {
+        let lease = self.deps.lease.clone();
+        let mut signals = Signals::new(&self.deps, poke);
+        tokio::select! {
+            () = lease.takeover_wait_over() => {}
+            () = &mut signals.lease_ended => return,
+            () = lease.draining.cancelled() => return,
+        }
+        loop {
+            self.adopt_definition();
+            self.load_lanes();
+            self.begin_deliveries();
+            self.begin_call();
+            self.deps.gauge.set(self.in_flight.messages, self.scheduler.is_rate_limited());
+            if self.is_drained() {
+                return;
+            }
+            let event = self.next_event(&mut signals).await;
+            if self.handle(event, &signals).is_break() {
+                return;
+            }
+        }
+    }
+
+    async fn next_event(&mut self, signals: &mut Signals) -> Event {
+        let next_time = self.scheduler.next_time();
+        let is_busy = !self.lanes.is_empty()
+            || self.in_flight.call.is_some()
+            || self.in_flight.lookup.is_some();
+        let idle_end = self.scheduler.idle_end(is_busy, Instant::now());
+        tokio::select! {
+            () = &mut signals.lease_ended => Event::LeaseEnded,
+            () = &mut signals.draining => Event::Draining,
+            () = signals.definition.changed() => Event::DefinitionChanged,
+            poked = signals.poke.poked() => Event::Poked(poked),
+            Some(delivered) = self.in_flight.deliveries.next() => Event::DeliveryEnded(delivered),
+            answer = ended(&mut self.in_flight.call) => Event::Answered(answer),
+            found = ended(&mut self.in_flight.lookup) => Event::LookedUp(found),
+            () = sleep_until(next_time) => Event::TimeCame,
+            () = sleep_until(idle_end) => Event::Idle,
+        }
+    }
+
+    /// `Break` ends the task.
+    fn handle(&mut self, event: Event, signals: &Signals) -> ControlFlow<()> {
+        match event {
+            Event::LeaseEnded => return ControlFlow::Break(()),
+            Event::Draining => self.draining(),
+            // The next round adopts it.
+            Event::DefinitionChanged => {}
+            Event::Poked(poked) => self.poked(&poked),
+            Event::DeliveryEnded(delivered) => self.delivery_ended(delivered),
+            Event::Answered(answer) => self.answered(answer),
+            Event::LookedUp(found) => return self.looked_up(&found),
+            Event::TimeCame => self.time_came(),
+            // A poke that came meanwhile is an event of the next round.
+            Event::Idle if signals.poke.end() => return ControlFlow::Break(()),
+            Event::Idle => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn draining(&mut self) {
+        self.scheduler.drain();
+        for (key, lane) in &mut self.lanes {
+            lane.draining();
+            self.scheduler.wants_request(key);
+        }
+    }
+
+    /// True if nothing is left to do before the partition is given back.
+    fn is_drained(&self) -> bool {
+        self.scheduler.is_draining() && self.lanes.is_empty() && self.in_flight.call.is_none()
+    }
+
+    fn poked(&mut self, poked: &Poked) {
+        if poked.has_gap {
+            // Redis may be another one now: the next message is asked for, which checks the epoch.
+            self.heard_upto = None;
+        }
+        // What else there is may concern the message: a withdrawal.
+        let alone = poked.handed.as_ref().filter(|_| !poked.has_more);
+        if alone.is_some_and(|handed| self.take_handed(handed)) {
+            return;
+        }
+        self.scheduler.wants_scan();
+        self.withdrawals.ask();
+    }
+
+    fn time_came(&mut self) {
+        self.scheduler.advance(Instant::now());
+    }
+}
+
+/// The lanes.
+impl DestinationSender {
+    /// Puts a lane, after one of its events, into the queues where it has something to do; or drops it.
+    fn schedule(&mut self, key: &LaneKey) {
+        match self.lanes.get(key).map(Lane::next) {
+            None => {}
+            Some(Next::Continue) => {
+                self.scheduler.wants_send(key);
+                self.scheduler.wants_request(key);
+            }
+            Some(Next::Resolve) => self.scheduler.wants_resolve(key),
+            Some(Next::Drop) => self.drop_lane(key),
+        }
+    }
+
+    fn drop_lane(&mut self, key: &LaneKey) {
+        self.scheduler.dropped(key);
+        if let Some(lane) = self.lanes.remove(key)
+            && lane.is_yielding()
+        {
+            // Redis may hold more of its messages. A scan finds it again.
+            self.scheduler.wants_scan();
+        }
+    }
+
+    fn lanes_max(&self) -> usize {
+        let delivery =
+            self.definition.as_ref().map(|definition| &definition.entry.destination.delivery);
+        delivery.map_or(0, |delivery| delivery.lanes_max as usize)
+    }
+
+    /// True when no further lane can be loaded, except those that are due.
+    fn is_full(&self) -> bool {
+        self.scheduler.is_full(self.lanes.len(), self.lanes_max())
+    }
+
+    /// True if the destination itself is its only lane.
+    fn is_one_lane(&self) -> bool {
+        let ordering =
+            self.definition.as_ref().map(|definition| definition.entry.destination.ordering);
+        ordering == Some(domain::Ordering::Destination)
+    }
+
+    /// Loads lanes that may have something to release: the destination's own, or those that Redis
+    /// named.
+    fn load_lanes(&mut self) {
+        if self.definition.is_none() {
+            return;
+        }
+        if self.is_one_lane() {
+            // While the lane is loaded, the request for a scan stays set: the lane is loaded again
+            // after it is dropped.
+            if !self.lanes.contains_key(&None)
+                && self.scheduler.take_scan(true, Instant::now()).is_some()
+            {
+                self.load(None);
+            }
+            return;
+        }
+        while let Some(key) = self.scheduler.next_to_load(self.lanes.len(), self.lanes_max()) {
+            self.load(key);
+        }
+    }
+
+    /// Begins again with a lane, before others: a message that was at its front is a tombstone now.
+    fn load_again(&mut self, key: &LaneKey) {
+        self.drop_lane(key);
+        if !self.scheduler.is_draining() {
+            self.scheduler.goes_first(key);
+            self.load(key.clone());
+        }
+    }
+
+    fn load(&mut self, key: LaneKey) {
+        if !self.lanes.contains_key(&key) {
+            self.scheduler.wants_request(&key);
+            self.lanes.insert(key, Lane::default());
+        }
+    }
+}
+
+fn now() -> Now {
+    Now { instant: Instant::now(), ms: server_clock_ms() }
+}
+
+/// Resolves when `call` has ended, and clears it. Never resolves if there is none.
+async fn ended<T>(call: &mut Option<BoxFuture<'static, T>>) -> T {
+    let Some(in_flight) = call else { return std::future::pending().await };
+    let result = in_flight.await;
+    *call = None;
+    result
+}
+
+async fn sleep_until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,126 @@
+//! Wakes the task of a destination when there may be something to do, and tells when the task has
+//! ended, so that another one is started.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use store::HandOver;
+
+/// Pokes one task. No poke is lost: a task that was poked does not end.
+#[derive(Default)]
+pub(crate) struct Poke {
+    state: Mutex<State>,
+    notify: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    has_ended: bool,
+    /// The task has not taken the last poke yet.
+    is_poked: bool,
+    /// What the task takes with the next poke.
+    next: Poked,
+}
+
+/// What a poke said.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Poked {
+    /// The message that may leave now.
+    pub(super) handed: Option<HandOver>,
+    /// There may be something else to do.
+    pub(super) has_more: bool,
+    /// Pokes may have been missed before this one.
+    pub(super) has_gap: bool,
+}
+
+impl Poke {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// False if the task has ended.
+    pub(crate) fn poke(&self, handed: Option<HandOver>) -> bool {
+        let mut state = self.lock();
+        if state.has_ended {
+            return false;
+        }
+        state.is_poked = true;
+        state.next.has_more |= handed.is_none() || state.next.handed.is_some();
+        state.next.handed = handed.or(state.next.handed.take());
+        self.notify.notify_one();
+        true
+    }
+
+    /// Pokes may have been missed. Wakes nobody: who has something to do is found otherwise.
+    pub(crate) fn note_gap(&self) {
+        self.lock().next.has_gap = true;
+    }
+
+    /// Resolves when the task was poked. The task must look for work after this resolves: a poke during
+    /// that search is kept for the next call.
+    pub(super) async fn poked(&self) -> Poked {
+        loop {
+            self.notify.notified().await;
+            let mut state = self.lock();
+            if std::mem::take(&mut state.is_poked) {
+                return std::mem::take(&mut state.next);
+            }
+        }
+    }
+
+    /// Ends, unless there was a poke meanwhile. Only the task calls it.
+    pub(super) fn end(&self) -> bool {
+        let mut state = self.lock();
+        state.has_ended |= !state.is_poked;
+        state.has_ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_task_that_was_poked_does_not_end_and_one_that_has_ended_is_not_poked() {
+        let poke = Poke::default();
+        assert!(poke.poke(None));
+        assert!(!poke.end());
+        assert!(poke.poked().now_or_never().is_some());
+        assert!(poke.poked().now_or_never().is_none());
+        assert!(poke.end());
+        assert!(!poke.poke(None));
+    }
+
+    #[test]
+    fn the_last_message_that_was_handed_over_is_told_and_whether_there_was_more() {
+        let poke = Poke::default();
+        let handed =
+            |sequence| Some(HandOver { version: 1, epoch: 1, sequence, record: Bytes::new() });
+        let told = |pokes: &[Option<HandOver>]| {
+            pokes.iter().for_each(|handed| assert!(poke.poke(handed.clone())));
+            let Poked { handed, has_more, .. } = poke.poked().now_or_never().unwrap();
+            (handed.map(|handed| handed.sequence), has_more)
+        };
+        assert_eq!(told(&[handed(5)]), (Some(5), false));
+        assert_eq!(told(&[None]), (None, true));
+        assert_eq!(told(&[handed(5), None]), (Some(5), true));
+        assert_eq!(told(&[None, handed(5)]), (Some(5), true));
+        assert_eq!(told(&[handed(5), handed(6)]), (Some(6), true));
+    }
+
+    #[test]
+    fn a_gap_is_told_once_with_the_next_poke() {
+        let poke = Poke::default();
+        poke.note_gap();
+        assert!(poke.poked().now_or_never().is_none());
+        let has_gap = || {
+            assert!(poke.poke(None));
+            poke.poked().now_or_never().unwrap().has_gap
+        };
+        assert_eq!((has_gap(), has_gap()), (true, false));
+    }
+}

@@ -1,0 +1,263 @@
+//! Handles a refused head: postpones it, halts it, or withdraws it.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
+
+use tokio::time::Instant;
+
+use super::{Answer, DestinationSender, LaneKey, calls::CALL_LANES_MAX, scheduler::Due};
+use crate::{
+    deliver::Finality,
+    lane::{Disposition, Lane, Refused},
+};
+use domain::{Destination, ErrorKind, MessageIds, OnExhausted, Tombstone};
+use faults::{
+    pause::{Point, point},
+    planted,
+};
+use formats::tcp_answer::excerpt;
+use store::{CatalogEntry, Owner, RefusedHead, Store, StoreError, Who, Withdrawal, Withdrawn};
+
+/// The disposition of a head whose attempt number `failed` was refused, by the definition. `chance` is
+/// a random number in `[0, 1)`.
+pub(super) fn disposition(
+    destination: &Destination,
+    failed: u32,
+    finality: Finality,
+    retry_after: Option<Duration>,
+    chance: f64,
+) -> Disposition {
+    let delivery = &destination.delivery;
+    let is_retryable = matches!(finality, Finality::Retryable | Finality::RetryableThenHalts);
+    if is_retryable && (delivery.attempts_max == 0 || failed < delivery.attempts_max) {
+        let asked_max = Duration::from_millis(delivery.retry_after_max_ms);
+        let wait = delivery.backoff().wait_asked(failed, chance, retry_after, asked_max);
+        return Disposition::Postpone(wait);
+    }
+    let reason = match finality {
+        Finality::Permanent => "the receiver will never take it",
+        _ => "the attempts at its delivery are used up",
+    };
+    match (finality, destination.on_exhausted) {
+        (Finality::Halts | Finality::RetryableThenHalts, _) | (_, OnExhausted::Halt) => {
+            Disposition::Halt
+        }
+        (_, OnExhausted::DeadLetter) => {
+            Disposition::Withdraw(Tombstone::DeadLettered, reason.to_owned())
+        }
+        (_, OnExhausted::Drop) => Disposition::Withdraw(Tombstone::Dropped, reason.to_owned()),
+    }
+}
+
+/// The wait before another try to carry out a disposition, if the data in Redis is damaged.
+const RESOLVE_PAUSE: Duration = Duration::from_secs(1);
+
+/// A refused head whose disposition a call carried out, and the result.
+pub(super) type Resolved = (LaneKey, Refused, Result<(), StoreError>);
+
+impl DestinationSender {
+    /// A call that carries out the dispositions of refused heads, if everything before them is settled.
+    pub(super) fn resolve_call(
+        &mut self,
+        entry: &Arc<CatalogEntry>,
+    ) -> Option<BoxFuture<'static, Answer>> {
+        let mut heads: Vec<(LaneKey, Refused)> = Vec::new();
+        while heads.len() < CALL_LANES_MAX
+            && let Some(key) = self.scheduler.next_to_resolve()
+        {
+            let head = self.lanes.get(&key).and_then(|lane| lane.refused_head()).cloned();
+            heads.extend(head.map(|head| (key, head)));
+        }
+        if heads.is_empty() {
+            return None;
+        }
+        let (store, owner) = (self.deps.store.clone(), self.deps.lease.owner.clone());
+        let entry = entry.clone();
+        let call = async move {
+            let calls = heads.into_iter().map(|(key, head)| {
+                let (store, owner, entry) = (&store, &owner, &entry);
+                async move {
+                    let done = carry_out(store, owner, entry, &key, &head).await;
+                    let (disposition, done) = match done {
+                        Ok(disposition) => (disposition, Ok(())),
+                        Err(error) => (head.disposition, Err(error)),
+                    };
+                    (key, Refused { disposition, ..head }, done)
+                }
+            });
+            let resolved = join_all(calls).await;
+            point(Point::SenderEnded).await;
+            Answer::Resolved(resolved)
+        };
+        Some(call.boxed())
+    }
+
+    /// The call has ended. Drops the lanes of the heads that are resolved; a head that is a tombstone now is passed at
+    /// once.
+    pub(super) fn resolved(&mut self, answers: Vec<Resolved>) {
+        for (key, head, done) in answers {
+            match done {
+                Ok(()) => {
+                    let ids = self.lanes.get(&key).and_then(Lane::head_ids).unwrap_or_default();
+                    match head.disposition {
+                        Disposition::Withdraw(..) => self.load_again(&key),
+                        Disposition::Postpone(_) | Disposition::Halt => self.drop_lane(&key),
+                    }
+                    self.report(&key, &head, &ids);
+                }
+                // It is not the head any more, or another call has handled it.
+                Err(StoreError::WrongHead) => {
+                    self.drop_lane(&key);
+                    self.scheduler.wants_scan();
+                }
+                // A key that the script needs cannot be read. The lane stays loaded, so that its
+                // head is not sent again at once. No other lane waits for it.
+                Err(StoreError::Failed(_)) => {
+                    self.scheduler.at(Instant::now() + RESOLVE_PAUSE, &key, Due::Resolve);
+                }
+                Err(error) => {
+                    self.scheduler.wants_resolve(&key);
+                    self.call_failed(error);
+                }
+            }
+        }
+    }
+
+    /// Logs and counts what became of a head, and scans for its lane when it may be released.
+    fn report(&mut self, key: &LaneKey, head: &Refused, ids: &MessageIds) {
+        let (destination, sequence) = (self.deps.name.as_str(), head.sequence);
+        let (key, attempts) = (key.as_deref(), head.failed);
+        let error = excerpt(head.error.detail.as_bytes());
+        let outcome = match &head.disposition {
+            Disposition::Postpone(wait) => {
+                return self.scheduler.scan_after(Instant::now(), *wait);
+            }
+            Disposition::Halt => "halted",
+            Disposition::Withdraw(Tombstone::Dropped, _) => "dropped",
+            Disposition::Withdraw(Tombstone::DeadLettered, _) => "dead_lettered",
+            Disposition::Withdraw(Tombstone::Cancelled, _) => "cancelled",
+        };
+        telemetry::exhausted(destination, outcome);
+        if head.disposition != Disposition::Halt {
+            tracing::warn!(
+                destination,
+                sequence,
+                id = ids.id,
+                trace = ids.trace,
+                key,
+                attempts,
+                error,
+                outcome,
+                "a message leaves without being delivered"
+            );
+            return;
+        }
+        if head.error.kind == ErrorKind::Damaged
+            && let Some(definition) = &self.definition
+        {
+            self.deps.store.note_damaged_messages(&definition.entry, &[sequence]);
+        }
+        tracing::error!(
+            destination,
+            sequence,
+            id = ids.id,
+            trace = ids.trace,
+            key,
+            attempts,
+            error,
+            "a lane is halted: its head was not delivered, and waits for an operator"
+        );
+    }
+}
+
+/// Carries out the disposition of a head. Returns what became of it: it is halted if there is no room
+/// for another dead letter.
+async fn carry_out(
+    store: &Store,
+    owner: &Owner,
+    entry: &CatalogEntry,
+    key: &LaneKey,
+    head: &Refused,
+) -> Result<Disposition, StoreError> {
+    let Refused { sequence, failed, error, disposition } = head;
+    let (sequence, failed) = (*sequence, *failed);
+    let refused = RefusedHead { lane: key.as_deref(), sequence, failed, error };
+    match disposition {
+        Disposition::Postpone(_) if planted::is("backoff_forgotten") => {}
+        Disposition::Postpone(wait) => store.postpone(owner, entry, refused, *wait).await?,
+        Disposition::Halt => store.halt(owner, entry, refused).await?,
+        Disposition::Withdraw(how, reason) => {
+            let withdrawal = Withdrawal {
+                how: *how,
+                reason,
+                error: Some((failed, error)),
+                messages: &[(key.clone(), sequence)],
+            };
+            let answers = store.withdraw(entry, Who::Owner(owner), &withdrawal).await?;
+            // `WrongHead` drops the lane: Redis releases nothing of it until its keys can be read.
+            if answers.first() == Some(&Withdrawn::Damaged) {
+                return Err(StoreError::WrongHead);
+            }
+            if answers.first() == Some(&Withdrawn::Full) {
+                store.halt(owner, entry, refused).await?;
+                return Ok(Disposition::Halt);
+            }
+        }
+    }
+    Ok(disposition.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn destination(attempts_max: u32, on_exhausted: OnExhausted) -> Destination {
+        let mut destination = Destination::new("erp".parse().unwrap(), "http://h/");
+        destination.delivery.attempts_max = attempts_max;
+        destination.delivery.retry_after_max_ms = 9_000;
+        destination.on_exhausted = on_exhausted;
+        destination
+    }
+
+    #[test]
+    fn a_head_is_tried_again_until_its_attempts_are_used_up() {
+        let of = |attempts_max, failed| {
+            let destination = destination(attempts_max, OnExhausted::Halt);
+            disposition(
+                &destination,
+                failed,
+                Finality::Retryable,
+                Some(Duration::from_secs(60)),
+                0.0,
+            )
+        };
+        let postponed = Disposition::Postpone(Duration::from_secs(9));
+        assert_eq!(of(0, 1_000_000), postponed, "0: for ever");
+        assert_eq!((of(3, 1), of(3, 2)), (postponed.clone(), postponed));
+        assert_eq!(
+            (of(3, 3), of(3, 4), of(1, 1)),
+            (Disposition::Halt, Disposition::Halt, Disposition::Halt)
+        );
+    }
+
+    #[test]
+    fn what_is_final_is_not_tried_again_and_what_is_gone_always_halts() {
+        let of = |on_exhausted, finality| {
+            disposition(&destination(0, on_exhausted), 1, finality, None, 0.5)
+        };
+        let withdrawn = |how| Disposition::Withdraw(how, "the receiver will never take it".into());
+        assert_eq!(of(OnExhausted::Halt, Finality::Permanent), Disposition::Halt);
+        assert_eq!(
+            of(OnExhausted::DeadLetter, Finality::Permanent),
+            withdrawn(Tombstone::DeadLettered)
+        );
+        assert_eq!(of(OnExhausted::Drop, Finality::Permanent), withdrawn(Tombstone::Dropped));
+        for on_exhausted in [OnExhausted::Halt, OnExhausted::DeadLetter, OnExhausted::Drop] {
+            assert_eq!(of(on_exhausted, Finality::Halts), Disposition::Halt);
+        }
+    }
+}

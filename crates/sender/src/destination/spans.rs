@@ -1,0 +1,62 @@
+//! The spans of a delivery that has ended.
+
+use std::{sync::Arc, time::Duration};
+
+use domain::{Stamped, TraceContext};
+use store::server_clock;
+use telemetry::{Noted, SpanOf};
+
+/// Notes the spans of the messages of a delivery: of those that were accepted, and of the first that was not. Those of
+/// one batch are linked with that of its first message, whose `traceparent` the request had.
+pub(super) fn note(
+    messages: &[Arc<Stamped>],
+    accepted: usize,
+    error: Option<&str>,
+    has_transform: bool,
+    took: Duration,
+) {
+    let count = accepted + usize::from(error.is_some());
+    let attempt = |message: &Stamped| message.attempts.failed + 1;
+    let span = |(at, message)| {
+        let message: &Arc<Stamped> = message;
+        let span = telemetry::span_of(&message.message, SpanOf::Deliver, attempt(message))?;
+        Some((at, message, span))
+    };
+    let spans: Vec<(usize, &Arc<Stamped>, TraceContext)> =
+        messages.iter().take(count).enumerate().filter_map(span).collect();
+    let all: Vec<TraceContext> = spans.iter().map(|(.., span)| *span).collect();
+    let (ended, first) = (server_clock(), all.get(..1).unwrap_or_default());
+    let begun = ended - took;
+    for (number, (at, message, _)) in spans.iter().enumerate() {
+        if message.attempts.failed == 0
+            && let Some(processed_ms) = message.processed_ms(has_transform)
+        {
+            let begun_to_wait = telemetry::time_of(processed_ms);
+            telemetry::note_span(
+                message,
+                &Noted {
+                    stage: SpanOf::Resequence,
+                    attempt: 1,
+                    begun: begun_to_wait,
+                    ended: begun.max(begun_to_wait),
+                    outcome: "released",
+                    error: None,
+                    links: &[],
+                },
+            );
+        }
+        let error = error.filter(|_| *at == accepted);
+        telemetry::note_span(
+            message,
+            &Noted {
+                stage: SpanOf::Deliver,
+                attempt: attempt(message),
+                begun,
+                ended,
+                outcome: if error.is_some() { "refused" } else { "accepted" },
+                error,
+                links: if number == 0 { &all } else { first },
+            },
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! How much a lane sends and holds at once.
+
+use std::time::Duration;
+
+/// What the definition of the destination says about a lane.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    /// The most messages in the queue.
+    pub(crate) release_batch_max: usize,
+    /// The most messages of one delivery.
+    pub(crate) batch_max: usize,
+    /// The most messages of a delivery whose first message was refused before.
+    pub(crate) refused_max: usize,
+    /// The most bytes of bodies in one delivery of several messages.
+    pub(crate) batch_bytes_max: u64,
+    /// How long a batch that is not full waits for more messages.
+    pub(crate) linger: Duration,
+    /// The lane is one message: the destination has no ordering.
+    pub(crate) is_single: bool,
+    /// Consumers take the messages: the lane gets only those that they have accepted or refused.
+    pub(crate) is_pulled: bool,
+    /// Whether the log records what leaves, and if so, whether with its body.
+    pub(crate) log: Option<bool>,
+}
+
+/// Lower limits than those of the definition, after a refusal.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    /// Number of messages to send individually, to find the one that made a batch fail.
+    one_by_one: usize,
+    /// The most messages to hold, as long as this is below `release_batch_max`: the head was refused before.
+    /// If it is refused again, everything behind it is dropped from the queue, so the lane fetches little at
+    /// first, and twice as much after each delivery.
+    slow_start: Option<usize>,
+}
+
+impl Limits {
+    /// The most messages of the next delivery.
+    pub(super) fn batch_max(&self, rules: &Rules) -> usize {
+        if self.one_by_one > 0 { 1 } else { rules.batch_max.max(1) }
+    }
+
+    /// The most messages to hold.
+    pub(super) fn queue_max(&self, rules: &Rules) -> usize {
+        self.slow_start.unwrap_or(rules.release_batch_max)
+    }
+
+    /// True if batches do not wait to become full.
+    pub(super) fn is_slow_start(&self) -> bool {
+        self.slow_start.is_some()
+    }
+
+    /// The released head had already been refused earlier.
+    pub(super) fn start_slowly(&mut self, rules: &Rules) {
+        self.slow_start =
+            Some(rules.refused_max.max(1)).filter(|most| *most < rules.release_batch_max);
+    }
+
+    /// A batch of `count` messages was refused.
+    pub(super) fn isolate(&mut self, count: usize) {
+        self.one_by_one = count;
+    }
+
+    /// The receiver accepted a delivery, or a part of it.
+    pub(super) fn grow(&mut self, rules: &Rules) {
+        self.slow_start =
+            self.slow_start.map(|most| 2 * most).filter(|most| *most < rules.release_batch_max);
+    }
+
+    /// One message was delivered.
+    pub(super) fn delivered_one(&mut self) {
+        self.one_by_one = self.one_by_one.saturating_sub(1);
+    }
+}

@@ -1,0 +1,137 @@
+//! The phases of a lane, and what its methods return.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use domain::{AttemptError, Sequence, Tombstone};
+
+/// What happens to the front of the queue.
+#[derive(Debug, Default)]
+pub(super) enum Phase {
+    /// Nothing is in flight. The front of the queue, if there is one, may be sent.
+    #[default]
+    Ready,
+    /// The messages up to `upto` are in flight.
+    Delivering { upto: Sequence },
+    /// The head was refused. Nothing more is sent: a call carries out the disposition of the head, and
+    /// then the lane is dropped.
+    Refused(Refused),
+}
+
+/// Whether Redis may hold more messages of the lane, and whether the lane takes them.
+#[derive(Debug, Default)]
+pub(super) enum Supply {
+    /// The lane has to ask Redis.
+    #[default]
+    Unknown,
+    /// Redis released what it had at this time.
+    Known(Instant),
+    /// Redis had nothing more. The lane is dropped as soon as it is empty.
+    Ended,
+    /// Other lanes wait. The lane sends what it holds, takes no more, and is dropped.
+    Yielding,
+    /// The partition is given back. What is in flight ends, what was delivered is settled, and the rest
+    /// is left to the next owner.
+    Draining,
+}
+
+impl Supply {
+    /// True if the lane takes more messages.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Supply::Unknown | Supply::Known(_))
+    }
+
+    /// Redis released what it had.
+    pub(super) fn known(&mut self, at: Instant) {
+        if self.is_open() {
+            *self = Supply::Known(at);
+        }
+    }
+
+    /// Redis has to be asked again.
+    pub(super) fn ask_again(&mut self) {
+        if self.is_open() {
+            *self = Supply::Unknown;
+        }
+    }
+
+    /// Redis has nothing more.
+    pub(super) fn end(&mut self) {
+        if self.is_open() {
+            *self = Supply::Ended;
+        }
+    }
+
+    /// Other lanes wait. Draining is stronger.
+    pub(super) fn yield_to_others(&mut self) {
+        if !matches!(self, Supply::Draining) {
+            *self = Supply::Yielding;
+        }
+    }
+}
+
+/// What happens to a head that its receiver did not accept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Disposition {
+    /// It is sent again after this time.
+    Postpone(Duration),
+    /// It stays, and its lane waits for manual intervention.
+    Halt,
+    /// It leaves without being delivered.
+    Withdraw(Tombstone, String),
+}
+
+/// A head that its receiver did not accept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) sequence: Sequence,
+    /// Failed attempts at its delivery, this one included.
+    pub(crate) failed: u32,
+    pub(crate) error: AttemptError,
+    pub(crate) disposition: Disposition,
+}
+
+/// How a delivery ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// How many messages of the delivery the receiver accepted, from the first on.
+    pub(crate) accepted: usize,
+    pub(crate) delivery_ms: u64,
+    /// Why it did not accept the next one; `None` if it accepted all.
+    pub(crate) refusal: Option<Refusal>,
+}
+
+/// What the receiver refused.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The first message that it did not accept. Nothing behind it may leave before it does.
+    Head { failed: u32, error: AttemptError, disposition: Disposition },
+    /// A batch of `count` messages that is not sent again as a batch: its attempts are used up, or the refusal
+    /// is final. The receiver did not say
+    /// which message is the cause, so they are sent one by one, without a wait. The refusal does not count
+    /// as an attempt at any of them.
+    Batch { count: usize },
+}
+
+/// Whether the front of the queue may be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Not before another event.
+    No,
+    /// Not before this time, unless more messages come.
+    At(Instant),
+    /// Now.
+    Yes,
+}
+
+/// What the destination does next for a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Send, settle or ask for more, when it is the lane's turn.
+    Continue,
+    /// Carry out the disposition of the refused head: everything before it is settled.
+    Resolve,
+    /// Drop the lane: nothing is left to do.
+    Drop,
+}

@@ -1,0 +1,343 @@
+//! The sender role: owns partitions, and delivers their lanes side by side, each in order.
+
+pub mod deliver;
+mod destination;
+mod holdings;
+mod lane;
+mod ownership;
+mod partition_lease;
+pub mod reporter;
+mod tail;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    task::JoinHandle,
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use destination::{Dependencies, DestinationSender, Gauge, Poke};
+use domain::DestinationName;
+use faults::planted;
+use holdings::Holdings;
+use outbound::clients::Clients;
+use ownership::{Freed, Ownership};
+use partition_lease::PartitionLease;
+use reporter::Owned;
+use store::{Catalog, HandOver, Round, Store, Wake, already_here};
+use tail::Tail;
+
+/// The most destinations that one check for halted messages covers, of all senders together. With more
+/// destinations, a round takes several seconds.
+const HALTED_CHECK_MAX: usize = 1000;
+
+/// What the sender needs from the other parts.
+pub struct Sender {
+    /// Redis.
+    pub store: Store,
+    /// The destinations.
+    pub catalog: Catalog,
+    /// Its settings.
+    pub config: config::Sender,
+    /// Connects to receivers.
+    pub clients: Clients,
+    /// How deeply the JSON of batches and envelopes may nest.
+    pub json_depth_max: usize,
+    /// What it tells the reporter.
+    pub owned: Owned,
+}
+
+/// The task of one destination under one lease of its partition.
+struct Running {
+    lease: Arc<PartitionLease>,
+    poke: Arc<Poke>,
+    gauge: Arc<Gauge>,
+    task: JoinHandle<()>,
+}
+
+/// Periodic checks of destinations. Each covers some of the destinations every second.
+#[derive(Default)]
+struct Rounds {
+    /// For halted messages.
+    halted: Round,
+    /// For dead letters that are too old.
+    expired: Round,
+    /// When the last round of that check ended; `None` while one is in progress.
+    expired_at: Option<Instant>,
+    /// The destinations whose deliveries in flight may be stored for display.
+    noted: HashSet<DestinationName>,
+}
+
+/// The destinations' tasks, and what runs beside them.
+struct Work {
+    sender: Sender,
+    holdings: Arc<Holdings>,
+    tail: Arc<Tail>,
+    running: HashMap<DestinationName, Running>,
+    /// The scan for destinations with releasable lanes, in a task of its own.
+    scan: Option<JoinHandle<Vec<DestinationName>>>,
+    /// Something has changed since the scan began: scan again after it.
+    scan_again: bool,
+    rounds: Arc<tokio::sync::Mutex<Rounds>>,
+    /// The housekeeping, in a task of its own.
+    housekeeping: Option<JoinHandle<()>>,
+}
+
+/// How often the age of dead letters is checked.
+const EXPIRE_EVERY: Duration = Duration::from_secs(60);
+/// The most destinations whose dead letters one check covers, of all senders together.
+const EXPIRED_CHECK_MAX: usize = 200;
+
+impl Rounds {
+    /// Stores how much is being delivered, and removes what was stored of destinations where nothing is, or that
+    /// another sender has now; it stores its own number again. What fails is tried again.
+    async fn note_delivering(
+        &mut self,
+        store: &Store,
+        mut counts: Vec<(DestinationName, usize, usize)>,
+    ) {
+        let now: HashSet<_> = counts.iter().map(|(name, ..)| name.clone()).collect();
+        counts.extend(self.noted.difference(&now).map(|name| (name.clone(), 0, 0)));
+        if counts.is_empty() {
+            return;
+        }
+        match store.note_delivering(&counts).await {
+            Ok(()) => self.noted = now,
+            Err(error) => {
+                tracing::debug!(%error, "cannot store how many messages are being delivered");
+                self.noted.extend(now);
+            }
+        }
+    }
+
+    /// True if a round of the check for dead letters that are too old is in progress, or is due.
+    fn is_expiry_check_due(&self) -> bool {
+        self.expired_at.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY)
+    }
+}
+
+/// This pod's part of a check, in proportion to its partitions, so that the load on Redis does not grow
+/// with the number of senders.
+fn part_of(check_max: usize, owned: usize, partitions: u16) -> usize {
+    (check_max * owned).div_ceil(usize::from(partitions.max(1))).max(1)
+}
+
+impl Sender {
+    /// Runs until `stop`. Then gives its partitions back; deliveries in flight have `drain` to end.
+    pub async fn run(
+        self,
+        mut wakes: broadcast::Receiver<Wake>,
+        stop: CancellationToken,
+        drain: Duration,
+    ) {
+        let lease = Duration::from_millis(self.config.lease_ms);
+        let holdings = Holdings::new(self.store.clone(), lease);
+        self.owned.begin(holdings.clone());
+        let (freed, stopping) = (Arc::new(Freed::default()), stop.child_token());
+        let ownership = Ownership::new(holdings.clone(), freed.clone());
+        // Beside the events below, which must not wait for Redis.
+        let mut sharing = std::pin::pin!(ownership.run(stopping.clone(), drain));
+        let (tail, queued) = Tail::new();
+        let publishing = tail.clone().publish(queued, self.store.clone(), stopping.clone());
+        let _publishing = AbortOnDropHandle::new(tokio::spawn(publishing));
+        let mut work = Work::new(self, holdings.clone(), tail);
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = &mut sharing => break,
+                () = holdings.changed.notified() => {
+                    telemetry::owned(holdings.partitions().len());
+                    work.scan();
+                }
+                found = work.scanned() => {
+                    found.iter().for_each(|name| work.poke(name, None));
+                    if std::mem::take(&mut work.scan_again) {
+                        work.scan();
+                    }
+                }
+                wake = wakes.recv(), if !stopping.is_cancelled() => {
+                    if !work.take_wake(wake, &freed) {
+                        stopping.cancel();
+                    }
+                    // Those that came together: their releases go together.
+                    while let Some(wake) = already_here(&mut wakes) {
+                        work.take_wake(wake, &freed);
+                    }
+                }
+                _ = second.tick() => {
+                    telemetry::owned(holdings.partitions().len());
+                    work.scan();
+                    work.run_housekeeping();
+                }
+            }
+        }
+    }
+}
+
+impl Work {
+    fn new(sender: Sender, holdings: Arc<Holdings>, tail: Arc<Tail>) -> Work {
+        let running = HashMap::new();
+        let rounds = Arc::default();
+        Work {
+            sender,
+            holdings,
+            tail,
+            running,
+            scan: None,
+            scan_again: false,
+            rounds,
+            housekeeping: None,
+        }
+    }
+
+    /// Takes a wake-up. False if there will be no more.
+    fn take_wake(&mut self, wake: Result<Wake, RecvError>, freed: &Freed) -> bool {
+        match wake {
+            Ok(Wake::Releasable(name, handed)) => self.poke(&name, handed),
+            Ok(Wake::OwnerGone(partition)) => freed.note(partition),
+            Ok(Wake::Everything) | Err(RecvError::Lagged(_)) => {
+                self.running.values().for_each(|running| running.poke.note_gap());
+                self.scan();
+            }
+            Ok(Wake::Tail(of)) => self.tail.wants(of, Instant::now()),
+            Ok(Wake::Waiting(_) | Wake::Definitions) => {}
+            Err(RecvError::Closed) => return false,
+        }
+        true
+    }
+
+    /// Pokes the task of a destination: lanes may be releasable, perhaps this message. Does so only if this pod
+    /// owns its partition. Starts the task if there is none.
+    fn poke(&mut self, name: &DestinationName, handed: Option<HandOver>) {
+        let partition = name.partition(self.sender.store.keys().partitions());
+        let Some(lease) = self.holdings.of(partition) else { return };
+        if planted::is("wake_and_poll_lost") && self.running.contains_key(name) {
+            return;
+        }
+        if let Some(running) = self.running.get(name)
+            && Arc::ptr_eq(&running.lease, &lease)
+            && !running.task.is_finished()
+            && running.poke.poke(handed)
+        {
+            return;
+        }
+        let poke = Arc::new(Poke::default());
+        let gauge = Arc::new(Gauge::default());
+        poke.poke(None);
+        let task = DestinationSender::new(Dependencies {
+            store: self.sender.store.clone(),
+            catalog: self.sender.catalog.clone(),
+            clients: self.sender.clients.clone(),
+            json_depth_max: self.sender.json_depth_max,
+            release_batch_max: self.sender.config.release_batch_max,
+            name: name.clone(),
+            lease: lease.clone(),
+            tail: self.tail.clone(),
+            gauge: gauge.clone(),
+        });
+        let task = lease.tasks.spawn(task.run(poke.clone()));
+        self.running.insert(name.clone(), Running { lease, poke, gauge, task });
+    }
+
+    /// Scans all owned partitions for destinations with releasable lanes; [`Work::scanned`] has the answer.
+    fn scan(&mut self) {
+        self.running.retain(|_, running| !running.lease.is_over() && !running.task.is_finished());
+        let partitions = self.holdings.partitions();
+        if partitions.is_empty() {
+            return;
+        }
+        if self.scan.is_some() {
+            self.scan_again = true;
+            return;
+        }
+        let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
+        self.scan = Some(tokio::spawn(async move {
+            let wait_max_ms = |name: &str| {
+                catalog.get(name).map_or(0, |entry| entry.destination.delivery.wait_max_ms())
+            };
+            match store.releasable(&partitions, wait_max_ms).await {
+                Ok(found) => found.iter().flatten().filter_map(|name| name.parse().ok()).collect(),
+                Err(error) => {
+                    tracing::debug!(%error, "cannot scan for releasable lanes");
+                    Vec::new()
+                }
+            }
+        }));
+    }
+
+    /// Resolves when a scan has ended, with the destinations that it found.
+    async fn scanned(&mut self) -> Vec<DestinationName> {
+        let Some(scan) = &mut self.scan else { return std::future::pending().await };
+        let found = scan.await.unwrap_or_default();
+        self.scan = None;
+        found
+    }
+
+    /// Recovers messages whose leases expired or whose delay is over, runs the checks that are due, and stores
+    /// how many messages are being delivered. In a task of its own, because it may take long.
+    fn run_housekeeping(&mut self) {
+        let partitions = self.holdings.partitions();
+        if planted::is("housekeeping_skipped") {
+            return;
+        }
+        if self.housekeeping.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let waiting = self.sender.clients.places().waiting();
+        let counts = self.running.iter().map(|(name, running)| {
+            // Transforms of the destination may wait too.
+            let begun = running.gauge.get();
+            let awaiting = waiting.get(name).copied().unwrap_or_default().min(begun);
+            (name.clone(), begun - awaiting, awaiting)
+        });
+        let counts: Vec<_> = counts.filter(|(_, count, waits)| count + waits > 0).collect();
+        self.sender.owned.set_awaiting_connection(waiting.into_keys().collect());
+        let limited = self.running.iter().filter(|(_, running)| running.gauge.is_rate_limited());
+        self.sender.owned.set_rate_limited(limited.map(|(name, _)| name.clone()).collect());
+        telemetry::delivering(counts.iter().map(|(_, count, _)| count).sum());
+        let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
+        let rounds = self.rounds.clone();
+        let (owned, all) = (partitions.len(), store.keys().partitions());
+        let part = move |check_max| part_of(check_max, owned, all);
+        self.housekeeping = Some(tokio::spawn(async move {
+            let mut rounds = rounds.lock().await;
+            rounds.note_delivering(&store, counts).await;
+            if !partitions.is_empty()
+                && let Err(error) = store.recover_owned(&partitions).await
+            {
+                tracing::debug!(%error, "cannot recover overdue messages");
+            }
+            let (some, _) = catalog.some(&mut rounds.halted, &partitions, part(HALTED_CHECK_MAX));
+            store.apply_policy_to_all_halted(&some).await;
+            if rounds.is_expiry_check_due() {
+                let some = part(EXPIRED_CHECK_MAX);
+                let (some, is_over) = catalog.some(&mut rounds.expired, &partitions, some);
+                store.expire_dead_letters(&some).await;
+                rounds.expired_at = is_over.then(Instant::now);
+            }
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_senders_together_ask_no_more_the_more_of_them_there_are() {
+        assert_eq!(part_of(500, 64, 64), 500);
+        assert_eq!((part_of(500, 1, 64), part_of(500, 0, 64)), (8, 1));
+        for pods in [2usize, 3, 7, 64] {
+            let owned = |pod| 64 / pods + usize::from(pod < 64 % pods);
+            let asked: usize = (0..pods).map(|pod| part_of(500, owned(pod), 64)).sum();
+            assert!((500..500 + pods).contains(&asked), "{asked} by {pods} pods");
+        }
+    }
+}

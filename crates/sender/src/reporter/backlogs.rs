@@ -1,0 +1,132 @@
+//! How much is pending, halted and dead at the destinations of owned partitions, as metrics.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    ops::Bound,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use domain::DestinationName;
+use store::{Catalog, CatalogEntry, Round, Store};
+use telemetry::Backlog;
+
+/// The shortest time between two rounds.
+const EVERY: Duration = Duration::from_secs(5);
+/// The most destinations that one query covers, of all senders together: with more, a round takes
+/// several queries.
+pub(super) const BACKLOGS_CHECK_MAX: usize = 500;
+/// The most destinations to check for damaged messages at a time: some halted messages of each.
+const DAMAGED_CHECK_MAX: usize = 10;
+
+/// The destinations whose backlog this pod reports.
+#[derive(Default)]
+pub(super) struct Backlogs {
+    round: Round,
+    begun: Option<Instant>,
+    /// Reported in the last round.
+    reported: HashSet<DestinationName>,
+    /// Reported so far in this round.
+    reporting: HashSet<DestinationName>,
+    /// Destinations with pending messages, as far as is known.
+    pending: BTreeSet<DestinationName>,
+    /// Destinations with halted messages, and how far these have been checked for damage.
+    halted: BTreeMap<DestinationName, usize>,
+    /// The last of them that was checked.
+    checked: Option<DestinationName>,
+}
+
+impl Backlogs {
+    /// Reports the numbers of the next `some` destinations of these partitions, if it is time. At the
+    /// end of a round, stops reporting those that are gone or belong to another pod now.
+    pub(super) async fn report(
+        &mut self,
+        store: &Store,
+        catalog: &Catalog,
+        partitions: &[u16],
+        some: usize,
+    ) {
+        if self.reporting.is_empty() {
+            if self.begun.is_some_and(|begun| begun.elapsed() < EVERY) {
+                return;
+            }
+            self.begun = Some(Instant::now());
+        }
+        let (some, is_over) = catalog.some(&mut self.round, partitions, some);
+        self.report_some(store, &some).await;
+        self.find_damaged(store, catalog).await;
+        if is_over {
+            let reporting = std::mem::take(&mut self.reporting);
+            for name in self.reported.difference(&reporting) {
+                telemetry::backlog(name.as_str(), None);
+                self.pending.remove(name);
+            }
+            self.reported = reporting;
+        }
+    }
+
+    /// Destinations with pending messages.
+    pub(super) fn pending(&self) -> &BTreeSet<DestinationName> {
+        &self.pending
+    }
+
+    /// Looks for damaged messages among the halted ones, at some destinations in turn: the process that
+    /// found the damage may have ended.
+    async fn find_damaged(&mut self, store: &Store, catalog: &Catalog) {
+        for _ in 0..DAMAGED_CHECK_MAX.min(self.halted.len()) {
+            let after = self.checked.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            let next = self.halted.range((after, Bound::Unbounded)).next();
+            let Some((name, from)) = next.or_else(|| self.halted.iter().next()) else { return };
+            let (name, from) = (name.clone(), *from);
+            self.checked = Some(name.clone());
+            let found = match catalog.get(name.as_str()) {
+                Some(entry) => store.find_damaged(&entry, from).await,
+                None => Ok(None),
+            };
+            match found {
+                Ok(Some(next)) => drop(self.halted.insert(name, next)),
+                Ok(None) => drop(self.halted.remove(&name)),
+                Err(error) => {
+                    tracing::debug!(destination = %name, %error, "cannot check for damaged messages");
+                }
+            }
+        }
+    }
+
+    async fn report_some(&mut self, store: &Store, some: &[Arc<CatalogEntry>]) {
+        let numbers = store.backlogs_each(some).await;
+        for (entry, numbers) in some.iter().zip(numbers) {
+            let name = &entry.destination.name;
+            match numbers {
+                Ok(numbers) => {
+                    let backlog = Backlog {
+                        pending: numbers.pending,
+                        pending_bytes: numbers.pending_bytes,
+                        waiting: numbers.waiting,
+                        leased: numbers.processing,
+                        ready: numbers.ready + numbers.delivering,
+                        delayed: numbers.delayed,
+                        halted: numbers.halted,
+                        dead_letters: numbers.dead_letters,
+                        dead_letters_max: entry.destination.dead_letters_max,
+                    };
+                    telemetry::backlog(name.as_str(), Some(backlog));
+                    match numbers.pending {
+                        0 => drop(self.pending.remove(name)),
+                        _ => drop(self.pending.insert(name.clone())),
+                    }
+                    if numbers.halted > 0 {
+                        self.halted.entry(name.clone()).or_default();
+                    }
+                }
+                // The last numbers stay until the server answers.
+                Err(error) => {
+                    tracing::debug!(destination = %name, %error, "cannot read a backlog");
+                }
+            }
+            self.reporting.insert(name.clone());
+        }
+    }
+}

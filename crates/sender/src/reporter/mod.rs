@@ -1,0 +1,164 @@
+//! Reports what is pending, and what blocks it, as metrics: for the partitions that this pod owns. The first of all
+//! live pods also reports for partitions without an owner: also when no pod has the role sender.
+
+mod backlogs;
+mod blocked;
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{holdings::Holdings, part_of};
+use backlogs::{BACKLOGS_CHECK_MAX, Backlogs};
+use blocked::{Around, Blocked, HEADS_CHECK_MAX};
+use domain::DestinationName;
+use store::{Catalog, Ownership, Store};
+
+/// The most destinations of partitions without an owner that one query covers. Few, because nobody delivers for them.
+const UNOWNED_CHECK_MAX: usize = 50;
+/// How often to read which pods live and which partitions have no owner.
+const PODS_CHECK_EVERY: Duration = Duration::from_secs(5);
+
+/// What the sender of this process owns and does; nothing, without one. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Owned(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    holdings: Option<Arc<Holdings>>,
+    rate_limited: HashSet<DestinationName>,
+    awaiting_connection: HashSet<DestinationName>,
+}
+
+impl Owned {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin(&self, holdings: Arc<Holdings>) {
+        self.lock().holdings = Some(holdings);
+    }
+
+    /// The destinations whose next delivery waits for their rate limit.
+    pub(super) fn set_rate_limited(&self, names: HashSet<DestinationName>) {
+        self.lock().rate_limited = names;
+    }
+
+    /// The destinations with deliveries that wait for a connection.
+    pub(super) fn set_awaiting_connection(&self, names: HashSet<DestinationName>) {
+        self.lock().awaiting_connection = names;
+    }
+
+    fn awaits_connection(&self, name: &DestinationName) -> bool {
+        self.lock().awaiting_connection.contains(name)
+    }
+
+    fn is_rate_limited(&self, name: &DestinationName) -> bool {
+        self.lock().rate_limited.contains(name)
+    }
+
+    fn partitions(&self) -> Vec<u16> {
+        self.lock().holdings.as_ref().map(|holdings| holdings.partitions()).unwrap_or_default()
+    }
+
+    /// For how long the owner of this partition, this pod, must still wait after a failover. `None` if it does not
+    /// own it.
+    fn takeover_wait(&self, partition: u16) -> Option<Duration> {
+        let state = self.lock();
+        Some(state.holdings.as_ref()?.of(partition)?.takeover_wait())
+    }
+}
+
+/// The task that reports.
+pub struct Reporter {
+    store: Store,
+    catalog: Catalog,
+    owned: Owned,
+    has_processor: bool,
+    /// Partitions without an owner that this pod reports.
+    unowned: Vec<u16>,
+    pods_checked: Option<Instant>,
+    backlogs: Backlogs,
+    blocked: Blocked,
+}
+
+impl Reporter {
+    /// A reporter for this process.
+    pub fn new(store: Store, catalog: Catalog, owned: Owned) -> Reporter {
+        Reporter {
+            blocked: Blocked::new(store.clone(), catalog.clone()),
+            store,
+            catalog,
+            owned,
+            has_processor: true,
+            unowned: Vec::new(),
+            pods_checked: None,
+            backlogs: Backlogs::default(),
+        }
+    }
+
+    /// Runs until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        telemetry::partitions(self.store.keys().partitions());
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = second.tick() => {}
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.report() => {}
+            }
+        }
+    }
+
+    async fn report(&mut self) {
+        if self.pods_checked.is_none_or(|checked| checked.elapsed() >= PODS_CHECK_EVERY) {
+            self.pods_checked = Some(Instant::now());
+            self.check_pods().await;
+        }
+        let mut partitions = self.owned.partitions();
+        self.unowned.retain(|partition| !partitions.contains(partition));
+        let (owned, all) = (partitions.len(), self.store.keys().partitions());
+        let more = if self.unowned.is_empty() { 0 } else { UNOWNED_CHECK_MAX };
+        let backlogs = part_of(BACKLOGS_CHECK_MAX, owned, all) + more;
+        let heads = part_of(HEADS_CHECK_MAX, owned + self.unowned.len(), all);
+        partitions.extend(&self.unowned);
+        self.backlogs.report(&self.store, &self.catalog, &partitions, backlogs).await;
+        let has_processor = self.has_processor;
+        let around = Around { owned: &self.owned, has_processor, refuses_writes: false };
+        self.blocked.sample(self.backlogs.pending(), heads, around).await;
+    }
+
+    /// Which pods live, and whether this is the first of them. After an error, what was known stays.
+    async fn check_pods(&mut self) {
+        let Ok(pods) = self.store.live_pods().await else { return };
+        self.has_processor = pods.iter().any(|pod| pod.has_role("processor"));
+        let is_first = pods.first().is_some_and(|pod| pod.pod == self.store.pod());
+        self.unowned = Vec::new();
+        if is_first {
+            let owned: HashSet<u16> = self.owned.partitions().into_iter().collect();
+            let others = (0..self.store.keys().partitions()).filter(|one| !owned.contains(one));
+            let others: Vec<u16> = others.collect();
+            let owners = self.store.owners(&others).await;
+            let free = others
+                .iter()
+                .zip(owners)
+                .filter(|(_, owner)| owner.as_ref().is_ok_and(|found| found.owner.is_none()));
+            self.unowned = free.map(|(partition, _)| *partition).collect();
+        }
+    }
+}
+
+/// Who owns a partition, as its reporter knows.
+fn ownership_of(owned: &Owned, pod: &str, partition: u16) -> Ownership {
+    let Some(wait) = owned.takeover_wait(partition) else { return Ownership::default() };
+    Ownership { owner: Some(pod.to_owned()), takeover_wait_ms: wait.as_millis() as u64 }
+}

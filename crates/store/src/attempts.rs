@@ -1,0 +1,44 @@
+//! What is stored about earlier attempts at a message (`lua/include/attempts.lua`).
+
+use domain::{AttemptError, Attempts, Stage};
+
+/// Failed attempts, stalls, checkpoint, stage in which it halted, when a delayed message that awaits
+/// its turn is due, errors, how many suspects may be processed together with it, stalls of its own.
+type Kept = (u32, u32, String, String, String, Vec<String>, u32, u32);
+
+/// Reads the stored attempts; empty input means none. Unreadable input also counts as none, as in
+/// the scripts, so that it does not block the message.
+pub(super) fn read(kept: &[u8]) -> Attempts {
+    if kept.is_empty() {
+        return Attempts::default();
+    }
+    let Ok(kept) = rmp_serde::from_slice::<Kept>(kept) else { return Attempts::default() };
+    let (failed, stalls, checkpoint, halted_in, _, errors, together, stalls_alone) = kept;
+    let error = |text: &String| {
+        let (at_ms, json) = text.split_once(' ')?;
+        Some((at_ms.parse().ok()?, serde_json::from_str(json).ok()?))
+    };
+    Attempts {
+        failed,
+        stalls,
+        checkpoint: Some(checkpoint).filter(|text| !text.is_empty()),
+        halted_in: stage_of(&halted_in),
+        errors: errors.iter().filter_map(error).collect(),
+        together,
+        stalls_alone,
+    }
+}
+
+pub(super) fn stage_of(text: &str) -> Option<Stage> {
+    match text {
+        "transform" => Some(Stage::Transform),
+        "delivery" => Some(Stage::Delivery),
+        _ => None,
+    }
+}
+
+/// An error, as it is stored.
+pub(super) fn error_text(error: &AttemptError) -> String {
+    // Writing plain strings as JSON cannot fail.
+    serde_json::to_string(error).unwrap_or_default()
+}

@@ -1,0 +1,91 @@
+//! Long bodies, which are stored apart from their messages' headers (`lua/include/bodies.lua`).
+
+use bytes::Bytes;
+
+use super::{
+    Store, StoreError,
+    chunks::chunks_by_size,
+    entry::CatalogEntry,
+    record::{self, Part},
+};
+use domain::{DestinationName, Sequence, Stamped};
+
+/// The most bytes of bodies that one call reads (at least one body is read).
+const BYTES_MAX: usize = 8 << 20;
+/// The most bodies that one call reads.
+const COUNT_MAX: usize = 1000;
+
+impl Store {
+    /// Reads bodies by their fields, in order. Each field comes with the expected length.
+    pub(super) async fn bodies(
+        &self,
+        entry: &CatalogEntry,
+        fields: &[(String, u64)],
+    ) -> Result<Vec<Option<Bytes>>, StoreError> {
+        let key = self.keys().destination(&entry.destination.name).bodies();
+        let mut found = Vec::with_capacity(fields.len());
+        for some in chunks_by_size(fields, COUNT_MAX, BYTES_MAX, |(_, length)| *length as usize) {
+            let mut pipe = redis::pipe();
+            let command = pipe.cmd("HMGET").arg(&key);
+            for (field, _) in some {
+                command.arg(field);
+            }
+            let (bodies,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+            found.extend(bodies);
+        }
+        Ok(found)
+    }
+
+    /// Loads the bodies that are stored apart into their messages. A message whose body differs
+    /// from what its record says is marked as damaged.
+    pub(super) async fn fill(
+        &self,
+        entry: &CatalogEntry,
+        messages: &mut [&mut Stamped],
+    ) -> Result<(), StoreError> {
+        let mut wanted = Vec::new();
+        for (at, message) in messages.iter().enumerate() {
+            let both = [(Part::Body, message.apart.body), (Part::Input, message.apart.input)];
+            for (part, length) in both {
+                wanted.extend(length.map(|length| (at, part, length)));
+            }
+        }
+        let field = |&(at, part, length): &(usize, Part, u64)| {
+            let sequence: Sequence = messages[at].position.sequence;
+            (part.field(sequence), length)
+        };
+        let fields: Vec<_> = wanted.iter().map(field).collect();
+        for ((at, part, _), body) in wanted.into_iter().zip(self.bodies(entry, &fields).await?) {
+            if let Err(error) = record::fill(messages[at], part, body) {
+                messages[at].damaged = Some(error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks messages as damaged whose bodies are missing or have another length than the record
+    /// says. Does not read the bodies.
+    pub(super) async fn find_missing_bodies(
+        &self,
+        name: &DestinationName,
+        messages: &mut [&mut Stamped],
+    ) -> Result<(), StoreError> {
+        let mut apart: Vec<_> =
+            messages.iter_mut().filter(|message| message.apart.body.is_some()).collect();
+        if apart.is_empty() {
+            return Ok(());
+        }
+        let key = self.keys().destination(name).bodies();
+        let mut pipe = redis::pipe();
+        for message in &apart {
+            pipe.cmd("HSTRLEN").arg(&key).arg(Part::Body.field(message.position.sequence));
+        }
+        let lengths: Vec<u64> = self.query(&pipe).await?;
+        for (message, length) in apart.iter_mut().zip(lengths) {
+            if message.apart.body != Some(length) {
+                message.damaged = Some("its body is missing, or has another length".to_owned());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! Definitions as Redis stores them: the authoritative one in the partition, and its copy in the index.
+
+use redis::Pipeline;
+
+use crate::{
+    Store, StoreError,
+    entry::{CatalogEntry, Paused},
+};
+use domain::{DestinationName, Epoch};
+
+impl Store {
+    /// Parses an index entry: `<version> <paused, or ->,@<born> <definition>`.
+    pub(crate) fn parse_index_entry(&self, name: &str, entry: &str) -> Option<CatalogEntry> {
+        let mut parts = entry.splitn(3, ' ');
+        let (version, mark, json) = (parts.next()?, parts.next()?, parts.next()?);
+        let (paused, born) = Paused::of_mark(mark);
+        let parsed = self.parse_definition(name, version, paused, born?, json);
+        parsed.unwrap_or_default()
+    }
+
+    /// Reads the definition from the partition, and corrects the index.
+    pub(crate) async fn stored_definition(
+        &self,
+        name: &DestinationName,
+    ) -> Result<Option<CatalogEntry>, StoreError> {
+        let keys = self.keys().destination(name);
+        let mut pipe = Pipeline::new();
+        pipe.hmget(keys.hash(), &["version", "definition", "deleted", "paused", "born"]);
+        type Text = Option<String>;
+        type StoredDefinition = (Text, Text, Text, Text, Option<Epoch>);
+        let ((version, definition, deleted, paused, born),): (StoredDefinition,) =
+            self.query(&pipe).await?;
+        let (Some(version), Some(json), None) = (version, definition, deleted) else {
+            return Ok(None);
+        };
+        let paused = Paused::of_text(paused.as_deref().unwrap_or_default());
+        let entry = self.parse_definition(
+            name.as_str(),
+            &version,
+            paused,
+            born.unwrap_or_default(),
+            &json,
+        )?;
+        if let Some(entry) = &entry {
+            self.index(name, entry.version, Some((paused, entry.born, &json))).await?;
+        }
+        Ok(entry)
+    }
+
+    fn parse_definition(
+        &self,
+        name: &str,
+        version: &str,
+        paused: Paused,
+        born: Epoch,
+        json: &str,
+    ) -> Result<Option<CatalogEntry>, StoreError> {
+        match (self.inner.keyring.unseal(json), version.parse()) {
+            (Ok(destination), Ok(version)) => {
+                let partition = destination.name.partition(self.keys().partitions());
+                self.inner.epochs.note_carried(partition, born);
+                Ok(Some(CatalogEntry { destination, version, partition, paused, born }))
+            }
+            (Err(error), _) => {
+                tracing::error!(destination = name, %error, "a stored definition cannot be read");
+                // With its key it could be read: it is not as if it did not exist.
+                match error {
+                    StoreError::NoSecretsKey(_) => Err(error),
+                    _ => Ok(None),
+                }
+            }
+            (_, Err(_)) => Ok(None),
+        }
+    }
+}

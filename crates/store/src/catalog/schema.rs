@@ -1,0 +1,159 @@
+//! Which schema the deployment has, and which pods know it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use redis::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    MetaError, Store, StoreError,
+    known_schema::{FIRST, known},
+    presence::{self, Presence},
+    unfit::UnfitServer,
+};
+use redis_client::read;
+
+/// A pod counts as alive for this long after its last report.
+const PRESENCE: Duration = Duration::from_secs(5);
+
+/// How often a pod reports.
+const PRESENCE_EVERY: Duration = Duration::from_secs(1);
+
+/// A live pod that does not know the schema to migrate to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OlderPod {
+    /// Its unique name.
+    pub name: String,
+    /// The newest schema that it knows.
+    pub known: u32,
+}
+
+impl Store {
+    /// Reports that this pod is alive and which schema it knows; then fails if the data is newer. The
+    /// order matters: a concurrent migration sees the pod, or the pod sees the migration.
+    pub(crate) async fn enter(&self) -> Result<(), MetaError> {
+        self.say_presence("").await?;
+        let (mut noted, mut unavailable) = (None, 0);
+        for schema in self.schema_of_each().await {
+            match schema {
+                Ok(schema) => noted = noted.max(Some(schema)),
+                // Each script checks the schema of its partition again.
+                Err(error) if error.is_temporary() => unavailable += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if unavailable > 0 {
+            tracing::warn!(
+                partitions = unavailable,
+                "some partitions are not available; the others are served"
+            );
+        }
+        let newest = self.meta_schema().await?.max(noted.unwrap_or(FIRST));
+        if newest > known() {
+            self.leave(&presence::role()).await?;
+            let unfit = UnfitServer::NewerSchema { stored: newest };
+            return Err(MetaError::Unfit(unfit));
+        }
+        Ok(())
+    }
+
+    async fn say_presence(&self, about: &str) -> Result<(), StoreError> {
+        // This also samples Redis's clock.
+        self.server_time_ms().await?;
+        self.heartbeat_as(&presence::role(), about, PRESENCE).await.map(drop)
+    }
+
+    /// Reports that this pod is alive, with these roles (separated by commas), until `stop`.
+    pub async fn stay(self, roles: String, stop: CancellationToken) {
+        let about = presence::about(&roles, &host());
+        let mut tick = tokio::time::interval(PRESENCE_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            if let Err(error) = self.say_presence(&about).await {
+                tracing::debug!(%error, "cannot report that this pod is alive");
+            }
+        }
+        if let Err(error) = self.leave_as(&presence::role(), &about).await {
+            tracing::debug!(%error, "cannot leave the list of pods");
+        }
+    }
+
+    /// Succeeds if Redis answers, holds no newer schema, and grants the rights that a pod needs.
+    pub async fn check_ready(&self) -> Result<(), StoreError> {
+        self.check_rights_now().await?;
+        match self.meta_schema().await? {
+            newer if newer > known() => Err(StoreError::NewerSchema(newer)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The schema that the deployment has or is migrating to: no older pod may start.
+    async fn meta_schema(&self) -> Result<u32, StoreError> {
+        let (schema,): (Option<u32>,) =
+            self.query(redis::pipe().hget(self.keys().meta(), "schema")).await?;
+        Ok(schema.unwrap_or(FIRST))
+    }
+
+    /// Reads the schema of each partition, and remembers it.
+    pub async fn schemas(&self) -> Result<Vec<u32>, StoreError> {
+        self.schema_of_each().await.into_iter().collect()
+    }
+
+    async fn schema_of_each(&self) -> Vec<Result<u32, StoreError>> {
+        let looks = (0..self.keys().partitions()).map(|partition| {
+            let mut pipe = redis::pipe();
+            pipe.hget(self.keys().partition(partition).epoch(), "schema");
+            pipe
+        });
+        let answers = self.query_each(&looks.collect::<Vec<_>>()).await;
+        let noted = &self.inner.schemas.of_partitions;
+        let schema_of = |(answer, noted): (Result<Vec<Value>, StoreError>, &AtomicU32)| {
+            let schema: Option<u32> = read(answer?.pop(), "a partition's schema")?;
+            let schema = schema.unwrap_or(FIRST);
+            noted.store(schema, Ordering::Relaxed);
+            Ok(schema)
+        };
+        answers.into_iter().zip(noted).map(schema_of).collect()
+    }
+
+    /// The live pods that do not know this version's newest schema.
+    pub async fn older_pods(&self) -> Result<Vec<OlderPod>, StoreError> {
+        let heartbeats = self.heartbeats().await?;
+        let (mut said, mut names) = (BTreeMap::new(), BTreeSet::new());
+        for (member, _) in &heartbeats {
+            match (Presence::read(member), member.split_once(':')) {
+                (Some(found), _) => {
+                    said.insert(found.pod, found.schema);
+                }
+                // A sender of a version that does not report its schema.
+                (None, Some((_, name))) if !name.contains(':') => drop(names.insert(name)),
+                _ => {}
+            }
+        }
+        for name in names {
+            said.entry(name).or_insert(FIRST);
+        }
+        let older = said.into_iter().filter(|(_, schema)| *schema < known());
+        Ok(older.map(|(name, known)| OlderPod { name: name.to_owned(), known }).collect())
+    }
+
+    /// Sets the schema below which no pod may start. Returns the previous one.
+    pub async fn set_meta_schema(&self, schema: u32) -> Result<u32, StoreError> {
+        let before = self.meta_schema().await?;
+        let mut pipe = redis::pipe();
+        pipe.hset(self.keys().meta(), "schema", schema).ignore();
+        self.query::<()>(&pipe).await?;
+        Ok(before)
+    }
+}
+
+/// The name of this machine or container.
+fn host() -> String {
+    let name = rustix::system::uname();
+    let name = name.nodename().to_string_lossy();
+    name.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).take(64).collect()
+}

@@ -1,0 +1,293 @@
+//! The contract of a transition: what it takes, declared once, next to its call. From it come the call in Rust, where a
+//! missing key or a value of a wrong type does not compile, and the names of keys and arguments in Lua.
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use redis::ToRedisArgs;
+
+use redis_client::Words;
+
+/// What a transition takes, by name, in the order of a call.
+#[derive(Debug, Clone, Copy)]
+pub struct Contract {
+    /// The transition: its file in `lua/`.
+    pub name: &'static str,
+    /// The keys that each call has.
+    pub keys: &'static [&'static str],
+    /// The arguments that each call has.
+    pub args: &'static [&'static str],
+    /// What a call has any number of.
+    pub lists: &'static [List],
+}
+
+/// What a call has any number of. The keys of all are behind those of the call, and their arguments behind their
+/// number.
+#[derive(Debug, Clone, Copy)]
+pub struct List {
+    /// The name of all.
+    pub name: &'static str,
+    /// The keys of each.
+    pub keys: &'static [&'static str],
+    /// The arguments of each.
+    pub args: &'static [&'static str],
+}
+
+impl List {
+    /// A list of such rows.
+    pub const fn of<R: Row>(name: &'static str) -> List {
+        List { name, keys: R::KEYS, args: R::ARGS }
+    }
+}
+
+/// One of a list.
+pub trait Row {
+    /// The names of its keys.
+    const KEYS: &'static [&'static str] = &[];
+    /// The names of its arguments.
+    const ARGS: &'static [&'static str] = &[];
+
+    /// Adds them to a call.
+    fn write(&self, words: &mut Words);
+}
+
+/// A list of keys.
+impl Row for Vec<u8> {
+    const KEYS: &'static [&'static str] = &["key"];
+
+    fn write(&self, words: &mut Words) {
+        words.keys.push(self.clone());
+    }
+}
+
+/// A value that is one argument.
+pub trait Arg {
+    /// Adds it to a call.
+    fn write(&self, args: &mut Vec<Vec<u8>>);
+}
+
+macro_rules! args {
+    ($($kind:ty),*) => {
+        $(impl Arg for $kind {
+            fn write(&self, args: &mut Vec<Vec<u8>>) {
+                self.write_redis_args(args);
+            }
+        })*
+    };
+}
+
+impl Arg for Bytes {
+    fn write(&self, args: &mut Vec<Vec<u8>>) {
+        args.push(self.to_vec());
+    }
+}
+
+args!(&str, String, &[u8], Vec<u8>, u8, u16, u32, u64, usize, i64, bool);
+
+/// A list of values.
+macro_rules! values {
+    ($($kind:ty),*) => {
+        $(impl Row for $kind {
+            const ARGS: &'static [&'static str] = &["value"];
+
+            fn write(&self, words: &mut Words) {
+                Arg::write(self, &mut words.args);
+            }
+        })*
+    };
+}
+
+values!(&str, &[u8], u64);
+
+/// Adds a list to a call: its keys, its length, its arguments.
+pub fn write_list<R: Row>(rows: &[R], words: &mut Words) {
+    Arg::write(&rows.len(), &mut words.args);
+    rows.iter().for_each(|row| row.write(words));
+}
+
+impl Contract {
+    /// The lines of Lua that give everything its name: `key_leases`, `lease_ms`; of a list a table, of its values if each
+    /// has only one, or of tables (`lane.key`).
+    pub fn names(&self) -> String {
+        let (keys, args) = (self.keys.len(), self.args.len());
+        let mut text = local(self.keys.iter().map(|key| format!("key_{key}")), "KEYS", keys);
+        text += &local(self.args.iter().map(|arg| (*arg).to_owned()), "ARGV", args);
+        if self.lists.is_empty() {
+            return text;
+        }
+        let names: Vec<&str> = self.lists.iter().map(|list| list.name).collect();
+        let tables = vec!["{}"; names.len()].join(", ");
+        let _ = writeln!(text, "local {} = {tables}", names.join(", "));
+        let _ = writeln!(text, "do local k, a = {keys}, {args}");
+        for list in self.lists {
+            text += &list.loop_of();
+        }
+        text + "end\n"
+    }
+}
+
+impl List {
+    /// Reads it behind the keys and arguments that were read before.
+    fn loop_of(&self) -> String {
+        let List { name, keys, args } = self;
+        let of = |from: &str, at: &str, names: &[&'static str]| {
+            let value =
+                |(i, field): (usize, &&'static str)| (*field, format!("{from}[{at} + {}]", i + 1));
+            names.iter().enumerate().map(value).collect::<Vec<_>>()
+        };
+        let all = [of("KEYS", "k", keys), of("ARGV", "a", args)].concat();
+        let one = match &all[..] {
+            [(_, value)] => value.clone(),
+            all => {
+                let fields = all.iter().map(|(field, value)| format!("{field} = {value}"));
+                format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+            }
+        };
+        let (keys, args) = (keys.len(), args.len());
+        format!(
+            "a = a + 1\nfor i = 1, ARGV[a] do {name}[i] = {one} k, a = k + {keys}, a + {args} end\n"
+        )
+    }
+}
+
+fn local(names: impl Iterator<Item = String>, from: &str, count: usize) -> String {
+    if count == 0 {
+        return String::new();
+    }
+    let values: Vec<String> = (1..=count).map(|number| format!("{from}[{number}]")).collect();
+    format!("local {} = {}\n", names.collect::<Vec<_>>().join(", "), values.join(", "))
+}
+
+/// The name of a key: that of the method, unless there is an expression.
+macro_rules! named {
+    ($of:ident $key:ident) => {
+        $of.$key()
+    };
+    ($of:ident $key:ident $named:expr) => {
+        $named
+    };
+}
+
+/// Declares the contract of the transition of this file: `Args`, whose fields are its arguments and lists, and whose
+/// `call` takes what names its keys.
+macro_rules! contract {
+    (
+        $name:ident
+        keys($of:ident: $kind:ty $(, $more:ident: $of_more:ty)*) { $($key:ident $(: $named:expr)?),* $(,)? }
+        args $(<$life:lifetime>)? { $($(#[$about:meta])* $arg:ident: $value:ty),* $(,)? }
+        $(lists { $($(#[$about_list:meta])* $list:ident: $row:ty),* $(,)? })?
+    ) => {
+        #[doc = concat!("The arguments of `lua/", stringify!($name), ".lua`.")]
+        #[derive(Debug, Default)]
+        pub struct Args $(<$life>)? {
+            $($(#[$about])* pub $arg: $value,)*
+            $($($(#[$about_list])* pub $list: Vec<$row>,)*)?
+        }
+
+        impl $(<$life>)? Args $(<$life>)? {
+            /// What the transition takes.
+            pub const CONTRACT: $crate::contract::Contract = $crate::contract::Contract {
+                name: stringify!($name),
+                keys: &[$(stringify!($key)),*],
+                args: &[$(stringify!($arg)),*],
+                lists: &[$($($crate::contract::List::of::<$row>(stringify!($list))),*)?],
+            };
+
+            /// The keys and arguments of a call.
+            pub fn words(self, $of: $kind $(, $more: $of_more)*) -> redis_client::Words {
+                let mut words = redis_client::Words::default();
+                $(words.keys.push($crate::contract::named!($of $key $($named)?).into_bytes());)*
+                $($crate::contract::Arg::write(&self.$arg, &mut words.args);)*
+                $($($crate::contract::write_list(&self.$list, &mut words);)*)?
+                words
+            }
+
+            pub(crate) fn call<'store>(
+                self,
+                store: &'store $crate::Store,
+                $of: $kind $(, $more: $of_more)*
+            ) -> redis_client::ScriptCall<'store> {
+                store.inner.scripts.$name.call(self.words($of $(, $more)*))
+            }
+        }
+    };
+}
+
+/// Declares a row of a list: its keys, and its arguments.
+macro_rules! row {
+    (
+        $(#[$about:meta])*
+        $name:ident $(<$life:lifetime>)? {
+            $([$($key:ident),*])?
+            $($(#[$about_arg:meta])* $arg:ident: $value:ty),* $(,)?
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone)]
+        pub struct $name $(<$life>)? {
+            $($(#[doc = "A key."] pub $key: String,)*)?
+            $($(#[$about_arg])* pub $arg: $value,)*
+        }
+
+        impl $(<$life>)? $crate::contract::Row for $name $(<$life>)? {
+            const KEYS: &'static [&'static str] = &[$($(stringify!($key)),*)?];
+            const ARGS: &'static [&'static str] = &[$(stringify!($arg)),*];
+
+            fn write(&self, words: &mut redis_client::Words) {
+                $($(words.keys.push(self.$key.as_bytes().to_vec());)*)?
+                $($crate::contract::Arg::write(&self.$arg, &mut words.args);)*
+            }
+        }
+    };
+}
+
+pub(crate) use {contract, named, row};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    row! {
+        /// A lane.
+        Lane<'a> {
+            [in_progress, ready]
+            key: &'a str,
+            upto: u64,
+        }
+    }
+
+    const OF_LANES: Contract = Contract {
+        name: "release",
+        keys: &["epoch", "owner"],
+        args: &["token"],
+        lists: &[List::of::<Lane<'_>>("lanes"), List::of::<&str>("bodies")],
+    };
+
+    #[test]
+    fn lua_names_what_a_call_passes() {
+        let expected = "\
+local key_epoch, key_owner = KEYS[1], KEYS[2]
+local token = ARGV[1]
+local lanes, bodies = {}, {}
+do local k, a = 2, 1
+a = a + 1
+for i = 1, ARGV[a] do lanes[i] = {in_progress = KEYS[k + 1], ready = KEYS[k + 2], key = ARGV[a + 1], \
+upto = ARGV[a + 2]} k, a = k + 2, a + 2 end
+a = a + 1
+for i = 1, ARGV[a] do bodies[i] = ARGV[a + 1] k, a = k + 0, a + 1 end
+end
+";
+        assert_eq!(OF_LANES.names(), expected);
+    }
+
+    #[test]
+    fn list_is_passed_behind_its_length() {
+        let mut words = Words::default();
+        let lane = Lane { in_progress: "p".into(), ready: "r".into(), key: "a", upto: 7 };
+        write_list(&[lane], &mut words);
+        write_list(&["1", "2"], &mut words);
+        assert_eq!(words.keys, [b"p", b"r"]);
+        let args: Vec<&str> = words.args.iter().map(|arg| str::from_utf8(arg).unwrap()).collect();
+        assert_eq!(args, ["1", "a", "7", "2", "1", "2"]);
+    }
+}

@@ -1,0 +1,92 @@
+//! Returns messages to `waiting` when their backoff or delay is over, to the millisecond, in the
+//! pod that set the delay. What it misses, the owner of the partition finds within a second.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{Failed, Status, Store};
+use domain::Due;
+use redis_client::server_clock_ms;
+
+/// Delays in the queue, not yet read; beyond that, the partition's owner finds them.
+const NOTES_MAX: usize = 1024;
+/// An arrival due within this time, in ms, gets a timer.
+const SOON_MS: u64 = 60_000;
+
+/// Schedules the end of delays. Cheap to clone.
+#[derive(Clone)]
+pub struct DueTimer {
+    notes: mpsc::Sender<(Instant, u16)>,
+}
+
+impl DueTimer {
+    /// A timer, and the future that runs it until `stop`.
+    pub fn new(store: Store, stop: CancellationToken) -> (DueTimer, impl Future<Output = ()>) {
+        let (notes, queue) = mpsc::channel(NOTES_MAX);
+        (DueTimer { notes }, run(store, queue, stop))
+    }
+
+    /// A message of this partition is due after `wait`.
+    pub fn note(&self, partition: u16, wait: Duration) {
+        // The server compares whole milliseconds, so a call at that very instant would be too
+        // early.
+        let due = Instant::now() + wait + Duration::from_millis(1);
+        let _ = self.notes.try_send((due, partition));
+    }
+
+    /// Schedules an arrival of this partition. Leaves it to the owner if it is not due soon.
+    pub fn note_arrival(&self, partition: u16, due: Due) {
+        let wait_ms = match due {
+            Due::After(wait_ms) => wait_ms,
+            Due::At(at_ms) => at_ms.saturating_sub(server_clock_ms()),
+        };
+        if wait_ms <= SOON_MS {
+            self.note(partition, Duration::from_millis(wait_ms));
+        }
+    }
+
+    /// Schedules those of `failed` that are retried, by the answer of [`Store::fail`].
+    pub fn note_failed(&self, partition: u16, failed: &[Failed], statuses: &[Status]) {
+        let again = failed.iter().zip(statuses).filter(|(_, status)| **status == Status::Ok);
+        again.for_each(|(one, _)| self.note(partition, one.wait));
+    }
+}
+
+async fn run(store: Store, mut notes: mpsc::Receiver<(Instant, u16)>, stop: CancellationToken) {
+    // Keyed by ms since `start`, rounded up: one call handles all that are due in the same ms.
+    let start = Instant::now();
+    let mut due: BTreeMap<u64, BTreeSet<u16>> = BTreeMap::new();
+    loop {
+        let next = due.keys().next().map(|ms| start + Duration::from_millis(*ms));
+        let over = async {
+            match next {
+                Some(instant) => tokio::time::sleep_until(instant).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            note = notes.recv() => match note {
+                Some((instant, partition)) => {
+                    let ms = instant.saturating_duration_since(start).as_millis() as u64 + 1;
+                    due.entry(ms).or_default().insert(partition);
+                }
+                None => return,
+            },
+            () = over => {
+                let later = due.split_off(&(start.elapsed().as_millis() as u64 + 1));
+                let now = std::mem::replace(&mut due, later);
+                let partitions: BTreeSet<u16> = now.into_values().flatten().collect();
+                let partitions: Vec<u16> = partitions.into_iter().collect();
+                if let Err(error) = store.recover(&partitions).await {
+                    tracing::debug!(%error, "cannot recover due messages; the partition's owner will");
+                }
+            }
+        }
+    }
+}

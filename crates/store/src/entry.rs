@@ -1,0 +1,115 @@
+//! A destination in the catalog: its definition, and the values that scripts get from it.
+
+use super::keys::Claimers;
+use domain::{DeliveryKind, Destination, Epoch, Ordering, Processing, TransformKind};
+
+/// Which parts of a destination are paused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+pub struct Paused {
+    /// Ingest refuses messages.
+    pub ingest: bool,
+    /// The sender sends nothing.
+    pub delivery: bool,
+}
+
+impl Paused {
+    /// The text that the partition stores.
+    pub(super) fn text(self) -> &'static str {
+        match (self.ingest, self.delivery) {
+            (false, false) => "",
+            (true, false) => "ingest",
+            (false, true) => "delivery",
+            (true, true) => "ingest,delivery",
+        }
+    }
+
+    pub(super) fn of_text(text: &str) -> Paused {
+        let names = |what| text.split(',').any(|name| name == what);
+        Paused { ingest: names("ingest"), delivery: names("delivery") }
+    }
+
+    /// The text that the index stores: the paused parts and the epoch of creation. Never empty.
+    pub(super) fn mark(self, born: Epoch) -> String {
+        let paused = if self == Paused::default() { "-" } else { self.text() };
+        format!("{paused},@{born}")
+    }
+
+    /// Parses [`Paused::mark`]. No epoch if an older version wrote the index entry.
+    pub(super) fn of_mark(mark: &str) -> (Paused, Option<Epoch>) {
+        let born = mark.split(',').find_map(|part| part.strip_prefix('@')?.parse().ok());
+        (Paused::of_text(mark), born)
+    }
+}
+
+/// A destination, as this pod's catalog holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogEntry {
+    /// Its definition.
+    pub destination: Destination,
+    /// The definition's version; scripts refuse an outdated one.
+    pub version: u64,
+    /// The partition it lives in.
+    pub partition: u16,
+    /// What an operator has paused.
+    pub paused: Paused,
+    /// The epoch in which it was created. A destination that is removed and created again under the
+    /// same name is another one, with a higher epoch.
+    pub born: Epoch,
+}
+
+impl CatalogEntry {
+    /// Who may claim its messages.
+    pub fn claimers(&self) -> Claimers {
+        claimers_of(self.destination.transform.kind)
+    }
+
+    pub(super) fn processing_text(&self) -> &'static str {
+        processing_text(self.destination.processing)
+    }
+
+    pub(super) fn ordering_text(&self) -> &'static str {
+        ordering_text(self.destination.ordering)
+    }
+}
+
+/// The ordering, as text for the scripts.
+pub(super) fn ordering_text(ordering: Ordering) -> &'static str {
+    match ordering {
+        Ordering::Destination => "destination",
+        Ordering::Key => "key",
+        Ordering::None => "none",
+    }
+}
+
+/// The kind of delivery, as text for the scripts.
+pub(super) fn delivery_text(kind: DeliveryKind) -> &'static str {
+    match kind {
+        DeliveryKind::Push => "push",
+        DeliveryKind::Pull => "pull",
+        DeliveryKind::None => "none",
+    }
+}
+
+/// The processing mode, as text for the scripts.
+pub(super) fn processing_text(processing: Processing) -> &'static str {
+    match processing {
+        Processing::Parallel => "parallel",
+        Processing::Serial => "serial",
+    }
+}
+
+/// Which processors may claim messages of a destination with this transform.
+pub(super) fn claimers_of(kind: TransformKind) -> Claimers {
+    match kind {
+        TransformKind::Worker => Claimers::Worker,
+        TransformKind::None | TransformKind::Http | TransformKind::Jq | TransformKind::Native => {
+            Claimers::Builtin
+        }
+    }
+}
+
+/// The key that a lane's sets have in their names. Without ordering, the destination's own sets
+/// hold all messages.
+pub(super) fn set_key<'a>(entry: &CatalogEntry, lane: Option<&'a str>) -> Option<&'a str> {
+    lane.filter(|_| entry.destination.ordering == Ordering::Key)
+}

@@ -1,0 +1,169 @@
+//! The epochs that this pod has seen for each partition. Scripts that could begin a new epoch get
+//! them as an argument, so that a new epoch is always higher (`lua/include/epoch.lua`).
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{Store, StoreError};
+use domain::{DestinationName, Epoch};
+
+/// A clock that goes back by less is corrected all the time (NTP).
+const STEP_MS_MIN: u64 = 500;
+
+/// The highest epochs seen in each partition, and the length of an owner's lease.
+pub(super) struct Epochs {
+    seen: Vec<Seen>,
+    lease_ms: u64,
+}
+
+struct Seen {
+    /// The epoch of the partition itself.
+    own: AtomicU64,
+    /// Since when this pod knows it.
+    since: Mutex<Instant>,
+    /// The time of its server, in ms since 1970, and when this pod had read it.
+    clock: Mutex<Option<(u64, Instant)>>,
+    /// What is still to be moved with the clock.
+    behind: Mutex<Vec<Behind>>,
+    /// The highest epoch that a message carried or a destination was created in. It may be above
+    /// that of the partition.
+    carried: AtomicU64,
+}
+
+/// Some leases or delays of one destination that are to be moved with the clock, each with the time when it ends.
+#[derive(Debug)]
+pub(super) struct Behind {
+    pub(super) destination: DestinationName,
+    pub(super) are_leases: bool,
+    pub(super) members: Vec<(String, u64)>,
+    pub(super) back_ms: u64,
+}
+
+impl Epochs {
+    pub(super) fn new(partitions: u16, owner_lease: Duration) -> Epochs {
+        let seen = (0..partitions).map(|_| Seen {
+            own: AtomicU64::new(0),
+            since: Mutex::new(Instant::now()),
+            clock: Mutex::default(),
+            behind: Mutex::default(),
+            carried: AtomicU64::new(0),
+        });
+        let seen = seen.collect();
+        Epochs { seen, lease_ms: owner_lease.as_millis() as u64 }
+    }
+
+    /// Notes the epoch that Redis returned for a partition. Returns since when this pod knows the highest one.
+    pub(super) fn note(&self, partition: u16, epoch: Epoch) -> Instant {
+        let Some(seen) = self.seen.get(usize::from(partition)) else { return Instant::now() };
+        let mut since = seen.since.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.own.fetch_max(epoch, Ordering::Relaxed) < epoch {
+            *since = Instant::now();
+        }
+        *since
+    }
+
+    /// If the clock of the server has stepped back since it was noted for this partition: the time that was noted, and
+    /// the length of the step, in ms. Redis was asked at `asked`, and said `now_ms`. Only what is certain: a slow answer
+    /// is no step.
+    pub(super) fn stepped_back(
+        &self,
+        partition: u16,
+        now_ms: u64,
+        asked: Instant,
+    ) -> Option<(u64, u64)> {
+        let seen = self.seen.get(usize::from(partition))?;
+        let (then_ms, at) = (*seen.clock.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let passed_ms = asked.saturating_duration_since(at).as_millis() as u64;
+        let back_ms = (then_ms + passed_ms).saturating_sub(now_ms);
+        (back_ms > STEP_MS_MIN).then_some((then_ms, back_ms))
+    }
+
+    /// Notes the clock of a partition's server: it said `now_ms` at `answered`.
+    pub(super) fn note_clock(&self, partition: u16, now_ms: u64, answered: Instant) {
+        if let Some(seen) = self.seen.get(usize::from(partition)) {
+            let mut clock = seen.clock.lock().unwrap_or_else(PoisonError::into_inner);
+            *clock = Some((now_ms, answered));
+        }
+    }
+
+    /// Takes what is to be moved with the clock.
+    pub(super) fn take_behind(&self, partition: u16) -> Vec<Behind> {
+        let Some(seen) = self.seen.get(usize::from(partition)) else { return Vec::new() };
+        std::mem::take(&mut seen.behind.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn add_behind(&self, partition: u16, more: impl IntoIterator<Item = Behind>) {
+        if let Some(seen) = self.seen.get(usize::from(partition)) {
+            seen.behind.lock().unwrap_or_else(PoisonError::into_inner).extend(more);
+        }
+    }
+
+    /// Notes an epoch that messages carry, or may carry.
+    pub(super) fn note_carried(&self, partition: u16, epoch: Epoch) {
+        if let Some(seen) = self.seen.get(usize::from(partition)) {
+            seen.carried.fetch_max(epoch, Ordering::Relaxed);
+        }
+    }
+
+    /// The known epochs, as a script's argument.
+    pub(super) fn known(&self, partition: u16) -> String {
+        self.text(partition, self.lease_ms)
+    }
+
+    pub(super) fn text(&self, partition: u16, lease_ms: u64) -> String {
+        let load = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let seen = self.seen.get(usize::from(partition));
+        let (own, carried) = seen.map_or((0, 0), |seen| (load(&seen.own), load(&seen.carried)));
+        format!("{lease_ms} {own} {carried}")
+    }
+}
+
+impl Store {
+    /// The script argument with the epochs of a partition.
+    pub(super) fn known_of_epoch(&self, partition: u16) -> String {
+        self.inner.epochs.known(partition)
+    }
+
+    /// Passes the answer on. Notes the epoch if the answer is a refusal that names it.
+    pub(super) fn learned<T>(
+        &self,
+        partition: u16,
+        answer: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if let Err(StoreError::StaleEpoch(epoch) | StoreError::Owned(epoch)) = &answer {
+            self.inner.epochs.note(partition, *epoch);
+        }
+        answer
+    }
+
+    /// Forgets all epochs, like a pod that has just started. For tests that roll Redis back.
+    pub fn forget_epochs(&self) {
+        for seen in &self.inner.epochs.seen {
+            seen.own.store(0, Ordering::Relaxed);
+            seen.carried.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_epoch_is_remembered_of_each_partition() {
+        let epochs = Epochs::new(2, Duration::from_secs(5));
+        epochs.note(1, 9);
+        epochs.note(1, 7);
+        epochs.note(2, 11);
+        epochs.note_carried(1, 12);
+        epochs.note_carried(1, 10);
+        assert_eq!((epochs.known(0), epochs.known(1)), ("5000 0 0".into(), "5000 9 12".into()));
+    }
+}

@@ -1,0 +1,227 @@
+//! Maps the errors of Redis and of scripts, in one place.
+
+use super::known_schema;
+use domain::Epoch;
+use redis_client::ClientError;
+
+/// Why a call to the store failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// Redis may have lost data since the caller read the epoch; this is the current one.
+    #[error("the epoch of the partition is now {0}")]
+    StaleEpoch(Epoch),
+    /// The pod's definition of the destination is outdated.
+    #[error("the destination's definition has changed")]
+    StaleDefinition,
+    /// The destination does not exist, or is being removed.
+    #[error("there is no such destination")]
+    UnknownDestination,
+    /// The caller has since made another call; this one changed nothing.
+    #[error("the call came too late: its caller has made another since")]
+    StaleCall,
+    /// The call came after the time until which it could run, or the clock of Redis has stepped: nothing has changed.
+    /// This is the time of Redis, in ms since 1970.
+    #[error("the call came too late")]
+    LateCall(u64),
+    /// The caller does not own the partition (any more).
+    #[error("another sender owns the partition")]
+    NotOwner,
+    /// Another sender owns the partition; this is its epoch.
+    #[error("another sender owns the partition, in epoch {0}")]
+    Owned(Epoch),
+    /// Releases wait until an owner that Redis forgot must have stopped: at most so many milliseconds.
+    #[error("releases wait for up to {0} ms after a restart of Redis")]
+    TakeoverWait(u64),
+    /// The destination is being removed; nothing has changed.
+    #[error("the destination is being removed; try again later")]
+    BeingRemoved,
+    /// The message is not its lane's head.
+    #[error("the message is not the head of its lane")]
+    WrongHead,
+    /// The destination's state does not allow the call; the text says why.
+    #[error("{0}")]
+    WrongState(String),
+    /// The definition has another version than the caller expected: this one; 0: it does not exist.
+    #[error("the definition has changed meanwhile")]
+    WrongVersion(u64),
+    /// The deployment has this many tokens, and may have no more.
+    #[error("there are {0} tokens, and there may be no more")]
+    TooManyTokens(u64),
+    /// Redis did not accept the call; nothing has changed.
+    #[error("Redis is not available: {0}")]
+    Unavailable(String),
+    /// Redis answers, and refuses all writes; nothing has changed. Contains the sentence of Redis.
+    #[error("Redis refuses writes: {0}")]
+    RefusesWrites(String),
+    /// The call was sent but not answered: it may have run, or may still run.
+    #[error("Redis did not confirm the call: {0}")]
+    Unconfirmed(String),
+    /// The deployment cannot give the requested durability; the text says what to change. Nothing
+    /// has changed.
+    #[error("{0}")]
+    CannotConfirm(String),
+    /// The Redis user may not do what the call needs. Names the missing ACL rule. Nothing has
+    /// changed.
+    #[error("the Redis user lacks a right: {0}")]
+    NoRights(String),
+    /// Redis could not run the call, and a repeat would fail too: a key has another type, or a
+    /// script met unexpected data. Part of the call may have run.
+    #[error("Redis could not carry out the call: {0}")]
+    Failed(String),
+    /// Redis refuses calls that need more memory; nothing has changed.
+    #[error("Redis has no memory left")]
+    OutOfMemory,
+    /// The data belongs to a newer version of Reseq; nothing has changed.
+    #[error("{}", known_schema::newer_sentence(*.0))]
+    NewerSchema(u32),
+    /// The partition now uses this schema for records; nothing has changed.
+    #[error("the partition's records are written in schema {0}")]
+    StaleSchema(u32),
+    /// The fast path does not suffice; nothing has changed. The store takes the other one.
+    #[error("the fast path does not suffice")]
+    NotFast,
+    /// The secrets of a definition are encrypted with a key that this process does not have: the key with this id.
+    /// Nothing has changed.
+    #[error(
+        "the secrets of the destination are encrypted with the key {0}, which secrets.key does not have"
+    )]
+    NoSecretsKey(String),
+    /// The data in Redis is not what this version writes.
+    #[error("Redis holds data that this version cannot read: {0}")]
+    Unreadable(String),
+}
+
+impl StoreError {
+    /// Converts the error of one call into that of a sequence of calls, some of which have run.
+    pub(super) fn after_partial_success(self) -> StoreError {
+        match self {
+            StoreError::Unavailable(why) => StoreError::Unconfirmed(why),
+            error @ (StoreError::NoRights(_) | StoreError::RefusesWrites(_)) => {
+                StoreError::Unconfirmed(error.to_string())
+            }
+            other => other,
+        }
+    }
+
+    /// True when the script did not run in this attempt, so the error says nothing about an earlier
+    /// attempt at the same call.
+    pub(super) fn did_not_run(&self) -> bool {
+        matches!(self, StoreError::NoRights(_) | StoreError::CannotConfirm(_))
+    }
+
+    /// True when the store itself logs and shows the error, so the caller need not.
+    pub fn is_logged(&self) -> bool {
+        use StoreError as E;
+        matches!(self, E::NoRights(_) | E::RefusesWrites(_) | E::Failed(_) | E::NewerSchema(_))
+    }
+
+    /// True if damaged data of one destination is the cause: others are not affected.
+    pub fn is_damage(&self) -> bool {
+        use StoreError as E;
+        matches!(self, E::Failed(_) | E::Unreadable(_))
+    }
+
+    /// True when the same call may succeed a little later.
+    pub fn is_temporary(&self) -> bool {
+        use StoreError as E;
+        matches!(
+            self,
+            E::Unavailable(_)
+                | E::RefusesWrites(_)
+                | E::Unconfirmed(_)
+                | E::OutOfMemory
+                | E::LateCall(_)
+        )
+    }
+}
+
+impl From<ClientError> for StoreError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Unavailable(why) => StoreError::Unavailable(why),
+            ClientError::Unconfirmed(why) => StoreError::Unconfirmed(why),
+            ClientError::RefusesWrites(sentence) => StoreError::RefusesWrites(sentence),
+            ClientError::NoRights(rule) => StoreError::NoRights(rule),
+            ClientError::OutOfMemory => StoreError::OutOfMemory,
+            ClientError::Failed(why) => StoreError::Failed(why),
+            ClientError::Unreadable(what) => StoreError::Unreadable(what),
+            ClientError::Named { code, detail, text } => named(&code, detail, text),
+        }
+    }
+}
+
+/// What a script refuses by name (`redis.error_reply` in `lua/`).
+fn named(code: &str, detail: String, text: String) -> StoreError {
+    let number = || detail.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0);
+    match code {
+        "STALE_EPOCH" => StoreError::StaleEpoch(number()),
+        "STALE_DEFINITION" => StoreError::StaleDefinition,
+        "UNKNOWN_DESTINATION" => StoreError::UnknownDestination,
+        "BEING_REMOVED" => StoreError::BeingRemoved,
+        "STALE_CALL" => StoreError::StaleCall,
+        "LATE_CALL" => StoreError::LateCall(number()),
+        "NOT_OWNER" => StoreError::NotOwner,
+        "OWNED" => StoreError::Owned(number()),
+        "TAKEOVER_WAIT" => StoreError::TakeoverWait(number()),
+        "WRONG_HEAD" => StoreError::WrongHead,
+        "WRONG_STATE" => StoreError::WrongState(detail),
+        "WRONG_VERSION" => StoreError::WrongVersion(number()),
+        "NEWER_SCHEMA" => StoreError::NewerSchema(number() as u32),
+        "STALE_SCHEMA" => StoreError::StaleSchema(number() as u32),
+        "NOT_FAST" => StoreError::NotFast,
+        "TOO_MANY_TOKENS" => StoreError::TooManyTokens(number()),
+        "UNREADABLE" => StoreError::Unreadable(detail),
+        "NO_RIGHTS" => StoreError::NoRights(detail),
+        "NO_MEMORY" => StoreError::OutOfMemory,
+        // This version does not know the code. The script may have written something before.
+        _ => StoreError::Failed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an error of this name becomes.
+    fn mapped(code: &str, detail: &str) -> StoreError {
+        let (code, detail) = (code.to_owned(), detail.to_owned());
+        let text = format!("{code}: {detail}");
+        ClientError::Named { code, detail, text }.into()
+    }
+
+    #[test]
+    fn a_name_that_nobody_knows_is_never_called_unchanged() {
+        let error = mapped("SOMETHING", "new");
+        assert!(matches!(error, StoreError::Failed(_)) && !error.is_temporary(), "{error:?}");
+    }
+
+    #[test]
+    fn a_missing_right_is_named_by_its_rule_and_is_not_temporary() {
+        let error = mapped("NO_RIGHTS", "+hset");
+        assert!(matches!(&error, StoreError::NoRights(_)), "{error:?}");
+        assert!(error.to_string().contains("+hset") && !error.is_temporary(), "{error}");
+    }
+
+    #[test]
+    fn what_may_succeed_later_is_temporary_and_what_was_answered_is_not() {
+        for (error, temporary) in [
+            (ClientError::Unavailable("x".into()), true),
+            (ClientError::Unconfirmed("x".into()), true),
+            (ClientError::RefusesWrites("x".into()), true),
+            (ClientError::OutOfMemory, true),
+            (ClientError::NoRights("x".into()), false),
+            (ClientError::Failed("x".into()), false),
+            (ClientError::Unreadable("x".into()), false),
+        ] {
+            let text = format!("{error:?}");
+            assert_eq!(StoreError::from(error).is_temporary(), temporary, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_behind_a_name_are_read() {
+        assert!(matches!(mapped("STALE_EPOCH", "7"), StoreError::StaleEpoch(7)));
+        let owned = mapped("OWNED", "7");
+        assert!(matches!(owned, StoreError::Owned(7)), "{owned:?}");
+    }
+}

@@ -1,0 +1,442 @@
+//! The names of all keys in Redis. No other module builds a key name.
+
+use std::ops::Deref;
+
+use domain::DestinationName;
+
+/// Builds key names: prefix, hash tag of the partition, noun.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    prefix: String,
+    partitions: u16,
+}
+
+/// The keys of one partition. Their hash tag puts all of them in one slot of a Redis Cluster.
+#[derive(Debug, Clone)]
+pub struct PartitionKeys {
+    tag: String,
+}
+
+/// The keys of an index that pods follow: all in one slot of a Redis Cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexKeys {
+    base: String,
+}
+
+impl IndexKeys {
+    /// The entry of each name.
+    pub fn hash(&self) -> String {
+        self.base.clone()
+    }
+
+    /// The revision of each name's last change, including removed names.
+    pub fn changes(&self) -> String {
+        noun(&self.base, "changes")
+    }
+
+    /// The removed names, by the revision that removed them.
+    pub fn removed(&self) -> String {
+        noun(&self.base, "removed")
+    }
+}
+
+/// The keys of one destination.
+#[derive(Debug, Clone)]
+pub struct DestinationKeys {
+    /// The keys of its partition.
+    pub partition: PartitionKeys,
+    base: String,
+}
+
+/// Which processors may claim: Reseq's own, or the user's over the worker API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Claimers {
+    /// `active:builtin`
+    Builtin,
+    /// `active:worker`
+    Worker,
+}
+
+impl Claimers {
+    /// The text in keys and scripts.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Claimers::Builtin => "builtin",
+            Claimers::Worker => "worker",
+        }
+    }
+}
+
+/// A name that ends with this noun. Faster than `format!`: each message needs some fifty names.
+fn noun(base: &str, noun: &str) -> String {
+    [base, ":", noun].concat()
+}
+
+impl Keys {
+    /// Names that start with `prefix`, for this many partitions.
+    pub fn new(prefix: &str, partitions: u16) -> Self {
+        Keys { prefix: prefix.to_owned(), partitions }
+    }
+
+    /// The prefix of all names.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The destination of this key, if it belongs to one.
+    pub fn destination_of<'a>(&self, key: &'a [u8]) -> Option<&'a str> {
+        let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
+        let (_, rest) = rest.strip_prefix(":{")?.split_once("}:d:")?;
+        rest.split(':').next()
+    }
+
+    /// How many partitions there are.
+    pub fn partitions(&self) -> u16 {
+        self.partitions
+    }
+
+    /// Settings that are fixed when the deployment first starts.
+    pub fn meta(&self) -> String {
+        format!("{}:meta", self.prefix)
+    }
+
+    /// The index of all destinations.
+    pub fn destinations(&self) -> IndexKeys {
+        IndexKeys { base: format!("{}:{{index}}:destinations", self.prefix) }
+    }
+
+    /// All topics.
+    pub fn topics(&self) -> IndexKeys {
+        IndexKeys { base: format!("{}:{{index}}:topics", self.prefix) }
+    }
+
+    /// All tokens, by id.
+    pub fn tokens(&self) -> IndexKeys {
+        IndexKeys { base: format!("{}:{{index}}:tokens", self.prefix) }
+    }
+
+    /// When each token was last used.
+    pub fn tokens_used(&self) -> String {
+        format!("{}:{{index}}:tokens:used", self.prefix)
+    }
+
+    /// The key that seals the sessions of the console.
+    pub fn sessions(&self) -> String {
+        format!("{}:{{index}}:sessions", self.prefix)
+    }
+
+    /// The sessions of the console that have ended.
+    pub fn sessions_ended(&self) -> String {
+        format!("{}:{{index}}:sessions:ended", self.prefix)
+    }
+
+    /// What operators did.
+    pub fn audit(&self) -> String {
+        format!("{}:{{index}}:audit", self.prefix)
+    }
+
+    /// The live pods.
+    pub fn pods(&self) -> String {
+        format!("{}:pods", self.prefix)
+    }
+
+    /// The channel for changes of definitions.
+    pub fn wake_definitions(&self) -> String {
+        format!("{}:wake:definitions", self.prefix)
+    }
+
+    /// The channel of those who watch deliveries.
+    pub fn wake_tail(&self) -> String {
+        format!("{}:wake:tail", self.prefix)
+    }
+
+    /// The channel of the deliveries that somebody watches.
+    pub fn tail(&self) -> String {
+        format!("{}:tail", self.prefix)
+    }
+
+    /// The keys of partition `number`.
+    pub fn partition(&self, number: u16) -> PartitionKeys {
+        PartitionKeys { tag: format!("{}:{{p{number:02}}}", self.prefix) }
+    }
+
+    /// The keys of a destination.
+    pub fn destination(&self, name: &DestinationName) -> DestinationKeys {
+        let partition = self.partition(name.partition(self.partitions));
+        let base = [&partition.tag, ":d:", name.as_str()].concat();
+        DestinationKeys { partition, base }
+    }
+}
+
+impl PartitionKeys {
+    /// Server identity, epoch, takeover wait.
+    pub fn epoch(&self) -> String {
+        noun(&self.tag, "epoch")
+    }
+
+    /// The sender that may release here.
+    pub fn owner(&self) -> String {
+        noun(&self.tag, "owner")
+    }
+
+    /// Destinations with waiting messages.
+    pub fn active(&self, claimers: Claimers) -> String {
+        [&self.tag, ":active:", claimers.as_str()].concat()
+    }
+
+    /// Those for built-in transforms.
+    pub fn active_builtin(&self) -> String {
+        self.active(Claimers::Builtin)
+    }
+
+    /// Those for workers.
+    pub fn active_worker(&self) -> String {
+        self.active(Claimers::Worker)
+    }
+
+    /// Destinations whose owner must look at leases of consumers.
+    pub fn consumers(&self) -> String {
+        noun(&self.tag, "consumers")
+    }
+
+    /// Destinations with a releasable head.
+    pub fn releasable(&self) -> String {
+        noun(&self.tag, "releasable")
+    }
+
+    /// Destinations with pending withdrawals.
+    pub fn withdrawing(&self) -> String {
+        noun(&self.tag, "withdrawing")
+    }
+
+    /// Leases and their deadlines.
+    pub fn leases(&self) -> String {
+        noun(&self.tag, "leases")
+    }
+
+    /// Messages in backoff or delay, and when each is due.
+    pub fn delayed(&self) -> String {
+        noun(&self.tag, "delayed")
+    }
+
+    /// The bulk operations of its destinations, by when they began.
+    pub fn operations(&self) -> String {
+        noun(&self.tag, "operations")
+    }
+
+    /// The last call of a call sequence, and its answer.
+    pub fn call(&self, caller: &str) -> String {
+        [&self.tag, ":calls:", caller].concat()
+    }
+
+    /// The channel for new waiting messages.
+    pub fn wake_waiting(&self) -> String {
+        noun(&self.tag, "wake:waiting")
+    }
+
+    /// The channel for heads that became releasable.
+    pub fn wake_releasable(&self) -> String {
+        noun(&self.tag, "wake:releasable")
+    }
+
+    /// The channel for partitions that lost their owner.
+    pub fn wake_owner(&self) -> String {
+        noun(&self.tag, "wake:owner")
+    }
+}
+
+/// Those of its partition, too.
+impl Deref for DestinationKeys {
+    type Target = PartitionKeys;
+
+    fn deref(&self) -> &PartitionKeys {
+        &self.partition
+    }
+}
+
+impl DestinationKeys {
+    /// Definition, last sequence, counters.
+    pub fn hash(&self) -> String {
+        self.base.clone()
+    }
+
+    /// Sequences that wait to be claimed.
+    pub fn waiting(&self) -> String {
+        noun(&self.base, "waiting")
+    }
+
+    /// Records by sequence.
+    pub fn messages(&self) -> String {
+        noun(&self.base, "messages")
+    }
+
+    /// Long bodies, stored apart from their records.
+    pub fn bodies(&self) -> String {
+        noun(&self.base, "bodies")
+    }
+
+    /// Messages that were withdrawn while they waited, and are still in `waiting`.
+    pub fn withdrawn(&self) -> String {
+        noun(&self.base, "withdrawn")
+    }
+
+    /// Failed attempts, by sequence.
+    pub fn attempts(&self) -> String {
+        noun(&self.base, "attempts")
+    }
+
+    /// With ordering by key: lanes with a releasable head, and the earliest time for each.
+    pub fn lanes(&self) -> String {
+        noun(&self.base, "lanes")
+    }
+
+    /// A lane's messages in progress.
+    pub fn in_progress(&self, lane: Option<&str>) -> String {
+        self.of_lane("in-progress", lane)
+    }
+
+    /// A lane's messages that are processed and not yet gone.
+    pub fn ready(&self, lane: Option<&str>) -> String {
+        self.of_lane("ready", lane)
+    }
+
+    /// Messages whose attempts are used up, and since when.
+    pub fn halted(&self) -> String {
+        noun(&self.base, "halted")
+    }
+
+    /// Pending withdrawals of messages that a processor or sender may be working on.
+    pub fn withdrawals(&self) -> String {
+        noun(&self.base, "withdrawals")
+    }
+
+    /// Sequences of the dead letters.
+    pub fn dead_letters(&self) -> String {
+        noun(&self.base, "dead-letters")
+    }
+
+    /// When each message became a dead letter.
+    pub fn dead_lettered_at(&self) -> String {
+        noun(&self.base, "dead-lettered-at")
+    }
+
+    /// The content of the dead letters.
+    pub fn dead_letter_messages(&self) -> String {
+        noun(&self.base, "dead-letter-messages")
+    }
+
+    /// Idempotency keys that are removed together with their messages.
+    pub fn idempotency_keys(&self) -> String {
+        noun(&self.base, "idempotency-keys")
+    }
+
+    /// The sequences of the last messages, by id.
+    pub fn ids(&self) -> String {
+        noun(&self.base, "ids")
+    }
+
+    /// The outcome of the last messages, by sequence.
+    pub fn log(&self) -> String {
+        noun(&self.base, "log")
+    }
+
+    /// The sequences of the log, in order of leaving.
+    pub fn log_order(&self) -> String {
+        noun(&self.base, "log:order")
+    }
+
+    /// With ordering by key: the last sequence of recent lanes that are empty now.
+    pub fn previous(&self) -> String {
+        noun(&self.base, "previous")
+    }
+
+    /// With delivery `pull`: by lane, who holds it, and what consumers said that is not settled.
+    pub fn consumer_leases(&self) -> String {
+        noun(&self.base, "consumer-leases")
+    }
+
+    /// Lanes that consumers hold, by when the owner must look at them.
+    pub fn consumer_lease_ends(&self) -> String {
+        noun(&self.base, "consumer-lease-ends")
+    }
+
+    /// How many messages are being delivered now. For display; expires soon.
+    pub fn delivering(&self) -> String {
+        noun(&self.base, "delivering")
+    }
+
+    /// How many deliveries wait for a connection now. For display; expires soon.
+    pub fn awaiting_connection(&self) -> String {
+        noun(&self.base, "awaiting-connection")
+    }
+
+    /// The position that was stamped under an idempotency key.
+    pub fn idempotency(&self, idempotency_key: &str) -> String {
+        format!("{}:idempotency:{idempotency_key}", self.base)
+    }
+
+    /// The state of a bulk operation.
+    pub fn operation(&self, id: &str) -> String {
+        format!("{}:operation:{id}", self.base)
+    }
+
+    /// A SCAN pattern that matches all keys of the destination except its hash, and no others.
+    pub fn pattern(&self) -> String {
+        let mut pattern = String::with_capacity(self.base.len() + 2);
+        for character in self.base.chars() {
+            if matches!(character, '*' | '?' | '[' | ']' | '\\') {
+                pattern.push('\\');
+            }
+            pattern.push(character);
+        }
+        pattern + ":*"
+    }
+
+    /// The part of one of the destination's keys after its name: `waiting`, or `ready:<key>`.
+    pub fn noun_of<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
+        key.strip_prefix(self.base.as_bytes())?.strip_prefix(b":")
+    }
+
+    fn of_lane(&self, noun: &str, lane: Option<&str>) -> String {
+        match lane {
+            None => self::noun(&self.base, noun),
+            Some(key) => format!("{}:{noun}:{key}", self.base),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pattern_of_a_destination_takes_its_prefix_as_it_is() {
+        let keys = Keys::new("a*[b]?", 64).destination(&"erp".parse().unwrap());
+        assert!(keys.pattern().starts_with("a\\*\\[b\\]\\?:{p"), "{}", keys.pattern());
+        assert!(keys.pattern().ends_with("}:d:erp:*"), "{}", keys.pattern());
+        let key = keys.ready(Some("k"));
+        assert_eq!(keys.noun_of(key.as_bytes()), Some(&b"ready:k"[..]));
+        assert_eq!(keys.noun_of(keys.hash().as_bytes()), None);
+    }
+
+    #[test]
+    fn a_key_tells_its_destination() {
+        let keys = Keys::new("reseq", 64);
+        let of = |key: String| keys.destination_of(key.as_bytes()).map(str::to_owned);
+        let erp = keys.destination(&"erp.eu-1".parse().unwrap());
+        for key in [erp.hash(), erp.messages(), erp.in_progress(Some("a:d:b")), erp.log_order()] {
+            assert_eq!(of(key).as_deref(), Some("erp.eu-1"));
+        }
+        for key in [keys.meta(), keys.pods(), erp.partition.epoch(), erp.partition.call("x:d:y")] {
+            assert_eq!(of(key), None);
+        }
+    }
+
+    #[test]
+    fn braces_in_an_ordering_key_do_not_move_it_to_another_slot() {
+        let keys = Keys::new("reseq", 64).destination(&"erp".parse().unwrap());
+        let key = keys.in_progress(Some("{x}"));
+        let first_tag = &key[key.find('{').unwrap()..=key.find('}').unwrap()];
+        assert!(first_tag.starts_with("{p"), "{key}");
+    }
+}

@@ -1,0 +1,62 @@
+//! What each pod says of itself in the list of live pods (`reseq:pods`):
+//!
+//! ```text
+//! schema:<newest schema that it knows>:<pod>                  until its roles are known
+//! schema:<newest schema that it knows>:<pod>:<roles>:<host>   roles separated by commas
+//! ```
+
+use super::known_schema::{FIRST, known};
+
+/// The first word, in which these heartbeats differ from those of senders.
+const ROLE: &str = "schema";
+
+/// What a pod says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Presence<'m> {
+    /// The newest schema that it knows.
+    pub(crate) schema: u32,
+    /// Its unique name.
+    pub(crate) pod: &'m str,
+    /// Its roles; empty until they are known.
+    pub(crate) roles: &'m str,
+    /// The name of its machine or container; empty until its roles are known.
+    pub(crate) host: &'m str,
+}
+
+impl<'m> Presence<'m> {
+    /// Reads a member of the list; `None` for heartbeats of other kinds.
+    pub(crate) fn read(member: &'m str) -> Option<Presence<'m>> {
+        let mut parts = member.splitn(5, ':');
+        let schema = parts.next().filter(|kind| *kind == ROLE).and(parts.next())?;
+        let pod = parts.next()?;
+        let (roles, host) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        Some(Presence { schema: schema.parse().unwrap_or(FIRST), pod, roles, host })
+    }
+}
+
+/// The role of this version's heartbeats.
+pub(crate) fn role() -> String {
+    format!("{ROLE}:{}", known())
+}
+
+/// What follows the pod's name.
+pub(crate) fn about(roles: &str, host: &str) -> String {
+    format!(":{roles}:{host}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let member = format!("{}:ab12{}", role(), about("ingest,sender", "host-7"));
+        let found = Presence::read(&member).unwrap();
+        assert_eq!((found.schema, found.pod), (known(), "ab12"));
+        assert_eq!((found.roles, found.host), ("ingest,sender", "host-7"));
+        let first = format!("{}:ab12", role());
+        let first = Presence::read(&first).unwrap();
+        assert_eq!((first.pod, first.roles, first.host), ("ab12", "", ""));
+        assert_eq!(Presence::read("sender:ab12"), None);
+    }
+}

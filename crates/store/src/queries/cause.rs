@@ -1,0 +1,141 @@
+//! What the head of a lane waits for.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{messages::Listed, why::LaneHead};
+use crate::{entry::CatalogEntry, keys::Claimers};
+use domain::{Stage, State};
+
+/// Why the head is still there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = BlockedBy)]
+pub enum Cause {
+    /// Nothing is pending.
+    Nothing,
+    /// Redis holds data of the head that cannot be read.
+    Damaged,
+    /// Its attempts are used up, or it was refused for good.
+    Halted,
+    /// It leaves as soon as the attempt in progress has ended.
+    Withdrawing,
+    /// Its producer delayed it.
+    Delayed,
+    /// An attempt to process or deliver it failed, and the next one is not due yet.
+    Backoff,
+    /// It waits for processing, and no pod has the role processor.
+    NoProcessor,
+    /// It waits for a processor: all are busy.
+    AwaitingProcessor,
+    /// It waits for a worker to claim it.
+    AwaitingWorker,
+    /// A processor or a worker holds it.
+    Processing,
+    /// Delivery is paused.
+    Paused,
+    /// It is processed, and no pod delivers for its partition.
+    NoOwner,
+    /// After a failover, the new owner waits until a forgotten one must have stopped.
+    TakeoverWait,
+    /// It is processed, and the destination takes no more deliveries in this second.
+    RateLimit,
+    /// It is processed, and deliveries of the destination wait: it has as many connections as it may have.
+    AwaitingConnection,
+    /// It is processed, and waits for a consumer to take it.
+    AwaitingConsumer,
+    /// A consumer holds it.
+    Consuming,
+    /// It is being delivered, or about to be: sent to its receiver.
+    Delivering,
+    /// Redis does not answer.
+    Redis,
+    /// Redis answers, and refuses all writes.
+    RedisRefusesWrites,
+}
+
+/// What decides the cause, besides the lane itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Surroundings {
+    /// The time of Redis, in ms since 1970.
+    pub now_ms: u64,
+    /// Whether a pod has the role processor. Matters only for a head that waits for one.
+    pub has_processor: bool,
+    /// Whether the next delivery of the destination waits for its rate limit.
+    pub is_rate_limited: bool,
+    /// Whether deliveries of the destination wait for a connection.
+    pub awaits_connection: bool,
+    /// Whether Redis refuses all writes. Then nothing leaves, whatever the lane waits for besides.
+    pub refuses_writes: bool,
+}
+
+impl Cause {
+    /// Its name in the API and in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Cause::Nothing => "nothing",
+            Cause::Damaged => "damaged",
+            Cause::Halted => "halted",
+            Cause::Withdrawing => "withdrawing",
+            Cause::Delayed => "delayed",
+            Cause::Backoff => "backoff",
+            Cause::NoProcessor => "no_processor",
+            Cause::AwaitingProcessor => "awaiting_processor",
+            Cause::AwaitingWorker => "awaiting_worker",
+            Cause::Processing => "processing",
+            Cause::Paused => "paused",
+            Cause::NoOwner => "no_owner",
+            Cause::TakeoverWait => "takeover_wait",
+            Cause::RateLimit => "rate_limit",
+            Cause::AwaitingConnection => "awaiting_connection",
+            Cause::AwaitingConsumer => "awaiting_consumer",
+            Cause::Consuming => "consuming",
+            Cause::Delivering => "delivering",
+            Cause::Redis => "redis",
+            Cause::RedisRefusesWrites => "redis_refuses_writes",
+        }
+    }
+
+    /// What the head of this lane waits for.
+    pub fn of(entry: &CatalogEntry, lane: &LaneHead, around: &Surroundings) -> Cause {
+        let LaneHead { head, ownership, .. } = lane;
+        let attempts = &head.message.attempts;
+        match head.state {
+            _ if around.refuses_writes => Cause::RedisRefusesWrites,
+            State::Damaged => Cause::Damaged,
+            State::Halted => Cause::Halted,
+            // Only an owner carries it out.
+            State::Ready | State::Delivering if head.withdrawing && ownership.owner.is_none() => {
+                Cause::NoOwner
+            }
+            _ if head.withdrawing => Cause::Withdrawing,
+            State::Delayed if attempts.failed + attempts.stalls > 0 => Cause::Backoff,
+            State::Delayed => Cause::Delayed,
+            State::Processing => Cause::Processing,
+            State::Waiting if !waits_for_processor(entry, head) => Cause::AwaitingWorker,
+            State::Waiting if !around.has_processor => Cause::NoProcessor,
+            State::Waiting => Cause::AwaitingProcessor,
+            _ if entry.paused.delivery => Cause::Paused,
+            _ if head.lease.is_some() => Cause::Consuming,
+            _ if ownership.owner.is_none() => Cause::NoOwner,
+            _ if ownership.takeover_wait_ms > 0 => Cause::TakeoverWait,
+            _ if waits_for_backoff(lane, around.now_ms) => Cause::Backoff,
+            _ if head.is_for_consumers => Cause::AwaitingConsumer,
+            _ if around.awaits_connection => Cause::AwaitingConnection,
+            _ if around.is_rate_limited => Cause::RateLimit,
+            _ => Cause::Delivering,
+        }
+    }
+}
+
+/// True if a built-in transform has to claim it.
+pub fn waits_for_processor(entry: &CatalogEntry, head: &Listed) -> bool {
+    head.state == State::Waiting && entry.claimers() == Claimers::Builtin
+}
+
+fn waits_for_backoff(lane: &LaneHead, now_ms: u64) -> bool {
+    let attempts = &lane.head.message.attempts;
+    let last = attempts.errors.first();
+    let has_failed = last.is_some_and(|(_, error)| error.stage == Stage::Delivery);
+    has_failed && attempts.failed > 0 && lane.not_before_ms.is_some_and(|until| until > now_ms)
+}

@@ -1,0 +1,121 @@
+//! Small queries about a destination: the head of a lane, the message under an idempotency key, the
+//! latest entries of the log.
+
+use redis::Pipeline;
+
+use crate::{
+    Store, StoreError,
+    entry::{CatalogEntry, set_key},
+};
+use domain::{Epoch, Position, Sequence};
+
+/// The newest entries of the log, or those before a position in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Newest {
+    /// Newest first.
+    pub sequences: Vec<Sequence>,
+    /// Where the next page begins; `None` on the last page.
+    pub next: Option<u64>,
+}
+
+impl Store {
+    /// The head of a lane (its key as in [`LaneRequest::key`](crate::LaneRequest::key)); none if the lane is empty.
+    /// Without ordering, the oldest message.
+    pub async fn lane_head(
+        &self,
+        entry: &CatalogEntry,
+        lane: Option<&str>,
+    ) -> Result<Option<Sequence>, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
+        let mut pipe = Pipeline::new();
+        pipe.zrange(keys.in_progress(set_key(entry, lane)), 0, 0);
+        let (head,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        Ok(head.first().copied())
+    }
+
+    /// The position stamped under an idempotency key, while the key is remembered.
+    pub async fn stamped_under(
+        &self,
+        entry: &CatalogEntry,
+        idempotency_key: &str,
+    ) -> Result<Option<Position>, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
+        let mut pipe = Pipeline::new();
+        pipe.hget(keys.hash(), "born");
+        match entry.destination.idempotency_window_ms {
+            0 => pipe.hget(keys.idempotency_keys(), idempotency_key),
+            _ => pipe.get(keys.idempotency(idempotency_key)),
+        };
+        let (born, kept): (Option<Epoch>, Option<String>) = self.query(&pipe).await?;
+        let Some(kept) = kept else { return Ok(None) };
+        // `<epoch> <sequence> <deadline> <digest> <id>`
+        let mut words = kept.split(' ').map(str::parse::<u64>);
+        let (Some(Ok(epoch)), Some(Ok(sequence))) = (words.next(), words.next()) else {
+            return Err(StoreError::Unreadable(format!("the idempotency key {idempotency_key:?}")));
+        };
+        // A key of an earlier destination with the same name does not count.
+        Ok((epoch >= born.unwrap_or_default()).then_some(Position { epoch, sequence }))
+    }
+
+    /// The sequence of the last message with this id, while the id is remembered.
+    pub async fn stamped_with_id(
+        &self,
+        entry: &CatalogEntry,
+        id: &str,
+    ) -> Result<Option<Sequence>, StoreError> {
+        let mut pipe = Pipeline::new();
+        pipe.zscore(self.keys().destination(&entry.destination.name).ids(), id);
+        let (score,): (Option<f64>,) = self.query(&pipe).await?;
+        // Scores are exact up to 2^53, and no sequence is above that.
+        Ok(score.map(|score| score as Sequence))
+    }
+
+    /// Which of these are dead letters.
+    pub async fn are_dead(
+        &self,
+        entry: &CatalogEntry,
+        sequences: &[Sequence],
+    ) -> Result<Vec<bool>, StoreError> {
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = Pipeline::new();
+        pipe.zscore_multiple(
+            self.keys().destination(&entry.destination.name).dead_letters(),
+            sequences,
+        );
+        let (scores,): (Vec<Option<f64>>,) = self.query(&pipe).await?;
+        Ok(scores.into_iter().map(|score| score.is_some()).collect())
+    }
+
+    /// The messages that left last, in pages: those before position `before`. The position counts
+    /// everything that has ever left, so pages stay aligned while more messages leave.
+    pub async fn log_newest(
+        &self,
+        entry: &CatalogEntry,
+        before: Option<u64>,
+        max: usize,
+    ) -> Result<Newest, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
+        let mut pipe = Pipeline::new();
+        pipe.hget(keys.hash(), "settled");
+        let (settled,): (Option<u64>,) = self.query(&pipe).await?;
+        let before = before.unwrap_or_else(|| settled.unwrap_or_default());
+        let skipped = settled.unwrap_or_default().saturating_sub(before);
+        let (newer, max) = (skipped as isize, max.max(1) as isize);
+        let mut pipe = Pipeline::new();
+        pipe.hget(keys.hash(), "settled").llen(keys.log_order());
+        pipe.lrange(keys.log_order(), -newer - max, -newer - 1);
+        type Answer = (Option<u64>, u64, Vec<Sequence>);
+        let (settled, length, mut sequences): Answer = self.query_at_once(&pipe).await?;
+        sequences.reverse();
+        // Messages that left between the two reads have shifted the list: skip those that the last page
+        // returned.
+        let first = settled.unwrap_or_default().saturating_sub(skipped);
+        let shown_before = first.saturating_sub(before).min(sequences.len() as u64) as usize;
+        let end = first.saturating_sub(sequences.len() as u64);
+        let is_last = skipped + sequences.len() as u64 >= length;
+        sequences.drain(..shown_before);
+        Ok(Newest { sequences, next: (!is_last).then_some(end) })
+    }
+}

@@ -1,0 +1,52 @@
+//! Reads bulk operations.
+
+use redis::Pipeline;
+
+use crate::{Store, StoreError, entry::CatalogEntry};
+use domain::DestinationName;
+
+impl Store {
+    /// The state of an operation; `None` if there is none (any more).
+    pub async fn operation(
+        &self,
+        entry: &CatalogEntry,
+        id: &str,
+    ) -> Result<Option<String>, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
+        let mut pipe = Pipeline::new();
+        pipe.hget(keys.operation(id), "state");
+        let (state,): (Option<String>,) = self.query(&pipe).await?;
+        Ok(state)
+    }
+
+    /// The states of the operations of a destination that are still kept, the newest first.
+    pub async fn operations(&self, entry: &CatalogEntry) -> Result<Vec<String>, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
+        let ids = self.operation_ids(&entry.destination.name).await?;
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = Pipeline::new();
+        for id in ids.iter().rev() {
+            pipe.hget(keys.operation(id), "state");
+        }
+        let states: Vec<Option<String>> = self.query(&pipe).await?;
+        Ok(states.into_iter().flatten().collect())
+    }
+
+    /// The ids of the operations of a destination, the oldest first. Some may be forgotten by now.
+    pub(crate) async fn operation_ids(
+        &self,
+        destination: &DestinationName,
+    ) -> Result<Vec<String>, StoreError> {
+        let keys = self.keys().destination(destination);
+        let mut pipe = Pipeline::new();
+        pipe.zrange(keys.partition.operations(), 0, -1);
+        let (members,): (Vec<String>,) = self.query(&pipe).await?;
+        let id = |member: &String| {
+            let (of, id) = member.split_once('/')?;
+            (of == destination.as_str()).then(|| id.to_owned())
+        };
+        Ok(members.iter().filter_map(id).collect())
+    }
+}

@@ -1,0 +1,263 @@
+//! The state of a destination for display: its backlog, its progress, and what blocks it.
+
+use bytes::Bytes;
+use redis::Pipeline;
+use serde::Serialize;
+
+use super::messages::Listed;
+use crate::{
+    Store, StoreError,
+    entry::{CatalogEntry, Paused},
+    record,
+};
+use domain::{AttemptError, DeliveryKind, Ordering, Sequence, State};
+use redis_client::texts;
+
+/// How often heads are read again because some of them have left meanwhile.
+const HEADS_READ_MAX: usize = 3;
+/// The most heads to list for a destination with many lanes.
+const HEADS_MAX: usize = 10;
+/// How many candidates of each kind are read to find the oldest heads.
+const CANDIDATES_MAX: isize = 20;
+
+/// A destination's numbers, read at one instant.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Stats {
+    /// The last sequence stamped.
+    pub last_sequence: Sequence,
+    /// Messages that are not gone: the sum of the next six. Together with the totals of gone
+    /// messages it equals `last_sequence`.
+    pub pending: u64,
+    /// Messages that wait for processing.
+    pub waiting: u64,
+    /// Messages under a lease.
+    pub processing: u64,
+    /// Messages that are processed, or need not be, and wait for their turn to be delivered.
+    pub ready: u64,
+    /// Messages in delivery.
+    pub delivering: u64,
+    /// Messages whose attempts are used up: their lanes wait for an operator.
+    pub halted: u64,
+    /// Messages that may not be processed yet, or wait for their backoff.
+    pub delayed: u64,
+    /// The bytes of the pending messages' bodies, as they arrived.
+    pub pending_bytes: u64,
+    /// Dead letters. They are not pending.
+    pub dead_letters: u64,
+    /// Messages that receivers have accepted.
+    pub delivered_total: u64,
+    /// Messages that their transform or a policy dropped.
+    pub dropped_total: u64,
+    /// Messages that became dead letters.
+    pub dead_lettered_total: u64,
+    /// Messages that were cancelled.
+    pub cancelled_total: u64,
+    /// Which parts are paused.
+    pub paused: Paused,
+    /// Unreadable fields of the destination's hash, and unreadable keys. Their numbers are 0, and
+    /// numbers derived from them are wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<&'static str>,
+    /// The oldest head of all lanes.
+    pub head: Option<Head>,
+    /// If there are many lanes, the oldest heads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub heads: Vec<Head>,
+}
+
+/// A lane's head, and what it waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Head {
+    /// Its sequence.
+    pub sequence: Sequence,
+    /// Its ordering key, with ordering by key.
+    pub key: Option<String>,
+    /// Its state.
+    pub state: State,
+    /// How long ago it arrived, in milliseconds.
+    pub age_ms: u64,
+    /// What it waits for: `transform`, `delivery`, its `delay`, or an `operator`.
+    pub blocked_by: &'static str,
+    /// Failed attempts in the stage that it waits for.
+    pub attempts: u32,
+    /// Leases on it that expired.
+    pub stalls: u32,
+    /// The last error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<AttemptError>,
+}
+
+impl Store {
+    /// The numbers of a destination.
+    pub async fn stats(&self, entry: &CatalogEntry) -> Result<Stats, StoreError> {
+        let counts = self.counts(entry).await?;
+        let heads = self.heads(entry, counts.delivering > 0).await;
+        let heads = match self.noted(entry, "stats", heads) {
+            // Damage must not hide the numbers.
+            Err(error) if error.is_damage() => Vec::new(),
+            heads => heads?,
+        };
+        Ok(Stats {
+            head: heads.first().cloned(),
+            heads: match entry.destination.ordering {
+                Ordering::Destination => Vec::new(),
+                Ordering::Key | Ordering::None => heads,
+            },
+            ..counts
+        })
+    }
+
+    /// Only the numbers, without heads.
+    pub async fn counts(&self, entry: &CatalogEntry) -> Result<Stats, StoreError> {
+        self.backlog_now(entry).await
+    }
+
+    /// The lanes' heads, oldest first. With many lanes, the search covers the messages that have
+    /// waited longest in each state: exact if there are few heads, else nearly so.
+    pub(super) async fn heads(
+        &self,
+        entry: &CatalogEntry,
+        delivering: bool,
+    ) -> Result<Vec<Head>, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
+        let mut listed = Vec::new();
+        for _ in 0..HEADS_READ_MAX {
+            let sequences = self.head_candidates(entry).await?;
+            listed = self.listed(entry, &sequences).await?;
+            // A head may leave between the two reads: then another one is the head.
+            if listed.len() == sequences.len() {
+                break;
+            }
+        }
+        let now_ms = self.time_at(&keys.hash()).await?;
+        let held = match entry.destination.delivery.kind {
+            DeliveryKind::Pull if delivering => self.held(entry, &listed, now_ms).await?,
+            _ => vec![delivering; listed.len()],
+        };
+        let heads = listed.into_iter().zip(held);
+        Ok(heads.map(|(one, is_held)| head(one, entry, is_held, now_ms)).collect())
+    }
+
+    /// Whether a consumer holds the lane of each of these messages.
+    async fn held(
+        &self,
+        entry: &CatalogEntry,
+        listed: &[Listed],
+        now_ms: u64,
+    ) -> Result<Vec<bool>, StoreError> {
+        if listed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys = self.keys().destination(&entry.destination.name);
+        let lane = |one: &Listed| {
+            let (key, sequence) =
+                (one.message.message.key.as_deref(), one.message.position.sequence);
+            entry.destination.lane_of(key, sequence).unwrap_or_default()
+        };
+        let mut pipe = Pipeline::new();
+        pipe.zscore_multiple(
+            keys.consumer_lease_ends(),
+            &listed.iter().map(lane).collect::<Vec<_>>(),
+        );
+        let (ends,): (Vec<Option<f64>>,) = self.query(&pipe).await?;
+        Ok(ends.into_iter().map(|end| end.is_some_and(|end| end > now_ms as f64)).collect())
+    }
+
+    /// The sequences of the lanes' heads, as [`Store::heads`] finds them.
+    pub(super) async fn head_candidates(
+        &self,
+        entry: &CatalogEntry,
+    ) -> Result<Vec<Sequence>, StoreError> {
+        if entry.destination.ordering == Ordering::Key {
+            return self.keyed_candidates(entry).await;
+        }
+        let keys = self.keys().destination(&entry.destination.name);
+        let all = entry.destination.ordering == Ordering::None;
+        let last = if all { HEADS_MAX as isize - 1 } else { 0 };
+        let mut pipe = Pipeline::new();
+        pipe.zrange(keys.in_progress(None), 0, last);
+        let (heads,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        Ok(heads)
+    }
+
+    async fn keyed_candidates(&self, entry: &CatalogEntry) -> Result<Vec<Sequence>, StoreError> {
+        let name = &entry.destination.name;
+        let keys = self.keys().destination(name);
+        let mut pipe = Pipeline::new();
+        pipe.lrange(keys.waiting(), 0, CANDIDATES_MAX - 1);
+        pipe.zrange(keys.lanes(), 0, CANDIDATES_MAX - 1);
+        // What a consumer holds stands behind all free lanes.
+        pipe.zrange(keys.lanes(), -CANDIDATES_MAX, -1);
+        pipe.zrange(keys.partition.leases(), 0, 10 * CANDIDATES_MAX - 1);
+        pipe.zrange(keys.partition.delayed(), 0, 10 * CANDIDATES_MAX - 1);
+        pipe.zrange(keys.halted(), 0, CANDIDATES_MAX - 1);
+        let answers = self.query_lenient(&pipe).await?.into_iter();
+        let answers = answers.map(|answer| texts(Some(answer), "a query for heads"));
+        // A key that cannot be read adds no candidates, and must not hide the others'.
+        let mut answers = answers.map(Result::unwrap_or_default);
+        let mut next = || answers.next().unwrap_or_default();
+        let numbers = |all: Vec<String>| -> Vec<Sequence> {
+            all.iter().filter_map(|text| text.parse().ok()).collect()
+        };
+        let mut sequences = numbers(next());
+        let (mut lanes, last_lanes, leases, delayed) = (next(), next(), next(), next());
+        lanes.extend(last_lanes);
+        sequences.extend(numbers(next()));
+        for member in leases.iter().chain(&delayed) {
+            let mut parts = member.split('/');
+            if parts.next() == Some(name.as_str()) {
+                sequences.extend(parts.next().and_then(|text| text.parse::<Sequence>().ok()));
+            }
+        }
+        // Each of these messages is in a lane; the head of that lane counts.
+        if !sequences.is_empty() {
+            let mut pipe = Pipeline::new();
+            pipe.hmget(keys.messages(), &sequences);
+            let (records,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+            lanes.extend(records.into_iter().zip(&sequences).filter_map(|(bytes, sequence)| {
+                let message = record::read(bytes?, name, *sequence, Default::default()).ok()?;
+                entry.destination.lane_key(message.message.key.as_deref()).map(str::to_owned)
+            }));
+        }
+        lanes.sort();
+        lanes.dedup();
+        if lanes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = Pipeline::new();
+        for lane in &lanes {
+            pipe.zrange(keys.in_progress(Some(lane)), 0, 0);
+        }
+        let heads = self.query_lenient(&pipe).await?.into_iter();
+        let read = |head| redis::from_redis_value::<Vec<Sequence>>(head).ok()?.first().copied();
+        let mut found: Vec<Sequence> = heads.filter_map(read).collect();
+        found.sort_unstable();
+        found.truncate(HEADS_MAX);
+        Ok(found)
+    }
+}
+
+fn head(listed: Listed, entry: &CatalogEntry, delivering: bool, now_ms: u64) -> Head {
+    let Listed { message, state, .. } = listed;
+    let state = match state {
+        State::Ready if delivering => State::Delivering,
+        state => state,
+    };
+    let last_error = message.attempts.errors.first().map(|(_, error)| error.clone());
+    let has_failed = message.attempts.failed + message.attempts.stalls > 0;
+    Head {
+        sequence: message.position.sequence,
+        key: entry.destination.lane_key(message.message.key.as_deref()).map(str::to_owned),
+        state,
+        age_ms: message.message.age_ms(now_ms).unwrap_or_default(),
+        blocked_by: match state {
+            State::Halted | State::Damaged => "operator",
+            State::Delayed if !has_failed => "delay",
+            State::Waiting | State::Processing | State::Delayed => "transform",
+            _ => "delivery",
+        },
+        attempts: message.attempts.failed,
+        stalls: message.attempts.stalls,
+        last_error,
+    }
+}

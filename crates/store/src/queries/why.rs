@@ -1,0 +1,134 @@
+//! What blocks a lane: its head, what waits behind it, and who may deliver it.
+
+use redis::Pipeline;
+
+use super::{messages::Listed, pods::Ownership, work::time_of_hint};
+use crate::{Store, StoreError, entry::CatalogEntry};
+use domain::Ordering;
+
+/// A lane and its head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneHead {
+    /// The head; without a body that is stored apart.
+    pub head: Listed,
+    /// How many messages of the lane wait behind it.
+    pub behind: u64,
+    /// The bytes of their bodies, if the lane is the whole destination.
+    pub bytes_behind: Option<u64>,
+    /// The head is not released before then, in ms since 1970: the end of its backoff, if it has one.
+    pub not_before_ms: Option<u64>,
+    /// Since when it is the head, in ms since 1970; `None` if the log no longer has the message before it.
+    pub head_since_ms: Option<u64>,
+    /// How many messages of the destination are being delivered, as their owner noted within the last seconds.
+    pub delivering: u64,
+    /// How many deliveries of the destination wait for a connection, as their owner noted.
+    pub awaiting_connection: u64,
+    /// Who owns the partition.
+    pub ownership: Ownership,
+}
+
+impl Store {
+    /// The head of the lane with this ordering key. Without a key: of the destination's lane, or with
+    /// several lanes of the one whose head is the oldest. `None` if nothing is pending.
+    pub async fn why(
+        &self,
+        entry: &CatalogEntry,
+        key: Option<&str>,
+    ) -> Result<Option<LaneHead>, StoreError> {
+        let head = match (entry.destination.ordering, key) {
+            (Ordering::Key, Some(key)) => self.lane_head(entry, Some(key)).await?,
+            (Ordering::Key, None) => {
+                let heads = self.heads(entry, false).await?;
+                heads.first().map(|head| head.sequence)
+            }
+            _ => self.lane_head(entry, None).await?,
+        };
+        let Some(sequence) = head else { return Ok(None) };
+        let Some(head) = self.listed(entry, &[sequence]).await?.into_iter().next() else {
+            return Ok(None);
+        };
+        let keys = self.keys().destination(&entry.destination.name);
+        let lane = entry.destination.lane_key(head.message.message.key.as_deref());
+        let mut pipe = Pipeline::new();
+        pipe.zcard(keys.in_progress(lane));
+        self.ask_not_before(&mut pipe, entry, &head);
+        pipe.hget(keys.hash(), "bytes").get(keys.delivering()).get(keys.awaiting_connection());
+        type Found = (u64, Option<f64>, Option<u64>, Option<u64>, Option<u64>);
+        let (pending, not_before, bytes, delivering, awaiting): Found = self.query(&pipe).await?;
+        let is_whole = entry.destination.ordering == Ordering::Destination;
+        Ok(Some(LaneHead {
+            behind: match entry.destination.ordering {
+                Ordering::None => 0,
+                _ => pending.saturating_sub(1),
+            },
+            bytes_behind: bytes
+                .filter(|_| is_whole)
+                .map(|bytes| bytes.saturating_sub(head.message.accounted_bytes)),
+            not_before_ms: time_of_hint(not_before),
+            delivering: delivering.unwrap_or_default(),
+            awaiting_connection: awaiting.unwrap_or_default(),
+            head_since_ms: self.head_since(entry, &head).await?,
+            ownership: self.ownership(entry.partition).await?,
+            head,
+        }))
+    }
+
+    /// Asks when this head may be released: a score, in ms since 1970.
+    fn ask_not_before(&self, pipe: &mut Pipeline, entry: &CatalogEntry, head: &Listed) {
+        let keys = self.keys().destination(&entry.destination.name);
+        let lane = entry.destination.lane_key(head.message.message.key.as_deref());
+        match (entry.destination.ordering, lane) {
+            (Ordering::Key, Some(key)) => pipe.zscore(keys.lanes(), key),
+            (Ordering::None, _) => pipe.zscore(keys.lanes(), head.message.position.sequence),
+            _ => pipe.zscore(keys.partition.releasable(), entry.destination.name.as_str()),
+        };
+    }
+
+    /// The oldest heads of the lanes of a destination whose partition is owned like this; at most ten. What waits
+    /// behind them is not counted.
+    pub async fn lane_heads(
+        &self,
+        entry: &CatalogEntry,
+        ownership: &Ownership,
+    ) -> Result<Vec<LaneHead>, StoreError> {
+        let sequences = self.head_candidates(entry).await?;
+        let listed = self.listed(entry, &sequences).await?;
+        if listed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = Pipeline::new();
+        listed.iter().for_each(|head| self.ask_not_before(&mut pipe, entry, head));
+        let scores = self.query_lenient(&pipe).await?.into_iter();
+        let scores =
+            scores.map(|score| redis::from_redis_value::<Option<f64>>(score).ok().flatten());
+        let lane = |(head, not_before): (Listed, Option<f64>)| LaneHead {
+            head,
+            behind: 0,
+            bytes_behind: None,
+            not_before_ms: time_of_hint(not_before),
+            head_since_ms: None,
+            delivering: 0,
+            awaiting_connection: 0,
+            ownership: ownership.clone(),
+        };
+        Ok(listed.into_iter().zip(scores).map(lane).collect())
+    }
+
+    /// When the message before it in its lane left, or when it arrived itself, if that was later.
+    async fn head_since(
+        &self,
+        entry: &CatalogEntry,
+        head: &Listed,
+    ) -> Result<Option<u64>, StoreError> {
+        let sequence = head.message.position.sequence;
+        let before = match entry.destination.ordering {
+            Ordering::Destination => sequence.checked_sub(1).filter(|before| *before > 0),
+            Ordering::Key => head.message.previous,
+            Ordering::None => None,
+        };
+        let received_ms = head.message.message.received();
+        let Some(before) = before else { return Ok(received_ms) };
+        let left = self.log_entries(entry, &[before]).await?.into_iter().next().flatten();
+        Ok(left.map(|left| left.settled_ms.max(received_ms.unwrap_or_default())))
+    }
+}

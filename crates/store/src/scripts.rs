@@ -1,0 +1,390 @@
+//! The Lua scripts: one transition per file, with its includes inserted. Transitions that carry the load of
+//! many quiet destinations are also in a composed script, which runs many of them in one call.
+
+use std::sync::{Arc, OnceLock};
+
+use super::{
+    commands::{preamble, preamble_of_many},
+    contract::Contract,
+    known_schema, transitions,
+};
+use faults::planted_lua::{self, text_of};
+use redis_client::Script;
+
+/// The files that scripts include, by name.
+const INCLUDES: &[(&str, &str)] = &[
+    ("apart", include_str!("../lua/include/apart.lua")),
+    ("attempts", include_str!("../lua/include/attempts.lua")),
+    ("bodies", include_str!("../lua/include/bodies.lua")),
+    ("call", include_str!("../lua/include/call.lua")),
+    ("changes", include_str!("../lua/include/changes.lua")),
+    ("arrivals", include_str!("../lua/include/arrivals.lua")),
+    ("claim_fast", include_str!("../lua/include/claim_fast.lua")),
+    ("clock", include_str!("../lua/include/clock.lua")),
+    ("counters", include_str!("../lua/include/counters.lua")),
+    ("consumers", include_str!("../lua/include/consumers.lua")),
+    ("damage", include_str!("../lua/include/damage.lua")),
+    ("epoch", include_str!("../lua/include/epoch.lua")),
+    ("expect", include_str!("../lua/include/expect.lua")),
+    ("findings", include_str!("../lua/include/findings.lua")),
+    ("hand_over", include_str!("../lua/include/hand_over.lua")),
+    ("head", include_str!("../lua/include/head.lua")),
+    ("heads", include_str!("../lua/include/heads.lua")),
+    ("leases", include_str!("../lua/include/leases.lua")),
+    ("gone", include_str!("../lua/include/gone.lua")),
+    ("dead_letters", include_str!("../lua/include/dead_letters.lua")),
+    ("lists", include_str!("../lua/include/lists.lua")),
+    ("portions", include_str!("../lua/include/portions.lua")),
+    ("pulled", include_str!("../lua/include/pulled.lua")),
+    ("owner", include_str!("../lua/include/owner.lua")),
+    ("remembered", include_str!("../lua/include/remembered.lua")),
+    ("reserve", include_str!("../lua/include/reserve.lua")),
+    ("runs", include_str!("../lua/include/runs.lua")),
+    ("schema", include_str!("../lua/include/schema.lua")),
+    ("serial", include_str!("../lua/include/serial.lua")),
+    ("suspects", include_str!("../lua/include/suspects.lua")),
+    ("unnamed", include_str!("../lua/include/unnamed.lua")),
+    ("waiting", include_str!("../lua/include/waiting.lua")),
+    ("wake", include_str!("../lua/include/wake.lua")),
+    ("withdrawn", include_str!("../lua/include/withdrawn.lua")),
+];
+
+/// The end of each composed script.
+const BLOCKS: &str = include_str!("../lua/include/blocks.lua");
+
+macro_rules! transitions {
+    ($($name:ident),* $(,)?) => {
+        /// All scripts, by name.
+        #[derive(Debug)]
+        pub struct Scripts {
+            $(
+                #[doc = concat!("`lua/", stringify!($name), ".lua`")]
+                pub $name: Script,
+            )*
+        }
+
+        impl Scripts {
+            /// Each script, from its text.
+            fn assembled() -> Self {
+                Scripts { $($name: transition(stringify!($name))),* }
+            }
+
+            /// All scripts, as a list.
+            pub fn all(&self) -> Vec<&Script> {
+                vec![$(&self.$name),*]
+            }
+        }
+
+        /// The contracts of all transitions.
+        pub const CONTRACTS: &[Contract] = &[$(transitions::$name::Args::CONTRACT),*];
+
+        /// The file of a transition.
+        fn file_of(name: &str) -> &'static str {
+            match name {
+                $(stringify!($name) =>
+                    include_str!(concat!("../lua/", stringify!($name), ".lua")),)*
+                _ => "error('unknown transition')",
+            }
+        }
+    };
+}
+
+transitions!(
+    acknowledge,
+    acquire_partition,
+    audit,
+    cancel_operation,
+    claim,
+    complete,
+    complete_fast,
+    consume,
+    define,
+    delete_destination,
+    delete_destination_batch,
+    discard,
+    end_session,
+    expire,
+    extend,
+    fail,
+    forget_destination,
+    halt,
+    heartbeat,
+    index,
+    ingest,
+    ingest_fast,
+    ingest_ready_fast,
+    init_epoch,
+    migrate,
+    note_operation,
+    pause,
+    postpone,
+    reap,
+    release,
+    release_fast,
+    repair,
+    repair_counters,
+    repair_keys,
+    repair_traces,
+    requeue,
+    resign_partition,
+    retry_head,
+    token,
+    topic,
+    withdraw,
+);
+
+impl Scripts {
+    /// Assembles the scripts, and composes those that may run together.
+    pub fn new() -> Self {
+        let mut scripts = Scripts::assembled();
+        let taking_in = composed(&["ingest_fast", "ingest_ready_fast", "ingest"]);
+        scripts.ingest_fast.may_run_in(&taking_in, 1);
+        scripts.ingest_ready_fast.may_run_in(&taking_in, 2);
+        scripts.ingest.may_run_in(&taking_in, 3);
+        let others = composed(&["claim", "complete_fast", "complete", "release_fast", "release"]);
+        scripts.claim.may_run_in(&others, 1);
+        scripts.complete_fast.may_run_in(&others, 2);
+        scripts.complete.may_run_in(&others, 3);
+        scripts.release_fast.may_run_in(&others, 4);
+        scripts.release.may_run_in(&others, 5);
+        scripts
+    }
+}
+
+impl Default for Scripts {
+    fn default() -> Self {
+        Scripts::new()
+    }
+}
+
+fn transition(name: &'static str) -> Script {
+    let text = named(name);
+    let script = Script::new(name, on_its_own(&text, false));
+    match asks_if_full(&text) {
+        true => script.or_when_full(on_its_own(&text, true)),
+        false => script,
+    }
+}
+
+/// The text of a transition, with the names of its keys and arguments where its code begins.
+fn named(name: &str) -> String {
+    let text = text_of(name, file_of(name));
+    let contract = CONTRACTS.iter().find(|contract| contract.name == name);
+    let is_head = |line: &&str| line.starts_with('#') || line.starts_with("--");
+    let head: usize = text.split_inclusive('\n').take_while(is_head).map(str::len).sum();
+    let (head, code) = text.split_at(head);
+    [head, &contract.map(Contract::names).unwrap_or_default(), code].concat()
+}
+
+/// True if a transition does less when Redis has no memory left. It has two texts. Redis refuses the first one then,
+/// because that lacks the flag allow-oom. The second one has it, and knows that Redis is full.
+fn asks_if_full(text: &str) -> bool {
+    text.contains("IS_FULL")
+}
+
+fn beginning(first_line: &str, is_full: bool) -> String {
+    let flags = if is_full { " flags=allow-oom" } else { "" };
+    format!("{first_line}{flags}\nlocal IS_FULL = {is_full}\n")
+}
+
+/// A script that runs one transition. KEYS and ARGV become variables that it may change.
+fn on_its_own(text: &str, is_full: bool) -> String {
+    let Parts { first_line, fast, whole } = Parts::of(text);
+    let fast = with_includes(fast);
+    let mut script = match asks_if_full(text) {
+        true => beginning(first_line, is_full),
+        false => format!("{first_line}\n"),
+    };
+    script.push_str(&format!("local KEYS, ARGV = KEYS, ARGV\n{}{fast}", preamble(&fast)));
+    if let Some(whole) = whole {
+        let whole = with_includes(whole);
+        script.push_str(&preamble(&whole));
+        script.push_str(&whole);
+    }
+    script
+}
+
+/// A transition: its fast path, if it has one, ends where it includes files for the second time. What comes then is
+/// for the calls that cannot take the fast path. It has its own check of rights: a call on the fast path checks only
+/// what it needs, and the fast path has changed nothing if it is left.
+struct Parts<'a> {
+    /// Only Redis reads it (`#!lua`).
+    first_line: &'a str,
+    fast: &'a str,
+    whole: Option<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str) -> Parts<'a> {
+        let (first_line, body) = text.split_once('\n').unwrap_or((text, ""));
+        let include = format!("\n{INCLUDE}");
+        let (fast, whole) = match body.match_indices(&include).nth(1) {
+            Some((at, _)) => (&body[..=at], Some(&body[at + 1..])),
+            None => (body, None),
+        };
+        Parts { first_line, fast, whole }
+    }
+}
+
+/// A script that runs many blocks of these transitions (`lua/include/blocks.lua`). Each include is there
+/// once, each transition is a function, and one function checks the rights of all.
+fn composed(names: &[&'static str]) -> Arc<Script> {
+    let texts: Vec<_> = names.iter().map(|name| named(name)).collect();
+    let script = Script::new("blocks", composed_of(&texts, false));
+    Arc::new(match texts.iter().any(|text| asks_if_full(text)) {
+        true => script.or_when_full(composed_of(&texts, true)),
+        false => script,
+    })
+}
+
+fn composed_of(texts: &[String], is_full: bool) -> String {
+    let first_line = texts.first().and_then(|text| text.lines().next()).unwrap_or_default();
+    let mut whole = format!(
+        "{}\
+         local all_keys, all_args, KEYS, ARGV = KEYS, ARGV, KEYS, ARGV\n\
+         local function begin_block(keys, args) KEYS, ARGV = keys, args end\n\
+         local transitions, checked = {{}}, {{}}\n{}\
+         local function lacks_rights(which)\n  \
+         if checked[which] == nil then checked[which] = rights_of(which) or false end\n  \
+         return checked[which]\nend\n",
+        beginning(first_line, is_full),
+        rights_of(texts)
+    );
+    let mut included: Vec<&str> = Vec::new();
+    for name in texts.iter().flat_map(|text| includes_of(text)) {
+        // An include follows those that it needs in each list, so also in what is joined here.
+        if !included.contains(&name) {
+            included.push(name);
+            whole.push_str(&include(name));
+        }
+    }
+    for (number, text) in (1..).zip(texts) {
+        whole.push_str(&block_of(number, text));
+    }
+    whole.push_str(&text_of("include/blocks", BLOCKS));
+    whole
+}
+
+/// The checks of rights of these transitions, by what `block_of` names them.
+fn rights_of(texts: &[String]) -> String {
+    let mut all = Vec::new();
+    for (number, text) in (1..).zip(texts) {
+        let Parts { fast, whole, .. } = Parts::of(text);
+        all.push((number.to_string(), with_includes(fast)));
+        all.extend(whole.map(|whole| (format!("whole {number}"), with_includes(whole))));
+    }
+    preamble_of_many(all.iter().map(|(name, text)| (name.as_str(), text.as_str())))
+}
+
+/// A transition as a function. Its first includes are before all functions; the others are where only a few calls come
+/// to, because each function that a call defines costs it.
+fn block_of(number: usize, text: &str) -> String {
+    let Parts { fast, whole, .. } = Parts::of(text);
+    let mut block = format!("transitions['{number}'] = function()\n");
+    let is_include = |line: &&str| line.starts_with(INCLUDE);
+    block.extend(fast.lines().filter(|line| !is_include(line)).flat_map(|line| [line, "\n"]));
+    if let Some(whole) = whole {
+        block.push_str(&format!(
+            "do local lacking = lacks_rights('whole {number}') if lacking then return lacking end end\n"
+        ));
+        block.push_str(&with_includes(whole));
+    }
+    block + "end\n"
+}
+
+/// How a line begins that names files to insert.
+const INCLUDE: &str = "-- include: ";
+
+/// The names in the first line `-- include: a, b`.
+fn includes_of(source: &str) -> impl Iterator<Item = &str> {
+    let line = source.lines().find_map(|line| line.strip_prefix(INCLUDE));
+    line.into_iter().flat_map(|names| names.split(", "))
+}
+
+/// After how long suspects get their turn that were left out of a claim, in ms.
+const SUSPECT_DELAY_MS: u64 = 1000;
+
+/// This time, or the one that a test has set instead.
+fn unless_set(_by_test: &OnceLock<u64>, ms: u64) -> u64 {
+    #[cfg(feature = "planted-bugs")]
+    let ms = _by_test.get().copied().unwrap_or(ms);
+    ms
+}
+
+/// The text of an include.
+fn include(name: &str) -> String {
+    let mut whole = String::new();
+    if name == "schema" {
+        whole.push_str(&format!("local SCHEMA_KNOWN = {}\n", known_schema::known()));
+    }
+    if name == "call" {
+        // How far ahead the time may be after which a call may not run any more.
+        let ms = unless_set(&planted_lua::CALL_MS_MAX, 2 * super::CALL_US_MAX / 1000);
+        whole.push_str(&format!("local CALL_MS_MAX = {ms}\n"));
+    }
+    if name == "suspects" {
+        let ms = unless_set(&planted_lua::SUSPECT_DELAY_MS, SUSPECT_DELAY_MS);
+        whole.push_str(&format!("local SUSPECT_DELAY_MS = {ms}\n"));
+    }
+    let file = INCLUDES.iter().find(|(known, _)| *known == name);
+    let text = file.map_or("error('unknown include')", |(_, text)| text);
+    whole.push_str(&text_of(&format!("include/{name}"), text));
+    whole.push('\n');
+    whole
+}
+
+/// Replaces the line `-- include: a, b` with those files.
+fn with_includes(source: &str) -> String {
+    let mut whole = String::with_capacity(source.len() * 2);
+    for line in source.lines() {
+        if line.starts_with(INCLUDE) {
+            includes_of(line).for_each(|name| whole.push_str(&include(name)));
+        } else {
+            whole.push_str(line);
+            whole.push('\n');
+        }
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_include_is_known() {
+        for transition in Scripts::new().all() {
+            assert!(!transition.hash().is_empty());
+        }
+        let sources = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).unwrap();
+        for entry in sources {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                let whole = with_includes(&std::fs::read_to_string(&path).unwrap());
+                assert!(!whole.contains("unknown include"), "{}", path.display());
+            }
+        }
+    }
+
+    /// The renewal of a partition's lease, a heartbeat or an extension must not wait until another call ends, and what
+    /// is rare gains nothing from company.
+    #[test]
+    fn only_what_each_message_needs_waits_for_other_calls() {
+        let scripts = Scripts::new();
+        let all = scripts.all();
+        let names = all.iter().filter(|script| script.may_wait()).map(|script| script.name);
+        assert_eq!(
+            names.collect::<Vec<_>>(),
+            [
+                "claim",
+                "complete",
+                "complete_fast",
+                "ingest",
+                "ingest_fast",
+                "ingest_ready_fast",
+                "release",
+                "release_fast",
+            ]
+        );
+    }
+}

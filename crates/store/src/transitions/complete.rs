@@ -1,0 +1,210 @@
+//! Stores outputs and makes them ready (`lua/complete.lua`).
+
+use std::collections::{BTreeSet, HashMap};
+
+use redis::{FromRedisValue, ParsingError, Value};
+
+use crate::{
+    Store, StoreError,
+    calls::unexpected,
+    contract::{contract, row},
+    entry::CatalogEntry,
+    keys::DestinationKeys,
+    record::{self, Written},
+    rows::{BodyApart, LaneRow},
+};
+use domain::{LeaseToken, Ordering, Processing, Sequence, Stamped};
+use faults::planted;
+
+/// The result of a script for one lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = LeaseStatus)]
+pub enum Status {
+    /// Done.
+    Ok,
+    /// Done, and the message's attempts are used up.
+    Halted,
+    /// The lease is no longer the caller's; nothing was changed.
+    StaleLease,
+    /// The message had already been finished; nothing was changed, and nothing needs to be.
+    Settled,
+    /// The data of its lane or destination in Redis is damaged. The lease runs on unchanged.
+    Damaged,
+    /// Redis has no memory left for the output. The lease runs on unchanged. Workers get 503 `memory_high`.
+    #[serde(skip)]
+    Full,
+}
+
+impl FromRedisValue for Status {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        match String::from_redis_value(value)?.as_str() {
+            "ok" => Ok(Status::Ok),
+            "halted" => Ok(Status::Halted),
+            "stale_lease" => Ok(Status::StaleLease),
+            "settled" => Ok(Status::Settled),
+            "damaged" => Ok(Status::Damaged),
+            "full" => Ok(Status::Full),
+            other => Err(ParsingError::from(format!("unknown status {other:?}"))),
+        }
+    }
+}
+
+/// A claimed message with the result of its processing.
+#[derive(Debug, Clone)]
+pub struct Completion {
+    /// The lease.
+    pub token: LeaseToken,
+    /// The message, with the output as its body, or a tombstone.
+    pub output: Stamped,
+    /// The output equals the input, and nothing else is noted: Redis keeps the stored record.
+    pub is_unchanged: bool,
+}
+
+row! {
+    /// A completed message.
+    CompletionRow {
+        sequence: Sequence,
+        /// Of `leases`.
+        member: String,
+        /// Empty: as stored.
+        record: Vec<u8>,
+        /// The number of its lane, from 1.
+        lane: usize,
+    }
+}
+
+contract! {
+    complete
+    keys(keys: &DestinationKeys) {
+        destination: keys.hash(), messages, attempts, leases, releasable, lanes, wake_releasable,
+        waiting, delayed, active_builtin, active_worker, wake_waiting, epoch, bodies,
+    }
+    args<'a> {
+        destination: &'a str,
+        record_schema: u32,
+    }
+    lists {
+        lanes: LaneRow<'a>,
+        /// By ascending sequence.
+        completions: CompletionRow,
+        bodies: BodyApart,
+    }
+}
+
+/// What to store of a message: nothing if it is unchanged.
+fn written(completion: &Completion, entry: &CatalogEntry, schema: u32) -> Written {
+    match completion.is_unchanged {
+        true => Written::default(),
+        false => record::of_stamped(&completion.output, entry.destination.ordering, schema),
+    }
+}
+
+impl Store {
+    /// Stores outputs of one destination's messages and makes them ready. One status each, in
+    /// order; at most 1,000 messages. Repeated after a lost answer, it answers that they are settled.
+    pub async fn complete(
+        &self,
+        entry: &CatalogEntry,
+        completions: &[Completion],
+    ) -> Result<Vec<Status>, StoreError> {
+        if let [one] = completions
+            && entry.destination.ordering == Ordering::Destination
+            && entry.destination.processing == Processing::Parallel
+        {
+            let call =
+                |schema| self.complete_fast(schema, entry, &one.token, written(one, entry, schema));
+            match self.in_schema(entry.partition, call).await {
+                Ok(()) => return Ok(vec![Status::Ok]),
+                Err(StoreError::NotFast) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let call = |schema| self.complete_in(schema, entry, completions);
+        self.in_schema(entry.partition, call).await
+    }
+
+    async fn complete_in(
+        &self,
+        schema: u32,
+        entry: &CatalogEntry,
+        completions: &[Completion],
+    ) -> Result<Vec<Status>, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
+        // The script expects them in the order of their sequences.
+        let mut order: Vec<usize> = (0..completions.len()).collect();
+        order.sort_by_key(|&which| completions[which].token.sequence);
+        let sorted = || order.iter().map(|&which| &completions[which]);
+        let mut lanes: Vec<Option<&str>> = Vec::new();
+        let mut index = HashMap::new();
+        let lane_of: Vec<usize> = sorted()
+            .map(|completion| {
+                let lane = entry.destination.lane_key(completion.token.key.as_deref());
+                *index.entry(lane).or_insert_with(|| {
+                    lanes.push(lane);
+                    lanes.len()
+                })
+            })
+            .collect();
+
+        let mut bodies = Vec::new();
+        let row = |(which, (completion, lane)): (usize, (&'_ Completion, usize))| {
+            let written = written(completion, entry, schema);
+            bodies.extend(written.bodies.into_iter().map(|(part, body)| BodyApart {
+                of: which + 1,
+                suffix: part.suffix(),
+                body: body.unwrap_or_default(),
+            }));
+            CompletionRow {
+                sequence: completion.token.sequence,
+                member: completion.token.member(),
+                record: written.record,
+                lane,
+            }
+        };
+        let rows = sorted().zip(lane_of).enumerate().map(row).collect();
+        let lanes = lanes.iter().map(|lane| LaneRow::of(&keys, *lane));
+        let mut call = Args {
+            destination: entry.destination.name.as_str(),
+            record_schema: schema,
+            lanes: lanes.collect(),
+            completions: rows,
+            bodies,
+        }
+        .call(self, &keys);
+        call.of_messages(completions.len());
+        let exceptions = self.run(&call).await;
+        self.statuses(entry, completions, &order, exceptions)
+    }
+
+    /// The status of each completion. `order`: which completion each message of the call was.
+    fn statuses(
+        &self,
+        entry: &CatalogEntry,
+        completions: &[Completion],
+        order: &[usize],
+        exceptions: Result<Vec<(usize, Status)>, StoreError>,
+    ) -> Result<Vec<Status>, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
+        let damaged = exceptions.iter().flatten().filter(|(_, status)| *status == Status::Damaged);
+        let mut damaged_keys = BTreeSet::new();
+        for (which, _) in damaged {
+            let at = order.get(usize::wrapping_sub(*which, 1)).copied();
+            let Some(one) = at.and_then(|at| completions.get(at)) else { continue };
+            let lane = entry.destination.lane_key(one.token.key.as_deref());
+            damaged_keys.extend([keys.in_progress(lane), keys.ready(lane), keys.bodies()]);
+        }
+        if !damaged_keys.is_empty() {
+            self.note_damaged_keys(entry, "complete", damaged_keys.into_iter().collect());
+            if planted::is("damaged_lane_fails_all") {
+                return Err(StoreError::Failed("one of the lanes is damaged".into()));
+            }
+        }
+        let mut statuses = vec![Status::Ok; completions.len()];
+        for (which, status) in exceptions? {
+            let at = order.get(usize::wrapping_sub(which, 1));
+            statuses[*at.ok_or_else(|| unexpected("complete"))?] = status;
+        }
+        Ok(statuses)
+    }
+}

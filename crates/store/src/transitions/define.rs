@@ -1,0 +1,165 @@
+//! Creates a destination or changes its definition (`lua/define.lua`).
+//!
+//! The partition holds the authoritative definition, because the scripts that check it run there. The
+//! index of all destinations is written after it. If a pod dies in between, the next pod whose
+//! definition the partition refuses corrects the index.
+
+use crate::{
+    Store, StoreError,
+    contract::contract,
+    entry::{Paused, claimers_of, delivery_text, ordering_text, processing_text},
+    keys::DestinationKeys,
+};
+use domain::{Destination, Epoch};
+use faults::planted;
+
+contract! {
+    define
+    keys(keys: &DestinationKeys) {
+        epoch, destination: keys.hash(), waiting, active_builtin, active_worker, withdrawn,
+        previous, ids,
+    }
+    args<'a> {
+        destination: &'a str,
+        new_definition: &'a str,
+        ordering: &'a str,
+        claimers: &'a str,
+        seen_epoch: String,
+        processing: &'a str,
+        attempts_max: u32,
+        stalls_max: u32,
+        replaces: String,
+        ids_max: u64,
+        same_definition: String,
+        delivery: &'a str,
+    }
+}
+
+/// The result of defining a destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Defined {
+    /// The definition's version.
+    pub version: u64,
+    /// False if the definition was the same before.
+    pub changed: bool,
+    /// True if the destination is new.
+    pub created: bool,
+    /// The epoch in which the destination was created.
+    pub born: Epoch,
+}
+
+/// Which version of the definition a new one may replace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replaces {
+    /// Any, or none.
+    Any,
+    /// Only this one.
+    Version(u64),
+    /// None: the destination must not exist.
+    Nothing,
+}
+
+impl Replaces {
+    fn text(self) -> String {
+        match self {
+            Replaces::Any => String::new(),
+            Replaces::Version(version) => version.to_string(),
+            Replaces::Nothing => "0".to_owned(),
+        }
+    }
+}
+
+/// How often a definition is tried again after a removal was finished.
+const REMOVALS_MAX: usize = 3;
+
+impl Store {
+    /// Creates or changes a destination, and notifies all pods. Finishes an earlier removal first:
+    /// the process that began it may be gone, or a failover may have lost its end.
+    pub async fn define(&self, destination: &Destination) -> Result<Defined, StoreError> {
+        self.define_over(destination, Replaces::Any).await
+    }
+
+    /// Like `define`, but only over the version that the caller has read. A definition that is
+    /// already stored counts as done, whatever its version, so that a repeat succeeds.
+    pub async fn define_over(
+        &self,
+        destination: &Destination,
+        replaces: Replaces,
+    ) -> Result<Defined, StoreError> {
+        for _ in 0..REMOVALS_MAX {
+            match self.call_define(destination, replaces).await {
+                Err(StoreError::BeingRemoved) => {}
+                answer => return answer,
+            }
+            match self.complete_removal(&destination.name).await {
+                // Another process may have finished it, and defined the destination again.
+                Ok(_) | Err(StoreError::UnknownDestination | StoreError::WrongState(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.call_define(destination, replaces).await
+    }
+
+    /// Calls the script once.
+    pub async fn call_define(
+        &self,
+        destination: &Destination,
+        replaces: Replaces,
+    ) -> Result<Defined, StoreError> {
+        let keys = self.keys().destination(&destination.name);
+        self.check_defined(destination.durability, &keys.hash()).await?;
+        let (definition, same) = self.definition_to_store(destination).await?;
+        let claimers = claimers_of(destination.transform.kind);
+        let partition = destination.name.partition(self.keys().partitions());
+        let call = Args {
+            destination: destination.name.as_str(),
+            new_definition: &definition,
+            ordering: ordering_text(destination.ordering),
+            claimers: claimers.as_str(),
+            seen_epoch: self.known_of_epoch(partition),
+            processing: processing_text(destination.processing),
+            attempts_max: destination.transform.attempts_max,
+            stalls_max: destination.transform.stalls_max,
+            replaces: replaces.text(),
+            ids_max: destination.ids_max,
+            same_definition: same,
+            delivery: delivery_text(destination.delivery.kind),
+        }
+        .call(self, &keys);
+        let answer = self.run(&call).await?;
+        let (version, changed, created, paused, born): (u64, bool, bool, String, u64) = answer;
+        self.inner.epochs.note_carried(partition, born);
+        let paused = Paused::of_text(&paused);
+        let noted = self.index(&destination.name, version, Some((paused, born, &definition)));
+        noted.await.map_err(StoreError::after_partial_success)?;
+        Ok(Defined { version, changed, created, born })
+    }
+
+    /// The text of a definition to store, and the text that is stored now if it means the same: its secrets are
+    /// encrypted with another key, or not at all.
+    async fn definition_to_store(
+        &self,
+        destination: &Destination,
+    ) -> Result<(String, String), StoreError> {
+        let keyring = &self.inner.keyring;
+        if destination.secrets().next().is_none() {
+            return Ok((keyring.seal(destination)?, String::new()));
+        }
+        let keys = self.keys().destination(&destination.name);
+        let mut pipe = redis::pipe();
+        pipe.hget(keys.hash(), "definition");
+        let (stored,): (Option<String>,) = self.query(&pipe).await?;
+        let Some(stored) = stored else { return Ok((keyring.seal(destination)?, String::new())) };
+        let is_same = match keyring.unseal(&stored) {
+            Ok(known) => known == *destination && !planted::is("secrets_compared_as_stored"),
+            // It would store in plain text what is encrypted.
+            Err(error @ StoreError::NoSecretsKey(_)) if keyring.is_empty() => return Err(error),
+            Err(_) => false,
+        };
+        match is_same {
+            true if keyring.is_current(&stored) => Ok((stored, String::new())),
+            true => Ok((keyring.seal(destination)?, stored)),
+            false => Ok((keyring.seal(destination)?, String::new())),
+        }
+    }
+}

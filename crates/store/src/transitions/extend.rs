@@ -1,0 +1,74 @@
+//! Extends leases (`lua/extend.lua`).
+
+use std::time::Duration;
+
+use redis::{FromRedisValue, ParsingError, Value};
+
+use super::complete::Status;
+use crate::{
+    Store, StoreError,
+    calls::unexpected,
+    contract::{contract, row},
+    entry::CatalogEntry,
+    keys::DestinationKeys,
+};
+use domain::{LeaseToken, Sequence};
+
+row! {
+    /// An extension of one lease.
+    ExtensionRow<'a> {
+        sequence: Sequence,
+        /// Of `leases`.
+        member: String,
+        /// As JSON; empty: unchanged.
+        checkpoint: &'a str,
+    }
+}
+
+contract! {
+    extend
+    keys(keys: &DestinationKeys) {
+        messages, leases, attempts, epoch,
+    }
+    args<'a> {
+        lease_ms: u64,
+    }
+    lists {
+        extensions: ExtensionRow<'a>,
+    }
+}
+
+/// An extension of one lease.
+#[derive(Debug, Clone)]
+pub struct Extension {
+    /// The lease.
+    pub token: LeaseToken,
+    /// The checkpoint for the next attempt, as JSON, if this one fails. `None` keeps the earlier
+    /// one.
+    pub checkpoint: Option<String>,
+}
+
+impl Store {
+    /// Extends leases on one destination's messages to `lease` from now, and stores checkpoints.
+    /// Also returns the new deadline, in ms since 1970 by the server's clock.
+    pub async fn extend(
+        &self,
+        entry: &CatalogEntry,
+        extensions: &[Extension],
+        lease: Duration,
+    ) -> Result<(u64, Vec<Status>), StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
+        let rows = extensions.iter().map(|Extension { token, checkpoint }| ExtensionRow {
+            sequence: token.sequence,
+            member: token.member(),
+            checkpoint: checkpoint.as_deref().unwrap_or_default(),
+        });
+        let call = Args { lease_ms: lease.as_millis() as u64, extensions: rows.collect() }
+            .call(self, &keys);
+        let mut answer = self.run::<Vec<Value>>(&call).await?.into_iter();
+        let read = |value| u64::from_redis_value(value).ok();
+        let deadline = answer.next().and_then(read).ok_or_else(|| unexpected("extend"))?;
+        let statuses: Result<_, ParsingError> = answer.map(Status::from_redis_value).collect();
+        Ok((deadline, statuses.map_err(|_| unexpected("extend"))?))
+    }
+}

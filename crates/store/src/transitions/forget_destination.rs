@@ -1,0 +1,37 @@
+//! Completes the removal of a destination: removes the rest of it in one step
+//! (`lua/forget_destination.lua`).
+
+use crate::{Store, StoreError, contract::contract, keys::DestinationKeys};
+use domain::DestinationName;
+
+contract! {
+    forget_destination
+    keys(keys: &DestinationKeys) {
+        epoch, destination: keys.hash(), waiting, messages, attempts, lanes,
+        in_progress: keys.in_progress(None), ready: keys.ready(None), active_builtin, active_worker,
+        releasable, halted, withdrawals, idempotency_keys, dead_letters, dead_letter_messages, log,
+        log_order, bodies, dead_lettered_at, withdrawn, previous, ids, consumer_leases,
+        consumer_lease_ends, consumers, withdrawing,
+    }
+    args<'a> {
+        seen_epoch: String,
+        destination: &'a str,
+    }
+}
+
+impl Store {
+    /// Removes the destination's hash and its other single keys. Its messages must be gone.
+    pub(super) async fn forget_destination(
+        &self,
+        destination: &DestinationName,
+    ) -> Result<(), StoreError> {
+        let keys = self.keys().destination(destination);
+        let partition = destination.partition(self.keys().partitions());
+        let call =
+            Args { seen_epoch: self.known_of_epoch(partition), destination: destination.as_str() }
+                .call(self, &keys);
+        let epoch: u64 = self.run(&call).await?;
+        self.inner.epochs.note_carried(partition, epoch);
+        Ok(())
+    }
+}

@@ -1,0 +1,413 @@
+//! Stamping arrivals (`lua/ingest.lua`).
+
+use std::collections::{BTreeSet, HashMap};
+
+use bytes::Bytes;
+use redis::Value;
+use sha2::{Digest, Sha256};
+
+use super::{ingest_fast, ingest_ready_fast};
+use crate::{
+    CallSequence, Store, StoreError,
+    calls::unexpected,
+    contract::{contract, row},
+    entry::CatalogEntry,
+    keys::{Claimers, DestinationKeys},
+    record::{self, Part},
+    rows::{BodyApart, LaneRow},
+};
+use domain::{
+    Arrival, Destination, Due, Epoch, Ordering, Position, Processing, Redrive, TransformKind,
+    hex::hex,
+};
+use faults::planted;
+use redis_client::ScriptCall;
+
+/// The result for one arrival.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ingested {
+    /// Stamped, with this position.
+    Stamped(Position),
+    /// A repeat of a message that was stamped before, with this position and id.
+    Duplicate(Position, String),
+    /// A message with another body was stamped under the same idempotency key.
+    Conflict,
+    /// The destination's backlog is full, in messages, bytes or idempotency keys. Nothing was stored.
+    BacklogFull,
+    /// The dead letter to redrive is gone. Nothing was stored.
+    Gone,
+    /// The data of its lane, or of a key it needs, is damaged. Nothing was stored.
+    Damaged,
+}
+
+/// The most arrivals that take the fast path. With more, what the other one costs does not matter.
+const FAST_MAX: usize = 32;
+
+row! {
+    /// An arrival.
+    ArrivalRow<'a> {
+        record: Vec<u8>,
+        /// The number of its lane, from 1.
+        lane: usize,
+        /// Empty unless ids are remembered.
+        id: &'a str,
+    }
+}
+
+row! {
+    /// What few arrivals have.
+    ArrivalOptions {
+        /// Which one, from 1.
+        arrival: usize,
+        /// Empty, or `<idempotency key, from 1>:<digest> <id>`.
+        seen: String,
+        /// Some of `delay=<ms>;`, `due=<ms since 1970>;`, `priority=<0 to 9>;`, `replaces=<dead letter>,<its epoch>;`,
+        /// `processed;`.
+        options: String,
+    }
+}
+
+contract! {
+    ingest
+    keys(keys: &DestinationKeys, caller: &str, claimers: Claimers) {
+        epoch, call: keys.call(caller), destination: keys.hash(), waiting, messages,
+        active: keys.active(claimers), releasable, lanes, wake_waiting, wake_releasable, delayed,
+        attempts, idempotency_keys, dead_letters, dead_letter_messages, bodies, dead_lettered_at,
+        previous, ids,
+    }
+    args<'a> {
+        call_number: u64,
+        destination: &'a str,
+        version: u64,
+        /// The epoch that the records carry.
+        message_epoch: Epoch,
+        seen_epoch: String,
+        /// `waiting`, or `ready`: there is nothing to process.
+        first_state: &'a str,
+        /// The most pending messages.
+        backlog_max: u64,
+        /// The most pending bytes; 0: no limit.
+        backlog_bytes_max: u64,
+        /// The idempotency window; 0: while the first message is pending.
+        window_ms: u64,
+        /// The most idempotency keys to remember within the window.
+        keys_max: u64,
+        ordering: &'a str,
+        processing: &'a str,
+        record_schema: u32,
+        /// The sum over all arrivals.
+        accounted_bytes_sum: u64,
+        /// How many ids are remembered; 0: none.
+        ids_max: u64,
+    }
+    lists {
+        lanes: LaneRow<'a>,
+        /// With a window: the key of each idempotency key.
+        seen: Vec<u8>,
+        /// Without a window: the idempotency keys.
+        idempotency_keys: &'a str,
+        arrivals: ArrivalRow<'a>,
+        bodies: BodyApart,
+        options: ArrivalOptions,
+    }
+}
+
+/// The arguments for a batch.
+struct Batch<'a> {
+    lanes: Vec<Option<&'a str>>,
+    /// The idempotency keys.
+    names: Vec<&'a str>,
+    /// The lane (from 1) and record of each arrival.
+    arrivals: Vec<(usize, Vec<u8>)>,
+    options: Vec<ArrivalOptions>,
+    /// The sum of the accounted bytes.
+    accounted_bytes: u64,
+    bodies: Vec<BodyApart>,
+}
+
+impl<'a> Batch<'a> {
+    fn of(entry: &CatalogEntry, epoch: Epoch, schema: u32, arrivals: &[&'a Arrival]) -> Batch<'a> {
+        let mut batch = Batch {
+            lanes: Vec::new(),
+            names: Vec::new(),
+            arrivals: Vec::with_capacity(arrivals.len()),
+            options: Vec::new(),
+            accounted_bytes: 0,
+            bodies: Vec::new(),
+        };
+        let (mut lane_index, mut name_index) = (HashMap::new(), HashMap::new());
+        let keeps_key = entry.destination.idempotency_window_ms == 0;
+        for arrival in arrivals {
+            let lane = entry.destination.lane_key(arrival.message.key.as_deref());
+            let lane = *lane_index.entry(lane).or_insert_with(|| {
+                batch.lanes.push(lane);
+                batch.lanes.len()
+            });
+            let key = arrival.idempotency_key.as_deref();
+            let key = key.filter(|_| !planted::is("idempotency_key_dropped"));
+            let seen = key.map_or_else(String::new, |key| {
+                let index = *name_index.entry(key).or_insert_with(|| {
+                    batch.names.push(key);
+                    batch.names.len()
+                });
+                let digest = digest(&arrival.message.body.bytes);
+                format!("{index}:{digest} {}", arrival.message.id)
+            });
+            let (written, accounted_bytes) = match &arrival.redrive {
+                Some(Redrive { processed: Some(stamped), .. }) => {
+                    let key = arrival.idempotency_key.clone().filter(|_| keeps_key);
+                    (record::of_redriven(stamped, epoch, key, schema), stamped.accounted_bytes)
+                }
+                _ => {
+                    let accounted_bytes = arrival.message.body.bytes.len() as u64;
+                    (record::of_arrival(arrival, epoch, keeps_key, schema), accounted_bytes)
+                }
+            };
+            batch.accounted_bytes += accounted_bytes;
+            batch.arrivals.push((lane, written.record));
+            let which = batch.arrivals.len();
+            let apart = |(part, body): (Part, Option<Bytes>)| {
+                Some(BodyApart { of: which, suffix: part.suffix(), body: body? })
+            };
+            batch.bodies.extend(written.bodies.into_iter().filter_map(apart));
+            let options = options(arrival);
+            if !seen.is_empty() || !options.is_empty() {
+                batch.options.push(ArrivalOptions { arrival: which, seen, options });
+            }
+        }
+        batch
+    }
+
+    /// True if these arrivals may take the fast path.
+    fn is_fast(&self, destination: &Destination) -> bool {
+        destination.ordering == Ordering::Destination
+            && destination.processing == Processing::Parallel
+            && destination.backlog_bytes_max == 0
+            && destination.ids_max == 0
+            && self.arrivals.len() <= FAST_MAX
+            && self.names.is_empty()
+            && self.options.is_empty()
+            && self.bodies.is_empty()
+    }
+}
+
+fn needs_processing(destination: &Destination) -> bool {
+    destination.transform.kind != TransformKind::None
+}
+
+/// The state of a message that arrives, as the script names it.
+fn first_state(destination: &Destination) -> &'static str {
+    if needs_processing(destination) { "waiting" } else { "ready" }
+}
+
+/// The options that few arrivals have, as the script parses them.
+fn options(arrival: &Arrival) -> String {
+    let mut text = String::new();
+    match arrival.due {
+        Some(Due::After(ms)) => text.push_str(&format!("delay={ms};")),
+        Some(Due::At(ms)) => text.push_str(&format!("due={ms};")),
+        None => {}
+    }
+    if let Some(priority) = arrival.priority {
+        text.push_str(&format!("priority={priority};"));
+    }
+    if let Some(redrive) = &arrival.redrive {
+        let letter = redrive.letter;
+        text.push_str(&format!("replaces={},{};", letter.sequence, letter.epoch));
+        text.push_str(if redrive.processed.is_some() { "processed;" } else { "" });
+    }
+    text
+}
+
+/// The digest of a body that tells a repeat from a conflict: half of its SHA-256, in hex.
+fn digest(body: &[u8]) -> String {
+    hex(&Sha256::digest(body)[..16])
+}
+
+/// What a call is about, besides its arrivals.
+struct Of<'a> {
+    call_sequence: &'a CallSequence,
+    entry: &'a CatalogEntry,
+    epoch: Epoch,
+    schema: u32,
+}
+
+/// The calls.
+impl Store {
+    /// For few arrivals of one lane, which have nothing special.
+    fn fast_ingest(&self, of: &Of<'_>, batch: &Batch<'_>) -> ScriptCall<'_> {
+        let Of { call_sequence, entry, epoch, schema } = *of;
+        let destination = &entry.destination;
+        let keys = self.keys().destination(&destination.name);
+        let (caller, call_number) = call_sequence.current();
+        let args = ingest_fast::Args {
+            call_number,
+            destination: destination.name.as_str(),
+            version: entry.version,
+            message_epoch: epoch,
+            seen_epoch: self.known_of_epoch(entry.partition),
+            backlog_max: destination.backlog_max,
+            record_schema: schema,
+            accounted_bytes_sum: batch.accounted_bytes,
+            records: batch.arrivals.iter().map(|(_, record)| &record[..]).collect(),
+        };
+        match needs_processing(destination) {
+            true => args.call(self, &keys, &caller, entry.claimers()),
+            false => ingest_ready_fast::Args::from(args).call(self, &keys, &caller),
+        }
+    }
+
+    fn whole_ingest(&self, of: &Of<'_>, batch: Batch<'_>, arrivals: &[&Arrival]) -> ScriptCall<'_> {
+        let Of { call_sequence, entry, epoch, schema } = *of;
+        let destination = &entry.destination;
+        let keys = self.keys().destination(&destination.name);
+        let (caller, call_number) = call_sequence.current();
+        let lanes = batch.lanes.iter().map(|lane| LaneRow::of(&keys, *lane));
+        let has_ids = destination.ids_max > 0;
+        let rows = batch.arrivals.into_iter().zip(arrivals).map(|((lane, record), arrival)| {
+            ArrivalRow { record, lane, id: if has_ids { &arrival.message.id } else { "" } }
+        });
+        let seen = batch.names.iter().map(|name| keys.idempotency(name).into_bytes());
+        let (seen, idempotency_keys) = match destination.idempotency_window_ms {
+            0 => (Vec::new(), batch.names.clone()),
+            _ => (seen.collect(), Vec::new()),
+        };
+        Args {
+            call_number,
+            destination: destination.name.as_str(),
+            version: entry.version,
+            message_epoch: epoch,
+            seen_epoch: self.known_of_epoch(entry.partition),
+            first_state: first_state(destination),
+            backlog_max: destination.backlog_max,
+            backlog_bytes_max: destination.backlog_bytes_max,
+            window_ms: destination.idempotency_window_ms,
+            keys_max: destination.idempotency_keys_max,
+            ordering: entry.ordering_text(),
+            processing: entry.processing_text(),
+            record_schema: schema,
+            accounted_bytes_sum: batch.accounted_bytes,
+            ids_max: destination.ids_max,
+            lanes: lanes.collect(),
+            seen,
+            idempotency_keys,
+            arrivals: rows.collect(),
+            bodies: batch.bodies,
+            options: batch.options,
+        }
+        .call(self, &keys, &caller, entry.claimers())
+    }
+}
+
+impl Store {
+    /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
+    /// result each, in order, with the destination's durability. Without confirmation the call is
+    /// unconfirmed, and a repeat waits again. `epoch` is the message epoch that the caller last
+    /// saw.
+    pub async fn ingest(
+        &self,
+        call_sequence: &CallSequence,
+        entry: &CatalogEntry,
+        epoch: Epoch,
+        arrivals: &[&Arrival],
+    ) -> Result<Vec<Ingested>, StoreError> {
+        let call = |schema| self.ingest_in(schema, call_sequence, entry, epoch, arrivals);
+        self.in_schema(entry.partition, call).await
+    }
+
+    async fn ingest_in(
+        &self,
+        schema: u32,
+        call_sequence: &CallSequence,
+        entry: &CatalogEntry,
+        epoch: Epoch,
+        arrivals: &[&Arrival],
+    ) -> Result<Vec<Ingested>, StoreError> {
+        let destination = &entry.destination;
+        let batch = Batch::of(entry, epoch, schema, arrivals);
+
+        let of = Of { call_sequence, entry, epoch, schema };
+        if batch.is_fast(destination) {
+            let mut call = self.fast_ingest(&of, &batch);
+            call.of_messages(arrivals.len());
+            match self.stamp(&of, &call, arrivals.len()).await {
+                Err(StoreError::NotFast) => {}
+                answer => return call_sequence.answered(answer),
+            }
+        }
+        let mut call = self.whole_ingest(&of, batch, arrivals);
+        call.of_messages(arrivals.len());
+        call_sequence.answered(self.stamp(&of, &call, arrivals.len()).await)
+    }
+
+    async fn stamp(
+        &self,
+        of: &Of<'_>,
+        call: &ScriptCall<'_>,
+        count: usize,
+    ) -> Result<Vec<Ingested>, StoreError> {
+        let Of { entry, epoch, .. } = *of;
+        let level = entry.destination.durability;
+        // Boxed: the callers' futures would nest too deep for the compiler.
+        let answer = Box::pin(self.run_durably(call, level)).await;
+        let answer = answer.and_then(|(answer, confirmed)| {
+            let (ingested, damaged) = read_answer(answer, epoch, count)?;
+            if !damaged.is_empty() {
+                self.note_damaged_keys(entry, "ingest", damaged.into_iter().collect());
+            }
+            // Refused arrivals promise nothing, so they need no confirmation.
+            let promises = |one| matches!(one, &Ingested::Stamped(_) | &Ingested::Duplicate(..));
+            if confirmed || !ingested.iter().any(promises) {
+                return Ok(ingested);
+            }
+            Err(StoreError::Unconfirmed(format!("the messages are not yet {level}")))
+        });
+        if let Err(StoreError::StaleEpoch(epoch)) = &answer {
+            self.inner.epochs.note_carried(entry.partition, *epoch);
+        }
+        answer
+    }
+}
+
+/// The result of each arrival, and which keys are damaged.
+fn read_answer(
+    answer: Value,
+    epoch: Epoch,
+    count: usize,
+) -> Result<(Vec<Ingested>, BTreeSet<String>), StoreError> {
+    type Exception = (usize, String, u64, Epoch, String);
+    let Value::Array(mut parts) = answer else { return Err(unexpected("ingest")) };
+    if parts.is_empty() {
+        return Err(unexpected("ingest"));
+    }
+    let exceptions: Vec<Exception> = parts
+        .split_off(1)
+        .into_iter()
+        .map(redis::from_redis_value)
+        .collect::<Result<_, _>>()
+        .map_err(|_| unexpected("ingest"))?;
+    let mut sequence: u64 = parts
+        .pop()
+        .and_then(|first| redis::from_redis_value(first).ok())
+        .ok_or_else(|| unexpected("ingest"))?;
+    let damaged = exceptions.iter().filter(|exception| exception.1 == "damaged");
+    let damaged = damaged.map(|exception| exception.4.clone()).collect();
+    let mut exceptions = exceptions.into_iter().peekable();
+    let result = (1..=count).map(|arrival| {
+        let listed = exceptions.next_if(|exception| exception.0 == arrival);
+        let Some((_, kind, at, in_epoch, id)) = listed else {
+            let position = Position { epoch, sequence };
+            sequence += 1;
+            return Ok(Ingested::Stamped(position));
+        };
+        match kind.as_str() {
+            "duplicate" => Ok(Ingested::Duplicate(Position { epoch: in_epoch, sequence: at }, id)),
+            "conflict" => Ok(Ingested::Conflict),
+            "backlog_full" => Ok(Ingested::BacklogFull),
+            "gone" => Ok(Ingested::Gone),
+            "damaged" => Ok(Ingested::Damaged),
+            _ => Err(unexpected("ingest")),
+        }
+    });
+    Ok((result.collect::<Result<_, _>>()?, damaged))
+}

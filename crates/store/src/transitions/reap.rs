@@ -1,0 +1,306 @@
+//! Recovers messages whose leases expired, and messages that are due (`lua/reap.lua`).
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use crate::{
+    Store, StoreError,
+    calls::answered,
+    contract::{contract, row},
+    epoch::Behind,
+    keys::DestinationKeys,
+};
+use domain::DestinationName;
+use faults::{
+    pause::{Point, point},
+    planted,
+};
+use redis_client::texts;
+
+row! {
+    /// A member, and its score as it was seen. After a step of the clock, members move that still have it.
+    Hint<'a> {
+        member: &'a str,
+        score: u64,
+    }
+}
+
+contract! {
+    reap
+    keys(keys: &DestinationKeys) {
+        destination: keys.hash(), waiting, attempts, leases, delayed, messages, halted,
+        active_builtin, active_worker, wake_waiting, epoch,
+    }
+    args<'a> {
+        destination: &'a str,
+        /// By how much the clock has stepped back since these were added; 0: not at all.
+        back_ms: u64,
+        /// How many leases of the destination expired together, at least.
+        expired_together: usize,
+    }
+    lists {
+        /// Members of `leases`: hints, which the transition checks again.
+        leases: Hint<'a>,
+        /// Members of `delayed`, the same.
+        delays: Hint<'a>,
+    }
+}
+
+/// The most leases, and the most delays, that one query returns.
+const PAGE_MAX: isize = 500;
+
+/// The most queries of one `recover`.
+const LOOKS_MAX: usize = 40;
+
+/// The most leases, and the most delays, that are moved after the clock of Redis has stepped back.
+const MOVED_MAX: isize = 20_000;
+
+/// The most leases of one call: each may have 75 kB of checkpoint and errors to read and write.
+const LEASES_MAX: usize = 25;
+
+/// What may have expired in a partition, by destination. A hint.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Overdue {
+    /// Per destination: members of the leases, members of the delayed.
+    pub by_destination: BTreeMap<DestinationName, (Vec<String>, Vec<String>)>,
+}
+
+impl Overdue {
+    /// True if the query may have left some out.
+    fn is_full(&self) -> bool {
+        let counts =
+            self.by_destination.values().map(|(leases, delays)| (leases.len(), delays.len()));
+        let (leases, delays) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        leases.max(delays) >= PAGE_MAX as usize
+    }
+
+    fn of(leases: &[String], delays: &[String]) -> Overdue {
+        let mut overdue = Overdue::default();
+        let tagged = leases.iter().map(|l| (l, true)).chain(delays.iter().map(|d| (d, false)));
+        for (member, is_lease) in tagged {
+            let Some(name) = destination_of(member) else { continue };
+            let (leases, delays) = overdue.by_destination.entry(name).or_default();
+            if is_lease { leases } else { delays }.push(member.clone());
+        }
+        overdue
+    }
+}
+
+fn destination_of(member: &str) -> Option<DestinationName> {
+    member.split('/').next()?.parse().ok()
+}
+
+/// What was recovered.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Reaped {
+    /// Expired leases.
+    pub leases: usize,
+    /// Delays that were over.
+    pub delays: usize,
+    /// Messages that halted because too many of their leases had expired.
+    pub halted: usize,
+}
+
+impl Store {
+    /// Expired leases and delays of these partitions, in order. Empty where a server does not
+    /// answer; an error if none answers.
+    pub async fn overdue(&self, partitions: &[u16]) -> Result<Vec<Overdue>, StoreError> {
+        let keys: Vec<_> = partitions.iter().map(|number| self.keys().partition(*number)).collect();
+        let places: Vec<_> = keys.iter().map(|keys| keys.leases()).collect();
+        let clocks = self.clocks(&places).await;
+        let looks = keys.iter().zip(clocks).map(|(keys, now_ms)| {
+            let (now_ms, mut pipe) = (now_ms.unwrap_or_default(), redis::pipe());
+            pipe.zrangebyscore_limit(keys.leases(), 0, now_ms, 0, PAGE_MAX);
+            pipe.zrangebyscore_limit(keys.delayed(), 0, now_ms, 0, PAGE_MAX);
+            pipe
+        });
+        let found = self.query_each(&looks.collect::<Vec<_>>()).await;
+        let read = |found: Option<Vec<redis::Value>>| {
+            let mut found = found.unwrap_or_default().into_iter();
+            // A member that is not valid UTF-8 names no message, and must not hide others.
+            let mut next = || texts(found.next(), "a query of overdue ones").unwrap_or_default();
+            Overdue::of(&next(), &next())
+        };
+        Ok(answered(found)?.into_iter().map(read).collect())
+    }
+
+    /// The same for the owner of the partitions. If the clock of their server has stepped back since the last call,
+    /// first moves leases and backoffs with it: a message must not wait for the size of the step.
+    pub async fn recover_owned(&self, partitions: &[u16]) -> Result<Reaped, StoreError> {
+        let place = |number: &u16| self.keys().partition(*number).leases();
+        let asked = Instant::now();
+        let clocks = self.clocks(&partitions.iter().map(place).collect::<Vec<_>>()).await;
+        let (answered, epochs) = (Instant::now(), &self.inner.epochs);
+        let mut read = Vec::new();
+        for (partition, now_ms) in partitions.iter().zip(clocks) {
+            let Some(now_ms) = now_ms else { continue };
+            if let Some((then_ms, back_ms)) = epochs.stepped_back(*partition, now_ms, asked)
+                && !planted::is("clock_step_unnoticed")
+            {
+                tracing::warn!(partition, back_ms, "the clock of Redis has stepped back");
+                match self.behind(*partition, then_ms, back_ms).await {
+                    Ok(behind) => epochs.add_behind(*partition, behind),
+                    // The next call finds the step again.
+                    Err(error) => {
+                        tracing::debug!(partition, %error, "cannot read leases and delays");
+                        continue;
+                    }
+                }
+                epochs.note_clock(*partition, now_ms, answered);
+            }
+            self.move_behind(*partition).await;
+            read.push((*partition, now_ms));
+        }
+        let reaped = self.recover(partitions).await?;
+        // All that had ended by these clocks is recovered, so after a step what had not is moved.
+        for (partition, now_ms) in read {
+            epochs.note_clock(partition, now_ms, answered);
+        }
+        Ok(reaped)
+    }
+
+    /// The leases and delays that had not ended at this time, before the clock stepped back.
+    async fn behind(
+        &self,
+        partition: u16,
+        then_ms: u64,
+        back_ms: u64,
+    ) -> Result<Vec<Behind>, StoreError> {
+        let (keys, mut pipe) = (self.keys().partition(partition), redis::pipe());
+        for key in [keys.leases(), keys.delayed()] {
+            pipe.zrangebyscore_limit_withscores(key, format!("({then_ms}"), "+inf", 0, MOVED_MAX);
+        }
+        type Scored = Vec<(Vec<u8>, f64)>;
+        let (leases, delays): (Scored, Scored) = self.query(&pipe).await?;
+        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (found, are_leases) in [(leases, true), (delays, false)] {
+            for (member, score) in found {
+                let Ok(member) = String::from_utf8(member) else { continue };
+                let Some(destination) = destination_of(&member) else { continue };
+                all.entry((destination, are_leases)).or_default().push((member, score as u64));
+            }
+        }
+        let parts = all.into_iter().flat_map(|((destination, are_leases), members)| {
+            let part = |members: &[(String, u64)]| Behind {
+                destination: destination.clone(),
+                are_leases,
+                members: members.to_vec(),
+                back_ms,
+            };
+            members.chunks(PAGE_MAX as usize).map(part).collect::<Vec<_>>()
+        });
+        Ok(parts.collect())
+    }
+
+    /// Moves leases and delays with the clock. The next call tries again what fails.
+    async fn move_behind(&self, partition: u16) {
+        for part in self.inner.epochs.take_behind(partition) {
+            let (destination, count) = (&part.destination, part.members.len());
+            let hints = part.members.iter().map(|(member, score)| Hint { member, score: *score });
+            let (leases, delays) = hints.partition(|_| part.are_leases);
+            let args = Args {
+                destination: destination.as_str(),
+                back_ms: part.back_ms,
+                expired_together: count,
+                leases,
+                delays,
+            };
+            if let Err(error) = self.call_reap(destination, args).await {
+                tracing::debug!(%destination, %error, "cannot move leases and delays");
+                self.inner.epochs.add_behind(partition, [part]);
+            }
+        }
+    }
+
+    /// Recovers all that has expired in these partitions. For a destination that is gone, only
+    /// removes the leftovers.
+    pub async fn recover(&self, partitions: &[u16]) -> Result<Reaped, StoreError> {
+        let mut all = Reaped::default();
+        let mut partitions = partitions.to_vec();
+        for _ in 0..LOOKS_MAX {
+            let mut full = Vec::new();
+            let found = self.overdue(&partitions).await?;
+            if found.iter().any(|overdue| !overdue.by_destination.is_empty()) {
+                point(Point::ReaperScanned).await;
+            }
+            for (partition, overdue) in partitions.iter().zip(found) {
+                for (name, (leases, delays)) in &overdue.by_destination {
+                    let reaped = match self.reap(name, leases, delays).await {
+                        Ok(reaped) => reaped,
+                        // Other destinations may be on another server, which answers.
+                        Err(error) => {
+                            tracing::debug!(destination = %name, %error, "cannot recover expired leases and delays");
+                            continue;
+                        }
+                    };
+                    all.leases += reaped.leases;
+                    all.delays += reaped.delays;
+                    all.halted += reaped.halted;
+                    if reaped.halted > 0 {
+                        let count = reaped.halted;
+                        tracing::error!(
+                            destination = %name, count,
+                            "messages are halted, because too many of their leases expired",
+                        );
+                    }
+                }
+                if overdue.is_full() {
+                    full.push(*partition);
+                }
+            }
+            if full.is_empty() {
+                break;
+            }
+            partitions = full;
+        }
+        telemetry::reaped(all.leases, all.delays);
+        Ok(all)
+    }
+
+    /// Returns messages to `waiting` if their lease or delay has really expired.
+    pub async fn reap(
+        &self,
+        destination: &DestinationName,
+        leases: &[String],
+        delays: &[String],
+    ) -> Result<Reaped, StoreError> {
+        let (first, rest) = leases.split_at(leases.len().min(LEASES_MAX));
+        let count = leases.len();
+        let mut all = self.reap_some(destination, first, count, delays).await?;
+        for some in rest.chunks(LEASES_MAX) {
+            let reaped = self.reap_some(destination, some, count, &[]).await?;
+            all.leases += reaped.leases;
+            all.delays += reaped.delays;
+            all.halted += reaped.halted;
+        }
+        Ok(all)
+    }
+
+    async fn reap_some(
+        &self,
+        destination: &DestinationName,
+        leases: &[String],
+        together: usize,
+        delays: &[String],
+    ) -> Result<Reaped, StoreError> {
+        let args = Args {
+            destination: destination.as_str(),
+            back_ms: 0,
+            expired_together: together,
+            leases: leases.iter().map(|member| Hint { member, score: 0 }).collect(),
+            delays: delays.iter().map(|member| Hint { member, score: 0 }).collect(),
+        };
+        self.call_reap(destination, args).await
+    }
+
+    async fn call_reap(
+        &self,
+        destination: &DestinationName,
+        args: Args<'_>,
+    ) -> Result<Reaped, StoreError> {
+        let call = args.call(self, &self.keys().destination(destination));
+        let (leases, delays, halted) = self.run(&call).await?;
+        Ok(Reaped { leases, delays, halted })
+    }
+}

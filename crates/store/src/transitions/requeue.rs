@@ -1,0 +1,55 @@
+//! Requeues claimed messages (`lua/requeue.lua`).
+
+use super::complete::Status;
+use crate::{
+    CallSequence, Store, StoreError,
+    contract::{contract, row},
+    entry::CatalogEntry,
+    keys::DestinationKeys,
+};
+use domain::{LeaseToken, Sequence};
+
+row! {
+    /// A lease to give back.
+    Lease {
+        sequence: Sequence,
+        /// Of `leases`.
+        member: String,
+    }
+}
+
+contract! {
+    requeue
+    keys(keys: &DestinationKeys, caller: &str) {
+        call: keys.call(caller), destination: keys.hash(), waiting, messages, leases,
+        active_builtin, active_worker, wake_waiting, epoch,
+    }
+    args<'a> {
+        call_number: u64,
+        destination: &'a str,
+    }
+    lists {
+        leases: Lease,
+    }
+}
+
+impl Store {
+    /// Returns claimed messages of one destination unprocessed, without counting an attempt.
+    pub async fn requeue(
+        &self,
+        call_sequence: &CallSequence,
+        entry: &CatalogEntry,
+        tokens: &[LeaseToken],
+    ) -> Result<Vec<Status>, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
+        let (caller, number) = call_sequence.current();
+        let row = |token: &LeaseToken| Lease { sequence: token.sequence, member: token.member() };
+        let call = Args {
+            call_number: number,
+            destination: entry.destination.name.as_str(),
+            leases: tokens.iter().map(row).collect(),
+        }
+        .call(self, &keys, &caller);
+        call_sequence.answered(self.run(&call).await)
+    }
+}

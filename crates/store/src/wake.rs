@@ -1,0 +1,232 @@
+//! Wake-ups: hints over pub/sub that there is work. Reseq also polls for the same work once a
+//! second, so any wake-up may be lost.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{
+    sync::{
+        Notify,
+        broadcast::{
+            self,
+            error::{RecvError, TryRecvError},
+        },
+    },
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Store,
+    hand_over::{self, HandOver},
+    tail,
+};
+use domain::DestinationName;
+use redis_client::{Channels, Heard};
+
+/// Wake-ups that a slow listener may leave unread. Beyond that, it must poll everything.
+const BACKLOG_MAX: usize = 4096;
+/// How long a pod stays subscribed after the last listener was seen.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// A kind of wake-up: what there may be to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wake {
+    /// A destination without waiting messages got some.
+    Waiting(DestinationName),
+    /// A head of this destination may be releasable, perhaps this one.
+    Releasable(DestinationName, Option<HandOver>),
+    /// A partition has lost its owner.
+    OwnerGone(u16),
+    /// A definition has changed.
+    Definitions,
+    /// Somebody watches the deliveries of this destination, or of all.
+    Tail(Option<DestinationName>),
+    /// Anything: wake-ups may have been missed.
+    Everything,
+}
+
+/// The wake-ups that one listener needs. A pod subscribes only to those that somebody in it listens for: Redis sends
+/// each wake-up to every subscriber, and each of them has to read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WakeKind {
+    /// For processors, and for requests of workers that wait: [`Wake::Waiting`].
+    Waiting,
+    /// For senders, and for requests of consumers that wait: [`Wake::Releasable`], [`Wake::OwnerGone`] and
+    /// [`Wake::Tail`].
+    Releasable,
+    /// For the catalog: [`Wake::Definitions`].
+    Definitions,
+}
+
+/// Distributes wake-ups to the listeners in this pod. All of them get [`Wake::Everything`].
+#[derive(Default, Clone)]
+pub struct Wakes {
+    waiting: Listeners,
+    releasable: Listeners,
+    definitions: Listeners,
+    /// Notified when somebody listens for what the pod does not subscribe to yet.
+    wanted: Arc<Notify>,
+}
+
+/// Those who listen for one kind.
+#[derive(Clone)]
+struct Listeners {
+    sender: broadcast::Sender<Wake>,
+    is_subscribed: Arc<AtomicBool>,
+    /// When somebody was last seen to listen.
+    used: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Default for Listeners {
+    fn default() -> Self {
+        let sender = broadcast::channel(BACKLOG_MAX).0;
+        Listeners { sender, is_subscribed: Arc::default(), used: Arc::default() }
+    }
+}
+
+impl Listeners {
+    /// True while somebody listens, and for a while after that: a worker asks again and again.
+    fn is_used(&self) -> bool {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.sender.receiver_count() > 0 {
+            *used = Some(Instant::now());
+        }
+        let is_used = used.is_some_and(|used| used.elapsed() < KEPT);
+        self.is_subscribed.store(is_used, Ordering::Relaxed);
+        is_used
+    }
+
+    fn send(&self, wake: Wake) {
+        // An error only means that there is no listener at the moment.
+        let _ = self.sender.send(wake);
+    }
+}
+
+impl Wakes {
+    /// Listens from now on. Listen first and poll then, so that nothing is missed in between.
+    pub fn listen(&self, kind: WakeKind) -> broadcast::Receiver<Wake> {
+        let listeners = match kind {
+            WakeKind::Waiting => &self.waiting,
+            WakeKind::Releasable => &self.releasable,
+            WakeKind::Definitions => &self.definitions,
+        };
+        let receiver = listeners.sender.subscribe();
+        if !listeners.is_subscribed.load(Ordering::Relaxed) {
+            self.wanted.notify_one();
+        }
+        receiver
+    }
+
+    /// Listens to Redis until `stop`, over connections of its own.
+    pub async fn run(self, store: Store, stop: CancellationToken) {
+        let meanings = Meanings::of(&store);
+        let wanted = self.wanted.clone();
+        let everywhere = Some(store.keys().wake_definitions());
+        let kinds = [
+            (self.waiting.clone(), meanings.waiting.clone()),
+            (self.releasable.clone(), meanings.releasable.clone()),
+        ];
+        let channels = move || {
+            let mut sharded = Vec::new();
+            for (listeners, names) in &kinds {
+                if listeners.is_used() {
+                    sharded.extend_from_slice(names);
+                }
+            }
+            Channels { sharded, everywhere: everywhere.clone() }
+        };
+        let send = Arc::new(move |heard: Heard| match heard {
+            Heard::Gap => self.send_to_all(),
+            Heard::Message { channel, message } => {
+                for wake in meanings.wakes(&channel, &message) {
+                    telemetry::wake_heard();
+                    self.send(wake);
+                }
+            }
+        });
+        store.client().subscribe(channels, wanted, send, stop).await;
+    }
+
+    fn send_to_all(&self) {
+        for listeners in [&self.waiting, &self.releasable, &self.definitions] {
+            listeners.send(Wake::Everything);
+        }
+    }
+
+    fn send(&self, wake: Wake) {
+        match wake {
+            Wake::Waiting(_) => self.waiting.send(wake),
+            Wake::Releasable(..) | Wake::OwnerGone(_) | Wake::Tail(_) => {
+                self.releasable.send(wake);
+            }
+            Wake::Definitions => self.definitions.send(wake),
+            Wake::Everything => self.send_to_all(),
+        }
+    }
+}
+
+/// Resolves at a wake-up that is meant, or when one may have been missed. Without a sender of wake-ups: never.
+pub async fn woken(wakes: &mut broadcast::Receiver<Wake>, is_meant: impl Fn(&Wake) -> bool) {
+    loop {
+        match wakes.recv().await {
+            Ok(Wake::Everything) | Err(RecvError::Lagged(_)) => return,
+            Ok(wake) if is_meant(&wake) => return,
+            Ok(_) => {}
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// The next wake-up, if one has already come. Tells, as `recv` does, that some were missed.
+pub fn already_here(wakes: &mut broadcast::Receiver<Wake>) -> Option<Result<Wake, RecvError>> {
+    match wakes.try_recv() {
+        Ok(wake) => Some(Ok(wake)),
+        Err(TryRecvError::Lagged(missed)) => Some(Err(RecvError::Lagged(missed))),
+        Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+    }
+}
+
+/// Parses messages on the channels of wake-ups.
+struct Meanings {
+    waiting: Vec<String>,
+    releasable: Vec<String>,
+    partition_of: HashMap<String, u16>,
+}
+
+impl Meanings {
+    fn of(store: &Store) -> Meanings {
+        let (mut waiting, mut releasable) = (Vec::new(), Vec::new());
+        let mut partition_of = HashMap::new();
+        for number in 0..store.keys().partitions() {
+            let keys = store.keys().partition(number);
+            partition_of.insert(keys.wake_owner(), number);
+            waiting.push(keys.wake_waiting());
+            releasable.extend([keys.wake_releasable(), keys.wake_owner()]);
+        }
+        // Senders publish what is watched.
+        releasable.push(store.keys().wake_tail());
+        Meanings { waiting, releasable, partition_of }
+    }
+
+    /// What a message means: for each destination that it names one wake-up.
+    fn wakes(&self, channel: &str, message: &Bytes) -> Vec<Wake> {
+        let all = || hand_over::read_all(message).into_iter();
+        match channel.rsplit(':').next() {
+            Some("waiting") => all().map(|(name, _)| Wake::Waiting(name)).collect(),
+            Some("releasable") => all().map(|(name, it)| Wake::Releasable(name, it)).collect(),
+            Some("tail") => tail::requested(message).ok().map(Wake::Tail).into_iter().collect(),
+            Some("owner") => {
+                self.partition_of.get(channel).copied().map(Wake::OwnerGone).into_iter().collect()
+            }
+            _ => vec![Wake::Definitions],
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The TLS of connections that Reseq makes.
+
+use std::{io, sync::Arc};
+
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use super::{
+    files::{Files, Reloaded},
+    settings::client,
+};
+use config::{ClientTls, ConfigError};
+
+/// The TLS of connections that Reseq makes. Cheap to clone.
+#[derive(Clone)]
+pub struct Connector(Arc<Reloaded<ClientConfig>>);
+
+impl Connector {
+    /// With the files of this section.
+    pub fn open(section: &str, tls: &ClientTls) -> Result<Connector, ConfigError> {
+        let files = Files::of_client(section, tls);
+        Ok(Connector(Arc::new(Reloaded::open(files, client)?)))
+    }
+
+    /// With the root certificates of the system alone.
+    pub fn of_system() -> Result<Connector, ConfigError> {
+        Connector::open("", &ClientTls::default())
+    }
+
+    /// The settings for a new connection: the same until the files change.
+    pub fn settings(&self) -> Arc<ClientConfig> {
+        self.0.current()
+    }
+
+    /// Shakes hands with this host. Has no time limit.
+    pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        host: &str,
+        stream: S,
+    ) -> io::Result<TlsStream<S>> {
+        let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(name)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        TlsConnector::from(self.settings()).connect(name, stream).await
+    }
+}

@@ -1,0 +1,125 @@
+//! Who a client's certificate says that it is: its subject as a text for people, and its names.
+
+use rustls::pki_types::CertificateDer;
+use tokio_rustls::server::TlsStream;
+use yasna::{
+    ASN1Result, BERReader, BERReaderSeq, Tag, models::ObjectIdentifier, tags::TAG_UTF8STRING,
+};
+
+use domain::excerpt::excerpt;
+
+/// The names of the attributes that subjects have (RFC 4514, section 3; RFC 5280, appendix A).
+const ATTRIBUTES: [(&[u64], &str); 9] = [
+    (&[2, 5, 4, 3], "CN"),
+    (&[2, 5, 4, 5], "serialNumber"),
+    (&[2, 5, 4, 6], "C"),
+    (&[2, 5, 4, 7], "L"),
+    (&[2, 5, 4, 8], "ST"),
+    (&[2, 5, 4, 10], "O"),
+    (&[2, 5, 4, 11], "OU"),
+    (&[0, 9, 2342, 19_200_300, 100, 1, 25], "DC"),
+    (&[1, 2, 840, 113_549, 1, 9, 1], "emailAddress"),
+];
+
+/// The extension with other names of the subject (RFC 5280, section 4.2.1.6).
+const SUBJECT_ALTERNATIVE_NAME: &[u64] = &[2, 5, 29, 17];
+/// The kinds of these names that count, by their tags, and what is put before each.
+const KINDS: [(u64, &str); 3] = [(1, "email:"), (2, "DNS:"), (6, "URI:")];
+
+/// Who a client's certificate says that it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// Its subject, such as `CN=ada, O=Example`. Characters that could deceive are escaped.
+    pub text: String,
+    /// Its names: `CN=ada`, `DNS:ada.example`, `URI:spiffe://example/ada`, `email:ada@example.com`.
+    pub names: Vec<String>,
+}
+
+/// Who the certificate that the client has shown says that it is.
+pub fn subject_of<S>(stream: &TlsStream<S>) -> Option<Subject> {
+    let shown = stream.get_ref().1.peer_certificates()?.first()?;
+    read(shown)
+}
+
+fn read(certificate: &CertificateDer<'_>) -> Option<Subject> {
+    let read = yasna::parse_der(certificate, |reader| {
+        reader.read_sequence(|certificate| {
+            let read = certificate.next().read_sequence(signed_part)?;
+            // The algorithm of the signature, and the signature.
+            certificate.next().read_der()?;
+            certificate.next().read_der()?;
+            Ok(read)
+        })
+    });
+    let (parts, mut names) = read.ok()?;
+    let text = excerpt(parts.join(", ").as_bytes());
+    names.extend(parts.into_iter().filter(|part| part.starts_with("CN=")));
+    Some(Subject { text, names })
+}
+
+/// The part of a certificate that is signed (RFC 5280, section 4.1): the parts of the subject, and its other names.
+fn signed_part(reader: &mut BERReaderSeq<'_, '_>) -> ASN1Result<(Vec<String>, Vec<String>)> {
+    reader.read_optional(|version| version.read_tagged(Tag::context(0), |it| it.read_der()))?;
+    // The serial number, the algorithm, the issuer, and how long it is valid.
+    for _ in 0..4 {
+        reader.next().read_der()?;
+    }
+    let mut parts = Vec::new();
+    reader.next().read_sequence_of(|names| {
+        names.read_set_of(|attribute| {
+            parts.push(attribute.read_sequence(|pair| {
+                let name = name_of(&pair.next().read_oid()?);
+                Ok(format!("{name}={}", text_of(pair.next())?))
+            })?);
+            Ok(())
+        })
+    })?;
+    // The key; then what version 3 adds.
+    reader.next().read_der()?;
+    let mut names = Vec::new();
+    while let Some(more) = reader.read_optional(|more| more.read_tagged_der())? {
+        if more.tag() == Tag::context(3) {
+            // The certificate is valid: without names that can be read it has none.
+            names = yasna::parse_der(more.value(), extensions).unwrap_or_default();
+        }
+    }
+    Ok((parts, names))
+}
+
+/// The other names in the extensions of a certificate.
+fn extensions(reader: BERReader<'_, '_>) -> ASN1Result<Vec<String>> {
+    let mut names = Vec::new();
+    reader.read_sequence_of(|extension| {
+        let (oid, value) = extension.read_sequence(|parts| {
+            let oid = parts.next().read_oid()?;
+            parts.read_default(false, |critical| critical.read_bool())?;
+            Ok((oid, parts.next().read_bytes()?))
+        })?;
+        if oid.components().as_slice() == SUBJECT_ALTERNATIVE_NAME {
+            yasna::parse_der(&value, |all| {
+                all.read_sequence_of(|name| {
+                    let name = name.read_tagged_der()?;
+                    let kind = KINDS.iter().find(|(tag, _)| name.tag() == Tag::context(*tag));
+                    if let (Some((_, kind)), Ok(text)) = (kind, std::str::from_utf8(name.value())) {
+                        names.push(format!("{kind}{text}"));
+                    }
+                    Ok(())
+                })
+            })?;
+        }
+        Ok(())
+    })?;
+    Ok(names)
+}
+
+fn name_of(oid: &ObjectIdentifier) -> String {
+    let known = ATTRIBUTES.iter().find(|(numbers, _)| *numbers == oid.components().as_slice());
+    known.map_or_else(|| oid.to_string(), |(_, name)| (*name).to_owned())
+}
+
+/// The value of an attribute. All kinds of texts that certificates use today are a part of UTF-8.
+fn text_of(reader: BERReader<'_, '_>) -> ASN1Result<String> {
+    let value = reader.read_tagged_der()?;
+    let is_text = value.tag() == TAG_UTF8STRING || value.value().is_ascii();
+    Ok(if is_text { String::from_utf8_lossy(value.value()).into_owned() } else { "?".to_owned() })
+}
