@@ -4,8 +4,7 @@
 --
 -- Returns: {expired leases, ended delays, halted messages}
 -- Errors: NEWER_SCHEMA <schema>
--- What has not expired, or is gone, stays unchanged: no call number is needed. After a step of the clock, leases and
--- backoffs move with it; the time of a delay that a producer asked for stays.
+-- What has not expired, or is gone, stays unchanged: no call number is needed.
 -- include: schema, clock, expect, attempts, wake, waiting
 
 check_schema(key_epoch)
@@ -15,29 +14,18 @@ local exists, most = known[1], tonumber(known[2]) or 0
 
 -- So many leases are halved at most: the destination lists the suspects that are being processed.
 local SUSPECTS_MAX = 512
-back_ms = tonumber(back_ms)
-
--- The members that are over, and those to move with the clock with their new scores.
-local function over(key, hints, moves)
-  local members, moved, seen = {}, {}, {}
-  for _, hint in ipairs(hints) do
-    local member = hint.member
+-- The members that are over.
+local function over(key, members)
+  local all, seen = {}, {}
+  for _, member in ipairs(members) do
     local score = not seen[member] and tonumber(redis.call('ZSCORE', key, member) or '')
-    if score and score <= now then
-      members[#members + 1] = member
-    elseif score and back_ms > 0 and score == tonumber(hint.score) and moves(member) then
-      moved[#moved + 1], moved[#moved + 2] = text(score - back_ms), member
-    end
+    if score and score <= now then all[#all + 1] = member end
     seen[member] = true
   end
-  return members, moved
+  return all
 end
 
-local expired, moved_leases = over(key_leases, leases, function() return true end)
-local due, moved_delays = over(key_delayed, delays, function(member)
-  local attempts = attempts_of(key_attempts, string.match(member, '%d+$'))
-  return attempts[1] > 0 or attempts[7] > 0
-end)
+local expired, due = over(key_leases, leases), over(key_delayed, delays)
 local place = {
   destination = destination, ordering = known[3], hash = key_destination, waiting = key_waiting,
   messages = key_messages, builtin = key_active_builtin, worker = key_active_worker, wake = key_wake_waiting,
@@ -48,8 +36,6 @@ expect('ZCARD', key_halted)
 -- True if nothing else of the partition was leased, so that nothing else seems to have crashed the worker.
 local is_lone = expired_together == '1' and redis.call('ZCARD', key_leases) == 1
 
-if #moved_leases > 0 then redis.call('ZADD', key_leases, unpack(moved_leases)) end
-if #moved_delays > 0 then redis.call('ZADD', key_delayed, unpack(moved_delays)) end
 if #expired > 0 then redis.call('ZREM', key_leases, unpack(expired)) end
 if #due > 0 then redis.call('ZREM', key_delayed, unpack(due)) end
 -- Leases and delays that a removed destination left behind end here.

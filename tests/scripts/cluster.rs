@@ -114,6 +114,10 @@ async fn live(
         let past = redis::cmd("ZADD").arg(key).arg(1).arg(member).exec_async(at).await;
         past.unwrap();
     }
+    // They were added after a step back of the clock: what is seen of before does not move.
+    let seen = |member: &str| [(member.to_owned(), 2)];
+    let moved = calls.step_back([&seen(&lease), &seen(&delay), &seen("a")]);
+    assert_eq!(ask::<u64>(at, &moved).await, 1);
     let reaped: (u64, u64, u64) = ask(at, &calls.reap(&[lease], &[delay])).await;
     assert_eq!(reaped, (1, 1, 0));
     let claimed: Vec<redis::Value> = ask(at, &calls.claim("s2", 100)).await;
@@ -244,7 +248,7 @@ async fn set_aside(at: &mut MultiplexedConnection, calls: &mut Calls) {
 
 #[tokio::test]
 async fn every_key_that_a_script_touches_is_declared_by_the_store() {
-    let redis = TestRedis::start().await;
+    let redis = TestRedis::start_with_clock().await;
     let settings =
         config::Redis { url: redis.url().to_owned(), partitions: 4, ..config::Redis::default() };
     let long = Duration::from_millis(LONG.parse().unwrap());
@@ -276,6 +280,15 @@ async fn every_key_that_a_script_touches_is_declared_by_the_store() {
         }
         store_life::through_the_store(&store, &mut connection, destination, long).await;
     }
+    // The clock steps back while a message is delayed.
+    let all: Vec<u16> = (0..settings.partitions).collect();
+    store.recover_owned(&all).await.unwrap();
+    let delayed = store.keys().partition(0).delayed();
+    let later =
+        redis::cmd("ZADD").arg(delayed).arg(9_000_000_000_000_u64).arg("alpha/1").to_owned();
+    later.exec_async(&mut connection).await.unwrap();
+    redis.clock().step(Duration::from_secs(600), false);
+    store.recover_owned(&all).await.unwrap();
     store.audit("{}", 10).await.unwrap();
     store.end_session("one").await.unwrap();
     redis::cmd("ECHO").arg("the end").exec_async(&mut connection).await.unwrap();

@@ -534,6 +534,11 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.fail("s1", &[(4, "0"), (5, LONG), (9, FINAL)]),
         calls.requeue("s1", &[4, 5]),
         calls.reap(&[calls.member(5, "s1")], &["erp/3".to_owned()]),
+        calls.step_back([
+            &[(calls.member(5, "s1"), 1)],
+            &[("erp/3".to_owned(), 1)],
+            &[("a".to_owned(), 1)],
+        ]),
         calls.acquire_partition("me"),
         calls.resign_partition("me"),
         calls.init_epoch(),

@@ -3,9 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use domain::TransformKind;
+use domain::{AttemptError, ErrorKind, Ordering, Stage, TransformKind};
 use serde_json::{Value, json};
-use store::{Ingested, StoreError};
+use store::{Ingested, Owner, RefusedHead, StoreError};
 
 use crate::{
     durability::world::{LONG, World},
@@ -191,6 +191,39 @@ async fn step_back_does_not_lengthen_a_backoff() {
     assert_eq!(failed["results"][0]["status"], "ok", "{failed}");
     deployment.step_back();
     assert_eq!(claimed(&pod, 60_000).await["attempt"], 3);
+}
+
+/// The longest wait that a receiver may ask for is an hour, so the step is no longer than what a head may wait.
+#[tokio::test]
+async fn step_back_does_not_lengthen_the_backoff_of_a_delivery() {
+    const WAIT: Duration = Duration::from_secs(60);
+    for ordering in [Ordering::Destination, Ordering::Key, Ordering::None] {
+        let redis = TestRedis::start_with_clock().await;
+        let mut world = World::new(redis.url(), LONG).await;
+        world.known.destination.ordering = ordering;
+        let defined = world.store.define(&world.known.destination).await.unwrap();
+        (world.known.version, world.known.born) = (defined.version, defined.born);
+        let sequence = world.stamp().await.sequence;
+        let epoch = world.acquire_partition(LONG).await.epoch;
+        let lane = world.known.destination.lane_of(None, sequence);
+        let error = AttemptError::new(Stage::Delivery, ErrorKind::Failed, "no");
+        let head = RefusedHead { lane: lane.as_deref(), sequence, failed: 1, error: &error };
+        let owner = Owner { token: world.token.clone(), epoch };
+        world.store.postpone(&owner, &world.known, head, WAIT).await.unwrap();
+        world.store.recover_owned(&[0]).await.unwrap();
+        redis.clock().step(STEP, false);
+        world.store.recover_owned(&[0]).await.unwrap();
+        let keys = world.store.keys().destination(world.name());
+        let mut hints = vec![(keys.partition.releasable(), "erp".to_owned())];
+        hints.extend(lane.map(|lane| (keys.lanes(), lane)));
+        let now_ms = world.store.server_time_ms().await.unwrap();
+        for (key, member) in hints {
+            let until_ms: f64 = redis.ask(&["ZSCORE", &key, &member]).await.unwrap();
+            let left_ms = until_ms as i64 - now_ms as i64;
+            assert!(left_ms <= 60_000, "{ordering:?}: {key} waits for {left_ms} ms");
+            assert!(left_ms > 0, "{ordering:?}: {key} has waited {left_ms} ms less than it must");
+        }
+    }
 }
 
 /// Of each of two destinations, a worker holds a message. Its lease ended, and then the clock stepped back. The owner

@@ -37,11 +37,22 @@ struct Seen {
     carried: AtomicU64,
 }
 
-/// Some leases or delays of one destination that are to be moved with the clock, each with the time when it ends.
+/// What ends at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Ends {
+    /// A lease.
+    Lease,
+    /// A delay, or a backoff in processing.
+    Delay,
+    /// A backoff in delivery.
+    Backoff,
+}
+
+/// Some of what ends at a time in one destination, to be moved with the clock: each with that time.
 #[derive(Debug)]
 pub(super) struct Behind {
     pub(super) destination: DestinationName,
-    pub(super) are_leases: bool,
+    pub(super) ends: Ends,
     pub(super) members: Vec<(String, u64)>,
     pub(super) back_ms: u64,
 }

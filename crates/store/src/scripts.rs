@@ -128,6 +128,7 @@ transitions!(
     requeue,
     resign_partition,
     retry_head,
+    step_back,
     token,
     topic,
     withdraw,

@@ -38,6 +38,7 @@ pub mod repair_traces;
 pub mod requeue;
 pub mod resign_partition;
 pub mod retry_head;
+pub mod step_back;
 pub mod token;
 pub mod topic;
 pub mod withdraw;

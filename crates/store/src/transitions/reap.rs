@@ -2,29 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use tokio::time::Instant;
-
-use crate::{
-    Store, StoreError,
-    calls::answered,
-    contract::{contract, row},
-    epoch::Behind,
-    keys::DestinationKeys,
-};
+use crate::{Store, StoreError, calls::answered, contract::contract, keys::DestinationKeys};
 use domain::DestinationName;
-use faults::{
-    pause::{Point, point},
-    planted,
-};
+use faults::pause::{Point, point};
 use redis_client::texts;
-
-row! {
-    /// A member, and its score as it was seen. After a step of the clock, members move that still have it.
-    Hint<'a> {
-        member: &'a str,
-        score: u64,
-    }
-}
 
 contract! {
     reap
@@ -34,27 +15,22 @@ contract! {
     }
     args<'a> {
         destination: &'a str,
-        /// By how much the clock has stepped back since these were added; 0: not at all.
-        back_ms: u64,
         /// How many leases of the destination expired together, at least.
         expired_together: usize,
     }
     lists {
         /// Members of `leases`: hints, which the transition checks again.
-        leases: Hint<'a>,
+        leases: &'a str,
         /// Members of `delayed`, the same.
-        delays: Hint<'a>,
+        delays: &'a str,
     }
 }
 
 /// The most leases, and the most delays, that one query returns.
-const PAGE_MAX: isize = 500;
+pub(super) const PAGE_MAX: isize = 500;
 
 /// The most queries of one `recover`.
 const LOOKS_MAX: usize = 40;
-
-/// The most leases, and the most delays, that are moved after the clock of Redis has stepped back.
-const MOVED_MAX: isize = 20_000;
 
 /// The most leases of one call: each may have 75 kB of checkpoint and errors to read and write.
 const LEASES_MAX: usize = 25;
@@ -87,7 +63,7 @@ impl Overdue {
     }
 }
 
-fn destination_of(member: &str) -> Option<DestinationName> {
+pub(super) fn destination_of(member: &str) -> Option<DestinationName> {
     member.split('/').next()?.parse().ok()
 }
 
@@ -123,94 +99,6 @@ impl Store {
             Overdue::of(&next(), &next())
         };
         Ok(answered(found)?.into_iter().map(read).collect())
-    }
-
-    /// The same for the owner of the partitions. If the clock of their server has stepped back since the last call,
-    /// first moves leases and backoffs with it: a message must not wait for the size of the step.
-    pub async fn recover_owned(&self, partitions: &[u16]) -> Result<Reaped, StoreError> {
-        let place = |number: &u16| self.keys().partition(*number).leases();
-        let asked = Instant::now();
-        let clocks = self.clocks(&partitions.iter().map(place).collect::<Vec<_>>()).await;
-        let (answered, epochs) = (Instant::now(), &self.inner.epochs);
-        let mut read = Vec::new();
-        for (partition, now_ms) in partitions.iter().zip(clocks) {
-            let Some(now_ms) = now_ms else { continue };
-            if let Some((then_ms, back_ms)) = epochs.stepped_back(*partition, now_ms, asked)
-                && !planted::is("clock_step_unnoticed")
-            {
-                tracing::warn!(partition, back_ms, "the clock of Redis has stepped back");
-                match self.behind(*partition, then_ms, back_ms).await {
-                    Ok(behind) => epochs.add_behind(*partition, behind),
-                    // The next call finds the step again.
-                    Err(error) => {
-                        tracing::debug!(partition, %error, "cannot read leases and delays");
-                        continue;
-                    }
-                }
-                epochs.note_clock(*partition, now_ms, answered);
-            }
-            self.move_behind(*partition).await;
-            read.push((*partition, now_ms));
-        }
-        let reaped = self.recover(partitions).await?;
-        // All that had ended by these clocks is recovered, so after a step what had not is moved.
-        for (partition, now_ms) in read {
-            epochs.note_clock(partition, now_ms, answered);
-        }
-        Ok(reaped)
-    }
-
-    /// The leases and delays that had not ended at this time, before the clock stepped back.
-    async fn behind(
-        &self,
-        partition: u16,
-        then_ms: u64,
-        back_ms: u64,
-    ) -> Result<Vec<Behind>, StoreError> {
-        let (keys, mut pipe) = (self.keys().partition(partition), redis::pipe());
-        for key in [keys.leases(), keys.delayed()] {
-            pipe.zrangebyscore_limit_withscores(key, format!("({then_ms}"), "+inf", 0, MOVED_MAX);
-        }
-        type Scored = Vec<(Vec<u8>, f64)>;
-        let (leases, delays): (Scored, Scored) = self.query(&pipe).await?;
-        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (found, are_leases) in [(leases, true), (delays, false)] {
-            for (member, score) in found {
-                let Ok(member) = String::from_utf8(member) else { continue };
-                let Some(destination) = destination_of(&member) else { continue };
-                all.entry((destination, are_leases)).or_default().push((member, score as u64));
-            }
-        }
-        let parts = all.into_iter().flat_map(|((destination, are_leases), members)| {
-            let part = |members: &[(String, u64)]| Behind {
-                destination: destination.clone(),
-                are_leases,
-                members: members.to_vec(),
-                back_ms,
-            };
-            members.chunks(PAGE_MAX as usize).map(part).collect::<Vec<_>>()
-        });
-        Ok(parts.collect())
-    }
-
-    /// Moves leases and delays with the clock. The next call tries again what fails.
-    async fn move_behind(&self, partition: u16) {
-        for part in self.inner.epochs.take_behind(partition) {
-            let (destination, count) = (&part.destination, part.members.len());
-            let hints = part.members.iter().map(|(member, score)| Hint { member, score: *score });
-            let (leases, delays) = hints.partition(|_| part.are_leases);
-            let args = Args {
-                destination: destination.as_str(),
-                back_ms: part.back_ms,
-                expired_together: count,
-                leases,
-                delays,
-            };
-            if let Err(error) = self.call_reap(destination, args).await {
-                tracing::debug!(%destination, %error, "cannot move leases and delays");
-                self.inner.epochs.add_behind(partition, [part]);
-            }
-        }
     }
 
     /// Recovers all that has expired in these partitions. For a destination that is gone, only
@@ -286,19 +174,10 @@ impl Store {
     ) -> Result<Reaped, StoreError> {
         let args = Args {
             destination: destination.as_str(),
-            back_ms: 0,
             expired_together: together,
-            leases: leases.iter().map(|member| Hint { member, score: 0 }).collect(),
-            delays: delays.iter().map(|member| Hint { member, score: 0 }).collect(),
+            leases: leases.iter().map(String::as_str).collect(),
+            delays: delays.iter().map(String::as_str).collect(),
         };
-        self.call_reap(destination, args).await
-    }
-
-    async fn call_reap(
-        &self,
-        destination: &DestinationName,
-        args: Args<'_>,
-    ) -> Result<Reaped, StoreError> {
         let call = args.call(self, &self.keys().destination(destination));
         let (leases, delays, halted) = self.run(&call).await?;
         Ok(Reaped { leases, delays, halted })

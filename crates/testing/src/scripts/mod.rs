@@ -332,13 +332,26 @@ impl Calls {
         made("requeue", args.words(&self.keys, CALLER))
     }
 
+    pub fn step_back(&self, [leases, delays, hints]: [&[(String, u64)]; 3]) -> Call {
+        fn seen(all: &[(String, u64)]) -> Vec<step_back::Seen<'_>> {
+            all.iter().map(|(member, score)| step_back::Seen { member, score: *score }).collect()
+        }
+        let args = step_back::Args {
+            destination: self.name.as_str(),
+            back_ms: 1000,
+            leases: seen(leases),
+            delays: seen(delays),
+            hints: seen(hints),
+        };
+        made("step_back", args.words(&self.keys))
+    }
+
     pub fn reap(&self, leases: &[String], delays: &[String]) -> Call {
         let args = reap::Args {
             destination: self.name.as_str(),
-            back_ms: 0,
             expired_together: leases.len(),
-            leases: leases.iter().map(|member| reap::Hint { member, score: 0 }).collect(),
-            delays: delays.iter().map(|member| reap::Hint { member, score: 0 }).collect(),
+            leases: leases.iter().map(String::as_str).collect(),
+            delays: delays.iter().map(String::as_str).collect(),
         };
         made("reap", args.words(&self.keys))
     }

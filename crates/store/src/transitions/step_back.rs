@@ -1,0 +1,181 @@
+//! After the clock of Redis has stepped back, moves with it what would last longer by the step (`lua/step_back.lua`).
+
+use std::collections::BTreeMap;
+
+use domain::DestinationName;
+use faults::planted;
+use tokio::time::Instant;
+
+use super::reap::{PAGE_MAX, Reaped, destination_of};
+use crate::{
+    Store, StoreError,
+    contract::{contract, row},
+    epoch::{Behind, Ends},
+    keys::DestinationKeys,
+};
+
+row! {
+    /// A member, and its score as it was seen.
+    Seen<'a> {
+        member: &'a str,
+        score: u64,
+    }
+}
+
+contract! {
+    step_back
+    keys(keys: &DestinationKeys) {
+        destination: keys.hash(), attempts, leases, delayed, lanes, releasable, epoch,
+    }
+    args<'a> {
+        destination: &'a str,
+        /// By how much the clock has stepped back.
+        back_ms: u64,
+    }
+    lists {
+        leases: Seen<'a>,
+        delays: Seen<'a>,
+        /// Lanes in backoff; where all messages are in one order, the destination.
+        hints: Seen<'a>,
+    }
+}
+
+/// The most of each kind in one partition that are moved.
+const MOVED_MAX: isize = 20_000;
+
+type Scored = Vec<(Vec<u8>, f64)>;
+
+/// A page of [`Behind`] for what was found, by destination and kind.
+#[derive(Default)]
+struct Found(BTreeMap<(DestinationName, Ends), Vec<(String, u64)>>);
+
+impl Found {
+    /// Members that name no destination or are not valid UTF-8 are left out.
+    fn add(&mut self, ends: Ends, of: Option<&DestinationName>, scored: Scored) {
+        for (member, score) in scored {
+            let Ok(member) = String::from_utf8(member) else { continue };
+            let Some(name) = of.cloned().or_else(|| destination_of(&member)) else { continue };
+            self.0.entry((name, ends)).or_default().push((member, score as u64));
+        }
+    }
+
+    fn pages(self, back_ms: u64) -> Vec<Behind> {
+        let of = |((destination, ends), members): ((DestinationName, Ends), Vec<(String, u64)>)| {
+            let page = |members: &[(String, u64)]| Behind {
+                destination: destination.clone(),
+                ends,
+                members: members.to_vec(),
+                back_ms,
+            };
+            members.chunks(PAGE_MAX as usize).map(page).collect::<Vec<_>>()
+        };
+        self.0.into_iter().flat_map(of).collect()
+    }
+}
+
+impl Store {
+    /// [`Store::recover`] for the owner of the partitions. If the clock of their server has stepped back since the last
+    /// call, first moves leases and backoffs with it: a message must not wait for the size of the step.
+    pub async fn recover_owned(&self, partitions: &[u16]) -> Result<Reaped, StoreError> {
+        let place = |number: &u16| self.keys().partition(*number).leases();
+        let asked = Instant::now();
+        let clocks = self.clocks(&partitions.iter().map(place).collect::<Vec<_>>()).await;
+        let (answered, epochs) = (Instant::now(), &self.inner.epochs);
+        let mut read = Vec::new();
+        for (partition, now_ms) in partitions.iter().zip(clocks) {
+            let Some(now_ms) = now_ms else { continue };
+            if let Some((then_ms, back_ms)) = epochs.stepped_back(*partition, now_ms, asked)
+                && !planted::is("clock_step_unnoticed")
+            {
+                tracing::warn!(partition, back_ms, "the clock of Redis has stepped back");
+                match self.behind(*partition, then_ms, now_ms, back_ms).await {
+                    Ok(behind) => epochs.add_behind(*partition, behind),
+                    // The next call finds the step again.
+                    Err(error) => {
+                        tracing::debug!(partition, %error, "cannot read leases and delays");
+                        continue;
+                    }
+                }
+                epochs.note_clock(*partition, now_ms, answered);
+            }
+            self.move_behind(*partition).await;
+            read.push((*partition, now_ms));
+        }
+        let reaped = self.recover(partitions).await?;
+        // All that had ended by these clocks is recovered, so after a step what had not is moved.
+        for (partition, now_ms) in read {
+            epochs.note_clock(partition, now_ms, answered);
+        }
+        Ok(reaped)
+    }
+
+    /// What is to be moved: leases and delays that had not ended at `then_ms`, before the clock stepped back; and
+    /// backoffs that would not be over now, because nobody recovers those when they end.
+    async fn behind(
+        &self,
+        partition: u16,
+        then_ms: u64,
+        now_ms: u64,
+        back_ms: u64,
+    ) -> Result<Vec<Behind>, StoreError> {
+        let (keys, mut pipe) = (self.keys().partition(partition), redis::pipe());
+        for key in [keys.leases(), keys.delayed()] {
+            pipe.zrangebyscore_limit_withscores(key, format!("({then_ms}"), "+inf", 0, MOVED_MAX);
+        }
+        pipe.zrange_withscores(keys.releasable(), 0, MOVED_MAX - 1);
+        let (leases, delays, destinations): (Scored, Scored, Scored) = self.query(&pipe).await?;
+        let mut found = Found::default();
+        found.add(Ends::Lease, None, leases);
+        found.add(Ends::Delay, None, delays);
+        for some in destinations.chunks(PAGE_MAX as usize) {
+            let mut pipe = redis::pipe();
+            let names = some.iter().filter_map(|(name, score)| {
+                let name: DestinationName = str::from_utf8(name).ok()?.parse().ok()?;
+                Some((name, *score))
+            });
+            let names: Vec<_> = names.collect();
+            for (name, _) in &names {
+                let lanes = self.keys().destination(name).lanes();
+                pipe.zrangebyscore_limit_withscores(lanes, now_ms, "+inf", 0, MOVED_MAX);
+            }
+            let lanes: Vec<Scored> = self.query(&pipe).await?;
+            for ((name, score), lanes) in names.iter().zip(lanes) {
+                let own = (name.as_str().as_bytes().to_vec(), *score);
+                found.add(Ends::Backoff, Some(name), lanes);
+                found.add(
+                    Ends::Backoff,
+                    Some(name),
+                    (*score as u64 > now_ms).then_some(own).into_iter().collect(),
+                );
+            }
+        }
+        Ok(found.pages(back_ms))
+    }
+
+    /// Moves with the clock what is still to be moved. The next call tries again what fails.
+    async fn move_behind(&self, partition: u16) {
+        for part in self.inner.epochs.take_behind(partition) {
+            let destination = &part.destination;
+            let seen = |ends: Ends| match part.ends == ends {
+                true => part
+                    .members
+                    .iter()
+                    .map(|(member, score)| Seen { member, score: *score })
+                    .collect(),
+                false => Vec::new(),
+            };
+            let args = Args {
+                destination: destination.as_str(),
+                back_ms: part.back_ms,
+                leases: seen(Ends::Lease),
+                delays: seen(Ends::Delay),
+                hints: seen(Ends::Backoff),
+            };
+            let call = args.call(self, &self.keys().destination(destination));
+            if let Err(error) = self.run::<u64>(&call).await {
+                tracing::debug!(%destination, %error, "cannot move leases and backoffs with the clock");
+                self.inner.epochs.add_behind(partition, [part]);
+            }
+        }
+    }
+}

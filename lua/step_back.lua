@@ -1,0 +1,37 @@
+#!lua flags=allow-oom
+-- step_back: after a step back of the clock, moves with it what would last longer by the step: leases, and the ends of
+-- backoffs in processing (`delays`) and in delivery (`hints`). The time of a delay that a producer asked for stays.
+--
+-- Returns: 1
+-- Errors: NEWER_SCHEMA <schema>
+-- What has another score by now, or is gone, stays unchanged: no call number is needed.
+-- include: schema, clock, expect, attempts, head
+
+check_schema(key_epoch)
+back_ms = tonumber(back_ms)
+local ordering = redis.call('HGET', key_destination, 'ordering')
+
+-- New scores of the members that still have the score that the caller has seen.
+local function moved(key, members, moves)
+  local all = {}
+  for _, one in ipairs(members) do
+    local score = tonumber(redis.call('ZSCORE', key, one.member) or '')
+    if score and score == tonumber(one.score) and (not moves or moves(one.member)) then
+      all[#all + 1], all[#all + 2] = text(score - back_ms), one.member
+    end
+  end
+  return all
+end
+
+local moved_leases = moved(key_leases, leases)
+local moved_delays = moved(key_delayed, delays, function(member)
+  local attempts = attempts_of(key_attempts, string.match(member, '%d+$'))
+  return attempts[1] > 0 or attempts[7] > 0
+end)
+local moved_hints = moved(ordering == 'destination' and key_releasable or key_lanes, hints)
+expect('ZCARD', key_releasable)
+
+if #moved_leases > 0 then redis.call('ZADD', key_leases, unpack(moved_leases)) end
+if #moved_delays > 0 then redis.call('ZADD', key_delayed, unpack(moved_delays)) end
+if ordering then move_hints(key_releasable, key_lanes, destination, ordering, moved_hints, {}) end
+return 1
