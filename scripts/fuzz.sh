@@ -4,8 +4,9 @@
 #
 #   scripts/fuzz.sh SECONDS [TARGET ...]      (all targets of fuzz/)
 #
-# An input that fails is in fuzz/artifacts. Correct the code, and copy the input into fuzz/corpus: then the unit
-# tests run it too.
+# fuzz/corpus has one file for each target, with one input in base64 on each line; the unit tests run them. An input that
+# fails is in fuzz/artifacts. Correct the code, and add the input:
+#   (base64 -w0 INPUT; echo) >> fuzz/corpus/TARGET.base64
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +22,21 @@ if [ ${#targets[@]} -eq 0 ]; then
   fuzz build
 fi
 for target in "${targets[@]}"; do
+  kept=fuzz/corpus/$target.base64
+  folder=fuzz/corpus/$target
+  mkdir -p "$folder"
+  number=0
+  while read -r input || [ -n "$input" ]; do
+    number=$((number + 1))
+    base64 -d <<<"$input" >"$folder/$number"
+  done <"$kept"
   fuzz run "$target" -- -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
     -dict="fuzz/dictionaries/$target.dict" -print_final_stats=1
   fuzz cmin "$target" -- -use_counters=0
+  for input in "$folder"/*; do
+    base64 -w0 "$input"
+    echo
+  done | LC_ALL=C sort -u >"$kept.new"
+  mv "$kept.new" "$kept"
+  rm -r "$folder"
 done

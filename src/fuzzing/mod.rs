@@ -1,5 +1,5 @@
 //! The parsers of input, for fuzzing: one function a target of `fuzz/`. Each also checks what its parser
-//! returns. A unit test runs the inputs in `fuzz/corpus` through them.
+//! returns. A unit test runs the inputs in `fuzz/corpus` through them: one a line, in base64.
 
 mod addresses;
 mod definitions;
@@ -36,6 +36,8 @@ pub const TARGETS: [(&str, Target); 10] = [
 mod tests {
     use std::{collections::BTreeSet, fs, path::Path};
 
+    use base64::{Engine, prelude::BASE64_STANDARD};
+
     use super::*;
 
     fn names(folder: &Path) -> BTreeSet<String> {
@@ -53,14 +55,13 @@ mod tests {
         assert_eq!(names(&fuzz.join("fuzz_targets")), targets);
         assert_eq!(names(&fuzz.join("corpus")), targets);
         for (name, target) in TARGETS {
-            let inputs = fs::read_dir(fuzz.join("corpus").join(name)).unwrap();
-            let inputs: Vec<_> = inputs.map(|entry| entry.unwrap().path()).collect();
-            assert!(inputs.len() > 4, "{name}: only {} inputs", inputs.len());
-            for input in inputs {
-                let bytes = fs::read(&input).unwrap();
-                // The path names the input of a panic.
-                println!("{}", input.display());
-                target(&bytes);
+            let path = fuzz.join("corpus").join(format!("{name}.base64"));
+            let inputs = fs::read_to_string(&path).unwrap();
+            assert!(inputs.lines().count() > 4, "{name}: only {} inputs", inputs.lines().count());
+            for (number, input) in inputs.lines().enumerate() {
+                // What a panic was about.
+                println!("{}:{}", path.display(), number + 1);
+                target(&BASE64_STANDARD.decode(input).unwrap());
             }
         }
     }
