@@ -1,7 +1,7 @@
 # `make` lists the targets.
 
 # Cargo features that only tests use.
-TEST_FEATURES := --features pause-points,planted-bugs,next-schema,fuzzing
+TEST_FEATURES := --features testing
 
 # The directory in which cargo builds. The first recipe that needs it asks cargo, once.
 TARGET_DIR = $(eval TARGET_DIR := $$(shell scripts/target-dir.sh))$(TARGET_DIR)
@@ -63,7 +63,7 @@ test: setup-tests ## Run all tests, four at a time: most of them mostly wait
 
 quick: setup lint ## Check what takes less than a minute once it is built: lint, unit tests, a short run of the model
 	RESEQ_MODEL_OPS=2000 cargo test --locked --no-fail-fast $(TEST_FEATURES) \
-	  --lib --test quick --test scripts -- --skip interleavings --skip cluster
+	  --workspace --lib --test quick --test scripts -- --skip interleavings --skip cluster
 
 torture: setup ## Run a storm of faults, print a table (SEED=1 MINUTES=3 TOPOLOGY=all|single|sentinel|cluster DURABILITY=... BACKLOG=... TLS=1)
 	TORTURE_SEED=$(SEED) TORTURE_MINUTES=$(or $(MINUTES),3) TORTURE_TOPOLOGY=$(TOPOLOGY) \
@@ -147,7 +147,7 @@ fuzz: ## Fuzz the parsers of input, each for SECONDS=1200 (TARGETS="frames token
 release-clean: build ## Check that the release has no pause points and no planted bugs
 	@test -f $(RESEQ) || { echo "there is no $(TARGET_DIR)/release/reseq"; exit 1; }
 	@for name in RESEQ_PAUSE_SOCKET sender.accepted RESEQ_PLANTED_BUG RESEQ_PLANTED_SCRIPTS \
-	  $$(grep -rhoE 'planted::is\("[a-z_]+"' src | cut -d '"' -f 2 | sort -u); do \
+	  $$(grep -rhoE 'planted::is\("[a-z_]+"' src crates | cut -d '"' -f 2 | sort -u); do \
 	  if grep -qaF $$name $(RESEQ); then echo "the release has $$name"; exit 1; fi; \
 	done; echo "the release has no pause points and no planted bugs"
 

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- acknowledge: a consumer accepts messages, refuses one, extends its leases or gives them back. What comes too late
--- changes nothing. The owner of the partition learns of it, and settles or retries.
+-- acknowledge: a consumer accepts messages, refuses one, extends its leases or gives them back. An acknowledgement that
+-- comes too late changes nothing. A hint tells the owner of the partition, which settles or retries the messages.
 --
--- Returns: {deadline of the extended leases, in ms since 1970, 'ok' | 'settled' | 'stale_lease' per item}.
---   'accept' and 'refuse' accept the messages before this one in its lane, too; settled: it was accepted before,
---   or has left
+-- Returns: {deadline of the extended leases, in ms since 1970, 'ok' | 'settled' | 'stale_lease' per item}. 'accept' and
+--   'refuse' also accept the messages before this one in its lane; settled: the message was accepted before, or has
+--   left
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION
 -- Sent again, it changes nothing more ('extend' counts from the later call): no call number is needed.
 -- include: schema, clock, epoch, expect, leases, head, consumers, wake
@@ -19,7 +19,7 @@ expect('ZCARD', key_consumer_lease_ends, key_releasable, key_lanes, key_consumer
 local lasts = tonumber(lease_ms) or 0
 local is_changed = false
 
--- What the owner must see, and when consumers may look at the lane.
+-- Stores when the owner must look at the lane and, if given, when consumers may.
 local function note(lane, owner_at, consumers_at)
   redis.call('ZADD', key_consumer_lease_ends, owner_at, lane)
   redis.call('ZADD', key_consumers, '0', destination)

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
 -- acquire_partition: acquires a partition that has no owner, or renews the caller's lease.
 --
--- Returns: {epoch, for how long releases must wait after the caller first saw this epoch, in ms; 0: not at all}
+-- Returns: {epoch, how long releases must wait after the caller first saw this epoch, in ms; 0: not at all}
 -- Errors: NEWER_SCHEMA <schema>, OWNED <epoch>
--- Stores the longest lease: a server that forgets the owner lets others wait for as long.
+-- Stores the longest lease: if the server forgets the owner, others must wait that long.
 -- Sent again, it renews again: no call number is needed.
 -- include: schema, clock, epoch
 
 local held = redis.call('GET', key_owner) or ''
 local token, renewals = string.match(held, '^(%S+) %d+ (%d+)$')
--- Always checked: a refused caller must learn whether this server forgot that it was the owner.
+-- Check the epoch always: a refused caller must learn whether this server forgot that it was the owner.
 local epoch, wait = current_epoch(key_epoch, now_ms(), seen_epoch)
 if held ~= '' and token ~= own_token and held ~= seen_owner then
   return redis.error_reply('OWNED ' .. text(epoch))
@@ -17,7 +17,7 @@ end
 if tonumber(lease_ms) > (tonumber(redis.call('HGET', key_epoch, 'lease_ms')) or 0) then
   redis.call('HSET', key_epoch, 'lease_ms', lease_ms)
 end
--- Each renewal changes the value, so that those who wait see it.
+-- Each renewal changes the value, so that waiting senders see it.
 local count = token == own_token and renewals + 1 or 1
 redis.call('SET', key_owner, own_token .. ' ' .. lease_ms .. ' ' .. text(count))
 return {text(epoch), text(wait)}

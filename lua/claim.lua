@@ -1,13 +1,13 @@
 #!lua
 -- claim: gives a processor waiting messages of one destination, under a lease.
 --
--- Returns: {deadline in ms since 1970, sequence, record, sequence, record …}; or, if any of the messages has
---   earlier attempts, {deadline, 'attempts', sequence, record, attempts or '' …}; a record ('': missing) whose
---   body is stored apart is followed by the body ('': missing); {deadline, 'again', …}: more may wait, although
---   there are fewer than `most`; {deadline, 'full', …}: Redis has no memory left, so that only heads of lanes are
---   claimed. Suspects come in an answer of their own, also if they are fewer than `fewest`
+-- Returns: {deadline in ms since 1970, sequence, record, sequence, record …}; or, if any of the messages has earlier
+--   attempts, {deadline, 'attempts', sequence, record, attempts or '' …}; a record ('': missing) whose body is stored
+--   out of line is followed by the body ('': missing); {deadline, 'again', …}: more messages may wait, although this
+--   answer has fewer than `most`; {deadline, 'full', …}: Redis has no memory left, so the claim took only heads of
+--   lanes. Suspects get an answer of their own, even if there are fewer than `fewest`
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, damage, apart, claim_fast
+-- include: schema, clock, call, damage, out_of_line, claim_fast
 
 local number, by_priority, least = call_number + 0, ordering == 'none', fewest + 0
 
@@ -35,9 +35,9 @@ if not answered then
 end
 
 -- The rest is for calls that cannot take the fast path.
--- include: expect, portions, withdrawn, bodies, attempts, suspects, reserve, heads
+-- include: expect, read_ahead, withdrawn, bodies, attempts, suspects, reserve, heads
 
--- Destinations are served in turn: this one comes behind all others. A destination that was not served yet has 0.
+-- Claims serve destinations in turn: puts this one behind all others. A destination that was not served yet has turn 0.
 local function to_end_of_active()
   local last = redis.call('ZRANGE', key_active, '-1', '-1', 'WITHSCORES')[2]
   redis.call('ZADD', key_active, text((tonumber(last) or 0) + 1), destination)
@@ -48,10 +48,10 @@ local function lease_of(sequence)
   return before_sequence .. sequence .. after_sequence
 end
 
--- The answer to a repeated call: reads the records again, because they are not stored with the call, and
--- contains only messages that are still leased under this secret. Also returns how many of the sequences are
--- covered, which are in the answer, and which have to wait for suspects. The size of the first records decides how
--- many are read at a time.
+-- Builds the answer. A repeated call reads the records again, because they are not stored with the call; its
+-- `sequences` are only the messages that are still leased under this secret. Also returns how many of the sequences the
+-- answer covers, which of them it contains, and which must wait for other suspects. The size of the records just read
+-- decides how many it reads next.
 local function answer_of(deadline, sequences, room, turn_of)
   local answer, claimed, looked, wanted, later = {deadline}, {}, 0, {}, {}
   local attempts_kept = redis.call('HLEN', key_attempts) > 0
@@ -64,7 +64,7 @@ local function answer_of(deadline, sequences, room, turn_of)
     local records = redis.call('HMGET', key_messages, unpack(sequences, looked + 1, last))
     for i = 1, last - looked do
       local record = records[i] or ''
-      local sequence, apart = sequences[looked + i], bytes_apart(record)
+      local sequence, apart = sequences[looked + i], bytes_out_of_line(record)
       local is_full = room <= 0 and count >= least
       local turn = is_full and 'stop' or turn_of and attempts and turn_of(lease_of(sequence), attempts[i]) or 'now'
       if turn == 'stop' then
@@ -103,9 +103,9 @@ if answered then
   return (answer_of(answered[1], held, math.huge))
 end
 
--- The hint may name a destination without waiting messages, but never leaves out one that has some.
+-- The hint may name a destination without waiting messages, but it names each destination that has some.
 if not redis.call('ZSCORE', key_active, destination) then return keep(key_call, number, {deadline}) end
--- If the list has withdrawn messages: how many messages at its front are not withdrawn.
+-- Set if the list has withdrawn messages: how many messages at its front are not withdrawn.
 local clean
 local wanted = IS_FULL and WINDOW or most
 if known[3] then
@@ -117,7 +117,7 @@ if known[3] then
     return keep(key_call, number, {text(now), 'again'})
   end
 end
--- One more than allowed, to know whether there are more.
+-- Read one more than wanted, to know whether there are more.
 local last = clean and math.min(wanted, clean - 1) or wanted
 local sequences = last < 0 and {} or redis.call(by_priority and 'ZRANGE' or 'LRANGE', key_waiting, '0', text(last))
 local has_more = #sequences > wanted or clean and redis.call('LLEN', key_waiting) > #sequences
@@ -131,10 +131,10 @@ if IS_FULL then taken = is_paused and {} or heads_among(sequences, ordering, key
 local turn_of, held_suspects = suspect_turns(known[4], key_leases, has_no_suspects == '1')
 local answer, covered, claimed, later = answer_of(deadline, taken, tonumber(bytes_max), turn_of)
 local suspects = held_suspects()
--- All or nothing: leave them for callers that want fewer.
+-- Fewer than the caller wants: claim none, and leave them for callers that want fewer.
 if #claimed < least and not suspects and (#claimed > 0 or #later == 0) then
   if IS_FULL and not by_priority and not is_paused and #taken == 0 and has_more then
-    -- No head among these: the next call looks at others.
+    -- None of these is a head: move them to the end, so that the next call looks at others.
     redis.call('LTRIM', key_waiting, text(#sequences), '-1')
     redis.call('RPUSH', key_waiting, unpack(sequences))
   end
@@ -158,13 +158,13 @@ if #later > 0 then
   redis.call('ZADD', key_delayed, unpack(due))
   redis.call('HINCRBY', key_destination, 'delayed', #later)
 end
--- The first write of a call without suspects, because only this key may have another type.
+-- In a call without suspects, this is the first write, because only this key may have the wrong type.
 if #leases > 0 then redis.call('ZADD', key_leases, unpack(leases)) end
 if suspects then redis.call('HSET', key_destination, 'suspects', cmsgpack.pack(suspects)) end
 if by_priority then
   redis.call('ZREM', key_waiting, unpack(taken, 1, covered))
 elseif IS_FULL then
-  -- The others return to the front, in their order.
+  -- Put the other messages back at the front, in their order.
   local is_taken, others = {}, {}
   for i = 1, covered do is_taken[taken[i]] = true end
   for i = #sequences, 1, -1 do

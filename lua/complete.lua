@@ -1,9 +1,9 @@
 #!lua
 -- complete: stores the outputs of claimed messages, and makes the messages ready.
 --
--- Returns: {which (from 1), 'stale_lease' | 'settled' | 'damaged' | 'full', which, …}: all others were completed;
---   settled: completed before; damaged: a key that it needs has the wrong type, and its lease runs on; full: Redis
---   has no memory left for this output, and its lease runs on
+-- Returns: {number (from 1), 'stale_lease' | 'settled' | 'damaged' | 'full', number, …}: all others were completed;
+--   settled: completed before; damaged: a key that the message needs has the wrong type, and its lease continues; full:
+--   Redis has no memory left for this output, and the lease of the message continues
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, UNREADABLE
 -- Sent again, it finds the messages settled: their leases have ended. No call number is needed.
 -- include: schema, clock, damage, wake
@@ -29,8 +29,8 @@ if serial then
 end
 local attempts_kept = redis.call('HLEN', key_attempts) > 0
 
--- A token names its lane. A forged token, or one from an older definition's ordering, must not reach into
--- another lane. A destination without keys has only one lane, without gaps, so its head is enough to check.
+-- A token names its lane. A forged token, or a token from before a change of ordering, must not affect another lane. A
+-- destination without keys has only one lane, without gaps, so it is enough to check its head.
 local heads, is_damaged = {}, {}
 local function head_of(lane)
   if not heads[lane] then
@@ -55,7 +55,7 @@ local function stands_in(lane, sequence, number, i)
   return not is_damaged[lane] and redis.call('ZSCORE', lanes[lane].in_progress, sequence)
 end
 
--- The status of a message that is not completed; false if a set of the lane cannot be read.
+-- Returns the status of a message that is not completed; 'damaged' if it is leased and a set of its lane is unreadable.
 local function why_not(lane, sequence, is_again, is_held)
   if is_again then return 'settled' end
   local score = redis.pcall('ZSCORE', lanes[lane].ready, sequence)
@@ -75,7 +75,7 @@ local cannot_store, has_records = {}, false
 if #bodies > 0 and not try('HLEN', key_bodies) then
   for _, body in ipairs(bodies) do cannot_store[tonumber(body.of)] = true end
 end
--- Redis has no memory left. By how much each message grows.
+-- By how many bytes each message grows, if Redis has no memory left.
 local growth = {}
 if IS_FULL then
   for i, one in ipairs(completions) do
@@ -117,8 +117,7 @@ end
 
 if has_records then expect('HLEN', key_messages) end
 
--- The first write: adds to the ready sets. If one has the wrong type, the messages of its lane keep their
--- leases.
+-- The first write: adds to the ready sets. If a set has the wrong type, the messages of its lane keep their leases.
 for lane, of_lane in ipairs(scores) do
   if of_lane.n > 0 and not try('ZADD', lanes[lane].ready, unpack(of_lane, 1, of_lane.n)) then
     is_damaged[lane], scores[lane] = true, {n = 0}
@@ -138,7 +137,7 @@ for at = 1, taken.n, 2 do
   end
 end
 
--- Bodies to store apart, and bodies to remove.
+-- Bodies to store out of line, and fields of bodies to remove.
 local stored, no_bodies = {n = 0}, {}
 for _, body in ipairs(bodies) do
   local sequence = done_as[tonumber(body.of)]

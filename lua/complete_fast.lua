@@ -1,12 +1,13 @@
 #!lua
--- complete_fast: the fast path through complete, for what quiet destinations do most: one message, which has nothing
--- special, of a destination that is one parallel lane. It does the same with fewer commands and less Lua. If a write
--- fails, it undoes those before it; then the caller takes the other path, which finds out which key has the wrong type.
+-- complete_fast: the fast path of complete, for the usual case of a quiet destination: one message that has nothing
+-- special, of a destination that is one lane with parallel processing. It does the same with fewer commands and less
+-- Lua. If a write fails, it undoes the writes before it; then the caller runs complete, which finds the key of the
+-- wrong type.
 --
 -- Returns: {}
 -- Errors: NOT_FAST, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>
 -- Sent again, it finds that the lease has ended: no call number is needed.
--- include: schema, clock, damage, wake, apart, hand_over
+-- include: schema, clock, damage, wake, out_of_line, hand_over
 
 if IS_FULL then return redis.error_reply('NOT_FAST Redis has no memory left') end
 local schema, epoch = check_schema(key_epoch)
@@ -18,8 +19,8 @@ if known[1] ~= 'destination' or known[2] == 'serial' then
   return redis.error_reply('NOT_FAST the destination is not one parallel lane any more')
 end
 
--- Makes the message ready, and its lane releasable if it is the head. Returns nil if it did not; otherwise whether
--- the lane is releasable.
+-- Makes the message ready, and its lane releasable if the message is the head. Returns whether the lane is releasable;
+-- nil if it changed nothing.
 local function store()
   if not redis.call('ZSCORE', key_leases, member) or redis.call('HLEN', key_attempts) > 0 then return nil end
   local heads = try('ZRANGE', key_in_progress, '0', '0')

@@ -1,15 +1,16 @@
 #!lua flags=allow-oom
--- consume: leases the fronts of lanes to a consumer, and returns their messages: each lane from the first message that is
--- not accepted to the last one before a message that is not processed, halted, withdrawn or damaged.
+-- consume: leases the fronts of lanes to a consumer, and returns their messages. The front of a lane begins with the
+-- first message that is not accepted. It ends before the first message that is not processed, is halted or damaged, or
+-- has a pending withdrawal.
 --
--- Returns: {deadline in ms since 1970, then per message: lane's key (without ordering: the sequence), sequence,
---   record, attempts or '', followed by the body ('': missing) if it is stored apart}
+-- Returns: {deadline in ms since 1970, then per message: lane's key (without ordering: the sequence), sequence, record,
+--   attempts or '', followed by the body ('': missing) if it is stored out of line}
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, expect, apart, bodies, head, runs, consumers, wake
+-- include: schema, clock, call, epoch, expect, out_of_line, bodies, head, runs, consumers, wake
 
--- The most messages that one call reads to find those to lease.
+-- The most messages that one call reads to find messages to lease.
 local READS_MAX = 4000
--- How long consumers leave a lane alone that has to wait for the owner, or has nothing else for them, ms.
+-- After this time, in ms, consumers look again at a lane that waits for the owner or has nothing else for them.
 local LOOK_AGAIN_MS = 1000
 
 local number = tonumber(call_number)
@@ -29,7 +30,7 @@ expect('ZCARD', key_consumer_lease_ends, key_releasable, key_lanes, key_halted, 
 local wait_max = tonumber(wait_max_ms)
 local budget = {reads = READS_MAX, first_read = 32}
 
--- The messages of a lane after those accepted that are ready, without a gap: at most this many.
+-- Returns the ready messages of a lane that follow the accepted ones without a gap, at most `most`.
 local function run_of(i, key, entry, most)
   local set = sets[ordering == 'none' and 1 or i]
   local lane = {
@@ -51,14 +52,14 @@ local function add_messages(key, sequences, records)
   for i, sequence in ipairs(sequences) do
     local at = #answer
     answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = key, sequence, records[i], attempts[i] or ''
-    if bytes_apart(records[i]) > 0 then
+    if bytes_out_of_line(records[i]) > 0 then
       answer[at + 5] = ''
       wanted[#wanted + 1] = {answer, at + 5, sequence}
     end
   end
 end
 
--- A repeated call: what is still leased under its secret.
+-- A repeated call returns the messages that are still leased under its secret.
 if answered then
   answer[1] = answered
   for i, key in ipairs(lanes) do
@@ -81,9 +82,9 @@ end
 local deadline = now + lasts
 answer[1] = text(deadline)
 
--- Redis may have forgotten leases together with the epoch before. They end within one lease, also if leases become
--- shorter meanwhile. A destination that was created in this epoch had none. A time that was stored while the clock was
--- ahead begins again.
+-- Redis may have forgotten leases together with the epoch before, so consumers get nothing until these have ended. That
+-- takes one lease at most, even if leases have become shorter since. A destination that was created in this epoch had
+-- no leases. If the stored time dates from when the clock was ahead, the wait begins again.
 local from, wait = tonumber(known[8]) or 0, tonumber(known[10]) or 0
 if known[7] ~= text(epoch) or from > now + wait then
   wait = math.max(lasts, math.min(from - now, wait))
@@ -101,8 +102,7 @@ local lanes_left = tonumber(lanes_max) - redis.call('ZCOUNT', key_consumer_lease
 local is_halted = (tonumber(known[5]) or 0) > 0
 local is_withdrawn = (tonumber(known[6]) or 0) > 0
 
--- The part of a run that may be leased, without tombstones; its records; and whether the owner has to do something
--- first.
+-- Returns the part of a run that may be leased, without tombstones; its records; and true if the owner must act first.
 local function front_of(run)
   local records = redis.call('HMGET', key_messages, unpack(run))
   local halted = is_halted and redis.call('ZMSCORE', key_halted, unpack(run)) or {}
@@ -114,7 +114,7 @@ local function front_of(run)
     if withdrawn[i] then return front, kept, true end
     if not is_tombstone(record) then
       if not is_readable(record) then return front, kept, true end
-      local size = #record + bytes_apart(record)
+      local size = #record + bytes_out_of_line(record)
       if size > room and (#front > 0 or #answer > 1) then return front, kept end
       front[#front + 1], kept[#kept + 1], room = sequence, record, room - size
     end
@@ -122,20 +122,21 @@ local function front_of(run)
   return front, kept, #front == 0
 end
 
--- For the owner: lanes to look at. For consumers: when to look again, and lanes that have nothing for them.
+-- `owner_ends`: lanes that the owner must look at. `hints`: when consumers look again. `empty`: lanes without messages
+-- for consumers.
 local leased, owner_ends, hints, empty = {}, {}, {}, {}
 local function note(list, score, key)
   list[#list + 1], list[#list + 2] = text(score), key
 end
 
--- When the lanes may be leased. Whoever chose them may have seen earlier hints.
+-- Reads when the lanes may be leased. The caller may have chosen them by earlier hints.
 local function read_hints()
   if #lanes == 0 then return {} end
   if ordering == 'destination' then return {redis.call('ZSCORE', key_releasable, destination)} end
   return redis.call('ZMSCORE', key_lanes, unpack(lanes))
 end
 
--- Leases the front of a lane. False if no other lane may be in this call.
+-- Leases the front of a lane. Returns false if the call may lease no other lane.
 local function lease(i, key, hint)
   local wait, is_too_late = wait_of(hint, now, wait_max)
   local entry = read_lease(key_consumer_leases, key)

@@ -18,7 +18,7 @@ local known = redis.call('HMGET', key_destination, 'version', 'definition', 'ord
   'processing', 'paused', 'born', 'delivery')
 if known[6] then return redis.error_reply('BEING_REMOVED the destination is being removed') end
 if known[2] == new_definition then return {known[1], 0, 0, known[8] or '', known[9] or '0'} end
--- The version stays: no pod has to know.
+-- The version stays, because pods need not know of this change.
 if known[2] and known[2] == same_definition then
   redis.call('HSET', key_destination, 'definition', new_definition)
   return {known[1], 0, 0, known[8] or '', known[9] or '0'}
@@ -33,7 +33,7 @@ end
 if known[7] and known[7] ~= processing and pending > 0 then
   return redis.error_reply('WRONG_STATE processing cannot change while messages are pending')
 end
--- A consumer, or a receiver, may hold messages, which nobody else may get meanwhile.
+-- A consumer or a receiver may hold messages that nobody else may get meanwhile.
 if known[10] and known[10] ~= delivery and (known[10] == 'pull' or delivery == 'pull') and pending > 0 then
   return redis.error_reply('WRONG_STATE delivery.kind cannot change from or to pull while messages are pending')
 end
@@ -52,8 +52,8 @@ redis.call('HSET', key_destination, 'version', version, 'definition', new_defini
   'delivery', delivery)
 if not known[1] then redis.call('HSET', key_destination, 'born', born) end
 if known[3] ~= ordering then
-  -- The list can contain only withdrawn messages, and may become a key of another type. Nothing is known
-  -- about the keys of earlier lanes; if there was never a message, all keys are known.
+  -- The list contains at most withdrawn messages, and its key may become one of another type. The keys of earlier lanes
+  -- are unknown; but if there was never a message, all keys are known.
   redis.call('UNLINK', key_waiting, key_withdrawn, key_previous)
   redis.call('HDEL', key_destination, 'withdrawn', 'all_keys_known')
   if ordering == 'key' and not known[4] then redis.call('HSET', key_destination, 'all_keys_known', '1') end

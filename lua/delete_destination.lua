@@ -8,7 +8,7 @@
 -- include: schema, clock, expect
 
 check_schema(key_epoch)
--- If the key is not a hash, the number of pending messages is unknown; the removal must work all the same.
+-- If the key is not a hash, the number of pending messages is unknown, but the removal must still work.
 local kind = redis.call('TYPE', key_destination)['ok']
 if how == 'with_all' and kind ~= 'hash' and kind ~= 'none' then
   expect('ZCARD', key_active_builtin, key_active_worker, key_releasable, key_withdrawing)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- fail: ends failed processing attempts. The messages are tried again after a wait, or halted if their
--- attempts are used up.
+-- fail: ends failed processing attempts. Each message gets another attempt after a wait, or halts if its attempts are
+-- used up.
 --
 -- Returns: {'ok' | 'halted' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>
@@ -29,7 +29,7 @@ for i, failure in ipairs(failures) do
   local sequence, wait_ms = failure.sequence, tonumber(failure.wait_ms)
   if held[i] and not failed[sequence] then
     local attempts = attempts_of(key_attempts, sequence)
-    -- Its worker lives, so the message is no suspect.
+    -- The worker is alive, so the message is not a suspect.
     attempts[1], attempts[7] = attempts[1] + 1, 0
     note_error(attempts, now, failure.problem)
     failed[sequence] = attempts

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- forget_destination: completes the removal of a destination. Destinations created in this partition later get
--- an epoch above any that a message of this one may have carried, and a higher version. So one of the same
--- name, which counts from 1 again, never repeats an (epoch, sequence). The epoch of the partition stays, so
--- other destinations and the owner are not affected.
+-- forget_destination: completes the removal of a destination. A destination created in this partition later gets a
+-- higher version, and an epoch above any that a message of the removed one may have carried. So a destination of the
+-- same name, which counts from 1 again, never repeats a position (epoch, sequence). The epoch of the partition stays,
+-- so other destinations and the owner are not affected.
 --
--- Returns: the highest epoch that a message of it may have carried, or 0 if there was nothing to forget
+-- Returns: the highest epoch that a message of the destination may have carried, or 0 if there was nothing to forget
 -- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
 -- Sent again, it changes nothing: no call number is needed.
 -- include: schema, clock, epoch, expect

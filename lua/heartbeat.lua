@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- heartbeat: records that a pod is alive in a role, and counts the live pods. Removes pods that were silent
--- for too long. If the clock has stepped back, none counts for longer than this caller's heartbeat. It must run even
+-- heartbeat: records that a pod is alive in a role, and counts the live pods. Removes pods that were silent for too
+-- long. After a step back of the clock, no pod counts for longer than this caller's heartbeat. The script must run even
 -- when memory is full: senders that do not count each other keep all partitions.
 --
--- Returns: {the number of pods in the role, including this one; milliseconds until the next of the others
---   expires if it stays silent, or how long this one counts}
+-- Returns: {the number of pods in the role, including this one; milliseconds until the first of the others expires if
+--   it stays silent, at most until this one does}
 -- Errors: none. Sent again, it counts a little longer: no call number is needed.
 -- include: clock
 

@@ -24,19 +24,19 @@ window_ms, keys_max, ids_max = tonumber(window_ms), tonumber(keys_max), tonumber
 local bytes, has_room_for_all = 0, backlog_bytes_max == '0'
 local room_bytes = has_room_for_all and math.huge or tonumber(backlog_bytes_max) - pending_bytes
 
--- The extra of each arrival that has some.
+-- The options of each arrival that has any, by its number.
 local more = {}
 for _, one in ipairs(options) do more[tonumber(one.arrival)] = one end
 
--- Checks once whether a key that only some arrivals need has the wrong type.
+-- Returns whether a key that only some arrivals need has the wrong type; checks each key once.
 local damaged_keys = {}
 local function is_damaged(command, key)
   if damaged_keys[key] == nil then damaged_keys[key] = not try(command, key) end
   return damaged_keys[key]
 end
 
--- The last pending sequence of each lane; and, with serial processing, whether one of its messages is not processed.
--- For an unreadable lane, its key.
+-- Of each lane: the last pending sequence and, with serial processing, whether a message is not processed yet (`busy`).
+-- Of an unreadable lane: the damaged key.
 local previous, was_empty, busy, empty, damaged_lanes = {}, {}, {}, {}, {}
 for which, lane in ipairs(lanes) do
   local found = try('ZRANGE', lane.in_progress, '-1', '-1')
@@ -56,8 +56,8 @@ for which, lane in ipairs(lanes) do
   end
 end
 
--- `previous` of the first message of an empty lane: the last sequence, as release.lua stored it; '0' if there
--- was none, '' if it may have been forgotten.
+-- For the first message of an empty lane, `previous` is the last sequence of the lane, as release.lua stored it; '0' if
+-- there was none, '' if Redis may have forgotten it.
 if #empty > 0 then
   local keys = {}
   for i, lane in ipairs(empty) do keys[i] = lanes[lane].key end
@@ -66,8 +66,8 @@ if #empty > 0 then
   end
 end
 
--- The message stamped under an idempotency key, in this batch or before: {epoch, sequence, digest, id}; nil if
--- there is none. If that is unreadable: nil, and its key.
+-- The message stamped under an idempotency key, in this batch or before: {epoch, sequence, digest, id}; nil if there is
+-- none. If the entry is unreadable: nil, and the key that holds it.
 local stamped_here = {}
 local function stamped_before(index)
   if stamped_here[index] then return stamped_here[index] end
@@ -85,7 +85,7 @@ local function stamped_before(index)
   if not in_epoch then return nil, key end
   if tonumber(in_epoch) < born then return nil end
   if window_ms == 0 then
-    -- A tombstone is never delivered, so its key is free again.
+    -- A tombstone is never delivered, so its idempotency key is free again.
     local record = redis.call('HGET', key_messages, sequence)
     if not record or string.sub(record, 1, 1) == 'T' then return nil end
   elseif tonumber(deadline) <= now then
@@ -105,8 +105,8 @@ local function accounted_bytes_of(record)
   return tonumber(string.match(record, '^%d(%d+),') or string.match(record, '^B%d+;%d(%d+),'))
 end
 
--- Puts a prefix with fields that only this script knows in front of the record, but after the 'B<length>;' of
--- a body stored apart.
+-- Puts a prefix with the fields that only this script knows before the record. If the body is stored out of line, the
+-- prefix comes after its mark 'B<length>;'.
 local function with_prefix(prefix, record)
   if string.byte(record) ~= 66 then return prefix .. record end
   local mark, rest = string.match(record, '^(B%d+;)(.*)$')
@@ -142,13 +142,13 @@ local function set_state(lane, sequence, due, priority, is_finished)
   end
 end
 
--- Arrivals whose body must be stored apart but cannot be.
+-- Arrivals whose body must be stored out of line, but cannot be.
 local cannot_store = {}
 if #bodies > 0 and is_damaged('HLEN', key_bodies) then
   for _, body in ipairs(bodies) do cannot_store[tonumber(body.of)] = key_bodies end
 end
 
--- A damaged key that an arrival's options need; nil if there is none.
+-- Returns a damaged key that an arrival's options need; nil if there is none.
 local function damaged_of(lane, is_delayed, is_finished, letter)
   if letter then
     for _, one in ipairs({
@@ -164,7 +164,7 @@ local function damaged_of(lane, is_delayed, is_finished, letter)
 end
 
 local left_out, stamped_as = 0, {}
--- Counts the idempotency keys within the window, if an arrival has one.
+-- The idempotency keys within the window, counted only if an arrival has such a key.
 local counted, room_for_keys
 for arrival, arrived in ipairs(arrivals) do
   local lane, record = tonumber(arrived.lane), arrived.record
@@ -199,11 +199,11 @@ for arrival, arrived in ipairs(arrivals) do
     refusal = {arrival, 'damaged', '0', '0', damaged}
   elseif letter and (letters[letter] or tonumber(letter_epoch) < born
       or not redis.call('ZSCORE', key_dead_letters, letter)) then
-    -- It was redriven or discarded before, or belongs to an earlier destination of this name.
+    -- The dead letter was redriven or discarded before, or belongs to an earlier destination of this name.
     refusal = {arrival, 'gone', '0', '0', ''}
   elseif room <= 0 or room_bytes < accounted_bytes and pending_bytes + bytes > 0
       or index and counted and room_for_keys < 1 then
-    -- Later arrivals of the batch must not overtake it.
+    -- Later arrivals of the batch must not overtake this one.
     room = 0
     refusal = {arrival, 'backlog_full', '0', '0', ''}
   end
@@ -240,8 +240,8 @@ local function undo_records()
   for i = 1, records.n, 2 do redis.call('HDEL', key_messages, records[i]) end
 end
 
--- Adds the new sequences to `waiting`. Together with the records these are the first writes: if a key has the
--- wrong type, the records are removed again.
+-- Adds the new sequences to `waiting`. The records and this list are the first writes: if a key has the wrong type,
+-- removes the records again.
 local function store_waiting()
   if waiting.n == 0 then return end
   local add_command = ordering == 'none' and 'ZADD' or 'RPUSH'
@@ -250,7 +250,7 @@ local function store_waiting()
   local added = length
   if ordering == 'none' then length = redis.call('ZCARD', key_waiting) else added = waiting.n end
   if length ~= added then return end
-  -- It was empty.
+  -- `waiting` was empty.
   local function undo()
     redis.call('DEL', key_waiting)
     undo_records()
@@ -259,7 +259,7 @@ local function store_waiting()
   wake(key_wake_waiting, destination)
 end
 
--- The types of keys that few arrivals need.
+-- Checks the types of keys that few arrivals need.
 if ready_count > 0 then expect('ZCARD', key_releasable) end
 if ordering ~= 'destination' then expect('ZCARD', key_lanes) end
 if ids_max > 0 then expect('ZCARD', key_ids) end
@@ -269,10 +269,10 @@ if records.n > 0 then
   redis.call('HSET', key_destination, 'last', text(last), 'bytes', text(pending_bytes + bytes))
   if stored.n > 0 then redis.call('HSET', key_bodies, unpack(stored, 1, stored.n)) end
   if ids.n > 0 then
-    -- An id that is used again means the last message of that id.
+    -- If an id is used again, it means the last message with that id.
     redis.call('ZADD', key_ids, unpack(ids, 1, ids.n))
     local excess = redis.call('ZCARD', key_ids) - ids_max
-    -- There are more only after the limit was lowered; later calls remove the rest.
+    -- More ids than arrivals are in excess only after the limit was lowered; later calls remove the rest.
     if excess > 0 then
       redis.call('ZREMRANGEBYRANK', key_ids, 0, math.min(excess, #arrivals + IDS_REMOVED_MAX) - 1)
     end

@@ -1,7 +1,7 @@
 #!lua
--- ingest_fast: the fast path through ingest, for what quiet destinations do most: few arrivals of one lane, which have
+-- ingest_fast: the fast path of ingest, for the usual case of a quiet destination: few arrivals of one lane that have
 -- nothing special and wait for a processor. It does the same with fewer commands and less Lua. If a write fails, it
--- undoes those before it; then the caller takes the other path, which finds out which key has the wrong type.
+-- undoes the writes before it; then the caller runs ingest, which finds the key of the wrong type.
 --
 -- Returns: {first sequence}
 -- Errors: NOT_FAST, STALE_CALL, LATE_CALL <ms since 1970>, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>,
@@ -17,7 +17,7 @@ if count > backlog_max - known.pending then return redis.error_reply('NOT_FAST t
 
 local sequences, with_records, with_scores = numbered(first, records)
 
--- Stores the messages. Returns how many wait now; nil if it stored none.
+-- Stores the messages. Returns how many messages wait now; nil if it stored none.
 local function store()
   if not try('HSET', key_messages, unpack(with_records)) then return nil end
   local length = try('RPUSH', key_waiting, unpack(sequences))

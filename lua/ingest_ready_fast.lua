@@ -4,7 +4,7 @@
 -- Returns: {first sequence}
 -- Errors: NOT_FAST, STALE_CALL, LATE_CALL <ms since 1970>, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>,
 --   STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, damage, wake, apart, hand_over, arrivals
+-- include: schema, clock, call, epoch, damage, wake, out_of_line, hand_over, arrivals
 
 local number = call_number + 0
 local answered, known = begin_ingest(key_call, key_epoch, key_destination, number, seen_epoch, record_schema, version,
@@ -16,8 +16,8 @@ if count > backlog_max - known.pending then return redis.error_reply('NOT_FAST t
 local before = redis.call('HMGET', key_destination, 'ready', 'withdrawals', 'delivery')
 local sequences, with_records, with_scores = numbered(first, records)
 
--- Stores the messages. Returns whether the first is the head of the lane, which is releasable then; nil if it stored
--- none.
+-- Stores the messages. Returns whether the first one is the head of its lane, which is then releasable; nil if it
+-- stored none.
 local function store()
   local length = try('ZCARD', key_in_progress)
   if not length then return nil end

@@ -10,7 +10,7 @@
 check_schema(key_epoch)
 local version, deleted = unpack(redis.call('HMGET', key_destination, 'version', 'deleted'))
 if not version or deleted then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
--- These keys only tell what goes on. One of a wrong type must not keep a repair from beginning.
+-- These keys only show the progress. If one has the wrong type, a repair must still be able to begin.
 local function remove_unless(kind, key)
   local found = redis.call('TYPE', key)['ok']
   if found ~= kind and found ~= 'none' then redis.call('UNLINK', key) end

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- pause: pauses or resumes ingest or delivery of a destination on an operator's request. Raises the version
--- of the definition, so that every script refuses pods that do not know of it yet.
+-- pause: pauses or resumes ingest or delivery of a destination on an operator's request. Raises the version of the
+-- definition, so that every script refuses pods that do not know about the change yet.
 --
--- Returns: {version, definition (JSON), 1 if this changed anything, '' or 'ingest' or 'delivery' or
---   'ingest,delivery': what is paused now, the epoch in which it was created}
+-- Returns: {version, definition (JSON), 1 if this changed anything, what is paused now ('', 'ingest', 'delivery' or
+--   'ingest,delivery'), the epoch in which the destination was created}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION
 -- Sent again, it changes nothing: no call number is needed.
 -- include: schema, clock

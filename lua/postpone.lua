@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- postpone: delays a lane's head that the receiver refused. It keeps its position, and the owner at that time
--- tries it again when the wait is over.
+-- postpone: delays a lane's head that the receiver refused. The head keeps its position. When the wait is over, the
+-- sender that owns the partition then tries it again.
 --
 -- Returns: when the head may be released, in ms since 1970
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, UNKNOWN_DESTINATION, STALE_DEFINITION,
@@ -12,7 +12,7 @@ local now = now_ms()
 local epoch = current_epoch(key_epoch, now, seen_epoch)
 if text(epoch) ~= owner_epoch then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if not owns(key_owner, token) then return redis.error_reply('NOT_OWNER another owns the partition') end
--- A destination that was created again counts from 1: its head may have the same number.
+-- A destination that was created again counts from 1: its head may have the same sequence.
 local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'delivery')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end

@@ -4,7 +4,7 @@
 --
 -- Returns: {expired leases, ended delays, halted messages}
 -- Errors: NEWER_SCHEMA <schema>
--- What has not expired, or is gone, stays unchanged: no call number is needed.
+-- Leases and delays that are not over, or are gone, stay unchanged: no call number is needed.
 -- include: schema, clock, expect, attempts, wake, waiting
 
 check_schema(key_epoch)
@@ -12,9 +12,10 @@ local now = now_ms()
 local known = redis.call('HMGET', key_destination, 'version', 'stalls_max', 'ordering')
 local exists, most = known[1], tonumber(known[2]) or 0
 
--- So many leases are halved at most: the destination lists the suspects that are being processed.
+-- At most this many messages count as processed together, because a field of the destination lists the suspects that
+-- are being processed.
 local SUSPECTS_MAX = 512
--- The members that are over.
+-- Returns the members whose time is over.
 local function over(key, members)
   local all, seen = {}, {}
   for _, member in ipairs(members) do
@@ -33,7 +34,7 @@ local place = {
 expect_waiting(place)
 expect('HLEN', key_attempts, key_messages)
 expect('ZCARD', key_halted)
--- True if nothing else of the partition was leased, so that nothing else seems to have crashed the worker.
+-- True if no other message of the partition was leased, so that no other message seems to have crashed the worker.
 local is_lone = expired_together == '1' and redis.call('ZCARD', key_leases) == 1
 
 if #expired > 0 then redis.call('ZREM', key_leases, unpack(expired)) end
@@ -47,11 +48,12 @@ for _, member in ipairs(expired) do
   local sequence = string.match(member, '/(%d+)/') or ''
   local attempts = attempts_of(key_attempts, sequence)
   attempts[2] = attempts[2] + 1
-  -- Where no number of stalls is too many, nobody looks for the guilty one.
+  -- Without a limit of stalls, it does not matter which message crashed the worker.
   if most > 0 then
-    -- It was alone in its destination; from the third lease on also in its process, which claims see to.
+    -- It was the only suspect of its destination; from the third lease on, claims also make it the only suspect of its
+    -- process.
     if is_lone or attempts[7] == 1 and attempts[2] > 2 then attempts[8] = attempts[8] + 1 end
-    -- Half of those that it was processed with (include/suspects.lua).
+    -- Half of the number that was processed together (include/suspects.lua).
     local together = attempts[7] > 0 and attempts[7] or tonumber(expired_together)
     attempts[7] = math.max(1, math.floor(math.min(together, SUSPECTS_MAX) / 2))
   end

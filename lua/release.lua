@@ -3,15 +3,15 @@
 -- prefix of in-progress and ready. Without ordering, each message is a lane.
 --
 -- Returns: {{sequence, text, … of pending withdrawals}, per lane {milliseconds until its head may be released, attempts
---   of the first or '', sequence, record, sequence, record …}…}; a record ('': missing) whose body is stored apart
---   is followed by the body ('': missing); for an unreadable lane {1000, '!<what is wrong>'}. With consumers, a run holds
---   what they have accepted, and what else only the owner can handle (include/pulled.lua); before the first sequence is
---   then '' or the refusal of its last message as in include/consumers.lua
+--   of the first or '', sequence, record, sequence, record …}…}; a record ('': missing) whose body is stored out of
+--   line is followed by the body ('': missing); for an unreadable lane {1000, '!<what is wrong>'}. With consumers, a
+--   run holds the messages that they have accepted, and others that only the owner can handle (include/pulled.lua);
+--   before the first sequence is then '' or the refusal of the run's last message, as in include/consumers.lua
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.
--- include: schema, clock, epoch, owner, apart, head
--- include: expect, portions, bodies, gone, wake, runs, consumers, pulled, counters
+-- include: schema, clock, epoch, owner, out_of_line, head
+-- include: expect, read_ahead, bodies, settle, wake, runs, consumers, pulled, counters
 
 local now = now_ms()
 local epoch, takeover_wait = current_epoch(key_epoch, now, seen_epoch)
@@ -23,8 +23,8 @@ local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'withdr
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
--- Limits of a call, over all lanes: messages to settle, messages to return, sequences to read to find those,
--- and messages whose size to query. A lane for which nothing is left has to ask again.
+-- Limits of a call for all lanes together: messages to settle, messages to return, sequences to read to find these, and
+-- messages whose size to query. If nothing is left for a lane, the owner must ask again.
 local SETTLED_MAX, RUNS_MAX, READS_MAX, SIZED_MAX = 4096, 4000, 12000, 1000
 
 local has_withdrawals, halted = (known[3] or '0') ~= '0', (known[4] or '0') ~= '0'
@@ -34,8 +34,8 @@ local budget = {
   settles = SETTLED_MAX, reads = READS_MAX, first_read = math.max(32, math.floor(RUNS_MAX / #lanes)),
 }
 
--- Each lane's request, as include/runs.lua describes it. If the owner holds nothing of a lane, the run begins
--- with the head.
+-- Each lane's request, as include/runs.lua describes it. If the owner holds no message of a lane, the run begins with
+-- the head.
 local keys, settles, NONE = {}, false, {}
 for number, lane in ipairs(lanes) do
   local set = sets[ordering == 'none' and 1 or number]
@@ -57,7 +57,7 @@ local function together(what)
   return all
 end
 
--- When the heads may be released. Not needed for a lane whose front the owner holds.
+-- Reads when the heads may be released. A lane whose front the owner holds needs no hint.
 local function read_hints()
   local hints
   if ordering == 'destination' then
@@ -107,7 +107,7 @@ local function read_lanes()
   if ordering == 'none' then read_each() end
 end
 
--- Ends each run before the first marked message: one that is halted, or has a withdrawal, which the owner
+-- Ends each run before its first marked message: a halted message, or one with a pending withdrawal, which the owner
 -- must carry out first.
 local function end_runs_before(command, marked)
   local all = together('run')
@@ -147,7 +147,7 @@ local function attempts_at_heads()
   return kept
 end
 
--- The bytes of a message's record and its body that is stored apart.
+-- The bytes of a message: of its record, and of its body if that is stored out of line.
 local function bytes_of(sequence)
   return redis.call('HSTRLEN', key_messages, sequence) + redis.call('HSTRLEN', key_bodies, sequence)
 end
@@ -158,9 +158,9 @@ local function was_refused(kept)
   return could_read and type(attempts) == 'table' and (tonumber(attempts[1]) or 0) > 0
 end
 
--- Limits the run of a head that was refused before to one delivery: it may be refused again, and the messages
--- behind it would be read in vain each time. If the owner holds the front of a lane, the run does not begin
--- with the head.
+-- Limits the run of a head that was refused before to one delivery: the receiver may refuse the head again, and each
+-- time the call would read the messages behind it in vain. If the owner holds the front of a lane, the run does not
+-- begin with the head.
 local function shorten_refused(attempts)
   local most, most_bytes, sized = tonumber(refused_max), tonumber(refused_bytes_max), 0
   for _, lane in ipairs(lanes) do
@@ -180,7 +180,7 @@ local function shorten_refused(attempts)
   end
 end
 
--- The answers for all lanes: each run, until the bytes are used up; at least one message.
+-- Returns the answers for all lanes: each run until the bytes are used up, but at least one message.
 local function answer_all()
   local attempts = attempts_at_heads()
   if attempts_kept and not is_pulled then shorten_refused(attempts) end
@@ -199,7 +199,7 @@ local function answer_all()
       for i = 1, #run do
         if room <= 0 and i > 1 then break end
         local record = record_of(before + i) or ''
-        local apart = bytes_apart(record)
+        local apart = bytes_out_of_line(record)
         room = room - #record - apart
         answer[at + 1], answer[at + 2] = run[i], record
         at = at + 2
@@ -219,9 +219,9 @@ end
 read_hints()
 read_lanes()
 if halted then end_runs_before('ZMSCORE', key_halted) end
--- A lane of which nothing may be released loses its hint. This is decided before runs end at withdrawals, so a
--- lane whose messages only wait for a withdrawal keeps its hint. A lane that is empty now has nothing to wait for:
--- the wait was for a head that has left.
+-- A lane without messages to release loses its hint. This is decided before runs end at withdrawals, so that a lane
+-- whose messages only wait for a withdrawal keeps its hint. A lane that is now empty has no wait: the wait was for a
+-- head that has left.
 for _, lane in ipairs(lanes) do
   if lane.is_all and #lane.gone > 0 then
     lane.is_empty, lane.wait = true, 0
@@ -258,9 +258,10 @@ if has_cleanup or has_unwanted_log then
   expect('ZCARD', key_dead_letters)
 end
 
--- The most pending withdrawals that one call returns: of more, some at random, so that none hides others.
+-- The most pending withdrawals that one call returns. If there are more, the call picks some at random, so that none
+-- hides others.
 local WITHDRAWALS_MAX = 200
--- The most keys that one call forgets. A call adds fewer keys than that, so their number falls to its limit.
+-- The most keys that one call forgets. A call adds fewer keys than it may forget, so their number falls to its limit.
 local FORGOTTEN_MAX = 1000
 
 -- Stores the last sequences of lanes that are now empty, for later messages with their keys. Sequences
@@ -338,15 +339,15 @@ local function count_gone()
     'bytes', counted(known[7], -bytes), 'delivered', counted(known[8], delivered))
 end
 
--- True if the hint of a lane goes behind those of the lanes that wait now.
+-- True if the hint of a lane must go behind the hints of the lanes that wait now.
 local function has_had_turn(lane)
   if is_pulled then return lane.most == 0 and (lane.wait == 0 or may_be_consumed(lane, now)) end
   return lane.wait == 0 and (lane.most == 0 or #lane.run > 0 and is_first(lane.hint))
 end
 
--- Removes the hints of lanes without releasable messages. A lane that asked for no messages may have more, and one that
--- did not wait for others has had its turn: its hint goes behind those of the lanes that wait now. A hint that is too
--- late is renewed by this clock.
+-- Removes the hints of lanes without releasable messages. Two kinds of lanes go behind the lanes that wait now: a lane
+-- that asked for no messages, because it may have more, and a lane that did not wait for others, because it has had its
+-- turn. A hint that is too late is replaced: the longest backoff begins now.
 local function renew_hints()
   local empty = {}
   for _, lane in ipairs(lanes) do
@@ -364,10 +365,9 @@ local function renew_hints()
   end
 end
 
--- The first write, because only the key of the records may have another type.
+-- The first write, because only the key of the records may have the wrong type.
 if #gone > 0 then forget_records() end
--- If the destination has no log any more, remove the old one: at once, or in portions if bodies may be stored
--- apart for it.
+-- If the destination has no log any more, remove the old one: at once, or in portions if bodies may be stored for it.
 if has_unwanted_log and redis.call('HLEN', key_bodies) == 0 then
   redis.call('UNLINK', key_log, key_log_order)
 elseif has_unwanted_log then
@@ -392,7 +392,7 @@ if is_pulled then
     if not lane.wrong then keep_outcome(lane, ordering, key_consumer_leases, key_consumer_lease_ends) end
   end
   if redis.call('ZCARD', key_consumer_lease_ends) == 0 then redis.call('ZREM', key_consumers, destination) end
-  -- Consumers may get the messages behind those that were settled.
+  -- Consumers may get the messages behind the settled ones.
   if #gone > 0 then wake(key_wake_releasable, destination) end
 end
 if has_withdrawals then answers[1] = redis.call('HRANDFIELD', key_withdrawals, WITHDRAWALS_MAX, 'WITHVALUES') end

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- release_fast: the fast path through release, for what quiet destinations do most: a lane of which all messages are
--- ready, or have just been delivered, and nothing special. The owner holds none of it besides those. It does the same
--- with fewer commands and less Lua. If a write fails, it undoes those before it; then the caller takes the other path,
--- which finds out which key has the wrong type.
+-- release_fast: the fast path of release, for the usual case of a quiet destination: a lane with nothing special, whose
+-- messages are all ready or have just been delivered. The owner holds no other messages of the lane. It does the same
+-- with fewer commands and less Lua. If a write fails, it undoes the writes before it; then the caller runs release,
+-- which finds the key of the wrong type.
 --
 -- Returns: as release
 -- Errors: NOT_FAST, NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.
--- include: schema, clock, epoch, damage, owner, apart, counters
+-- include: schema, clock, epoch, damage, owner, out_of_line, counters
 
--- With more messages, what the other path costs does not matter.
+-- With more messages than this, the extra cost of release does not matter.
 local FEW_MESSAGES = 32
 
 local now = now_ms()
@@ -34,11 +34,11 @@ local function all_ready()
   if count > 0 and count <= FEW_MESSAGES and redis.call('ZCARD', key_in_progress) == count then return sequences end
 end
 
--- The messages for the owner, unless their records are too long or a body is stored apart.
+-- The messages for the owner; nil if their records are too long or a body is stored out of line.
 local function run_of(sequences)
   local run, room = {0, ''}, bytes_max + 0
   for i, record in ipairs(redis.call('HMGET', key_messages, unpack(sequences))) do
-    if not record or bytes_apart(record) > 0 then return nil end
+    if not record or bytes_out_of_line(record) > 0 then return nil end
     room = room - #record
     run[2 * i + 1], run[2 * i + 2] = sequences[i], record
   end

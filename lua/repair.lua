@@ -1,14 +1,13 @@
 #!lua flags=allow-oom
--- repair: compares the sets and records of a destination for some of its messages, and repairs
--- contradictions. It never changes healthy messages, even if they change state meanwhile: the caller only
--- says which to check.
+-- repair: compares the sets and records of a destination for some of its messages, and repairs contradictions. It never
+-- changes healthy messages, even if they change state meanwhile: the caller only says which messages to check.
 --
--- Returns: {how many messages were checked; a list with 3 per finding: kind, what, 1 if it was repaired;
---   {pending, ready, halted and ready, awaiting turn, bytes, sequence to read the whole waiting list for …}}:
---   no call searches a long list
+-- Returns: {how many messages were checked; a list with 3 per finding: kind, what, 1 if it was repaired; {pending,
+--   ready, halted and ready, awaiting turn, bytes, sequence that the caller must look for in the whole waiting list
+--   …}}: no call searches a long list
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it finds nothing more to repair: no call number is needed.
--- include: schema, clock, expect, attempts, head, wake, waiting, serial, apart, bodies, withdrawn, unnamed, findings
+-- include: schema, clock, expect, attempts, head, wake, waiting, serial, out_of_line, bodies, withdrawn, orphan_bodies, repair_report
 
 check_schema(key_epoch)
 local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'last')
@@ -26,9 +25,9 @@ local findings = {}
 
 -- With more leases than this, the script does not look up which messages have one.
 local LEASES_MAX = 20000
--- A waiting list up to this length is searched. For a longer one, the caller says where it saw each message:
--- search this many entries around that position, because the list may have moved since, and this many at both
--- ends, where messages return. A call makes at most this many such searches.
+-- The script searches a waiting list of up to LIST_MAX entries. For a longer list, the caller says where it saw each
+-- message. The script searches NEAR entries on both sides of that position, because the list may have moved since, and
+-- 2 * NEAR entries at each end, where messages return. A call makes at most LOOKS_MAX such searches.
 local LIST_MAX, NEAR, LOOKS_MAX = 1000, 500, 20
 
 -- Adds a finding; returns whether to repair it.
@@ -69,7 +68,7 @@ end
 local is_searched = ordering == 'none' or redis.call('LLEN', key_waiting) <= LIST_MAX
 local ends
 
--- Adds the position of each of these, starting at an index of the list.
+-- Adds the positions of the entries `listed`, which begin at the index `from`.
 local function note_places(places, from, listed)
   for i, sequence in ipairs(listed) do places[sequence] = from + i - 1 end
   return places
@@ -120,11 +119,11 @@ end
 local function is_whole(sequence, record, flags)
   local length = string.match(flags, 'u(%d+);')
   if length and #record == tonumber(length) then return false end
-  local apart = bytes_apart(record)
+  local apart = bytes_out_of_line(record)
   return apart == 0 or redis.call('HSTRLEN', key_bodies, sequence) == apart
 end
 
--- Lanes whose sets have the wrong type. A wrong `ready` is emptied: the messages are checked one by one.
+-- Lanes whose sets have the wrong type. Removes a wrong `ready`: the messages are checked one by one.
 local is_wrong = {}
 for number, lane in ipairs(lanes) do
   if not is_type(lane.in_progress, 'zset') then
@@ -237,8 +236,8 @@ local function check_stray(sequence, record, at, flags)
   end
 end
 
--- Checks a message for which it matters whether it waits: one in another state must not, one in no other
--- state must, and a damaged one is halted.
+-- Checks a message for which it matters whether it waits. A message in another state must not be in the waiting list; a
+-- message in no other state must be; a damaged message is halted.
 local function check_listed(lane, sequence, at, flags, is_damaged)
   if not is_searched and not at.places then
     to_look_for[#to_look_for + 1] = sequence
@@ -292,7 +291,8 @@ local function check_pending(lane, sequence, record, at, flags)
 end
 
 local function check_hint(lane, sequence, at)
-  -- Also with a pending withdrawal: it may end without a hint if the message was dropped meanwhile.
+  -- A message with a pending withdrawal needs its hint, too: the withdrawal may end without one if the message was
+  -- dropped meanwhile.
   if not at.ready or at.halted then return end
   local in_progress = lanes[lane].in_progress
   if not is_head(ordering, in_progress, sequence) then return end
@@ -307,7 +307,7 @@ local function check_hint(lane, sequence, at)
   end
 end
 
--- Checks a message for which the whole list was read. Its other data was already compared.
+-- Checks a message after the caller has read the whole list. Its other data was already compared.
 local function check_again(lane, sequence, record, at, flags)
   local stands = not at.is_pending or at.ready or at.halted or at.delayed
   if stands then return check_listed(lane, sequence, at, flags, false) end
@@ -335,7 +335,7 @@ local function check(lane, sequence, flags)
     at.is_pending = redis.call('ZSCORE', lanes[lane].in_progress, sequence)
   end
   if at.places then return check_again(lane, sequence, record, at, flags) end
-  -- It was seen waiting but has another state: most such messages have just moved on.
+  -- The message was seen waiting, but has another state: most such messages have just moved on.
   local is_double = at.was_listed and (not at.is_pending or at.ready or at.halted or at.delayed)
   if at.is_pending then
     local held = check_pending(lane, sequence, record, at, flags)

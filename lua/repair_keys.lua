@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- repair_keys: removes keys of a destination and of its partition that have the wrong type. Rebuilds a lane's
--- `in_progress` from the records in one step: with half of it, messages further back would leave first.
+-- `in_progress` from the records in one step: with only half of it, messages further back would leave first.
 --
 -- Returns: 3 per finding: kind, key, 1 if it was repaired
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it finds nothing more to repair: no call number is needed.
--- include: schema, lists, findings
+-- include: schema, lists, repair_report
 
 check_schema(key_epoch)
 local known = redis.call('HMGET', key_destination, 'version', 'deleted')
@@ -42,7 +42,7 @@ end
 for _, kind in ipairs({'list', 'hash', 'set', 'zset'}) do
   for _, key in ipairs(expected[kind] or {}) do is_removed(key, kind) end
 end
--- Without it nothing is known about the keys of earlier lanes.
+-- Without `previous`, nothing is known about the keys of earlier lanes.
 if is_removed(key_previous, 'zset') then redis.call('HDEL', key_destination, 'all_keys_known') end
 for _, in_progress in ipairs(lanes) do
   if is_removed(in_progress, 'zset') then

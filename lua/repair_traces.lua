@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- repair_traces: removes traces of messages that are gone: leases, list entries of missing dead letters (or
--- adds missing list entries), and bodies.
+-- repair_traces: removes traces of messages that are gone: leases, bodies, and list entries of dead letters whose
+-- content is missing. Adds missing list entries of dead letters.
 --
 -- Returns: {cursor, or '0'; a list with 3 per finding: kind, what, 1 if it was repaired}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it finds nothing more to repair: no call number is needed.
--- include: schema, clock, expect, bodies, unnamed, findings
+-- include: schema, clock, expect, bodies, orphan_bodies, repair_report
 
 check_schema(key_epoch)
 local known = redis.call('HMGET', key_destination, 'version', 'deleted')

@@ -9,8 +9,8 @@
 
 local held = string.match(redis.call('GET', key_owner) or '', '^(%S+) ')
 local epoch, wait = current_epoch(key_epoch, now_ms(), seen_epoch)
--- Only for this epoch: another may have begun since. The owner key cannot replace the vouching, because this
--- server's copy may be older than the last renewal.
+-- A vouch is only for its epoch: another epoch may have begun since. The owner key cannot replace the vouch, because
+-- this server's copy may be older than the last renewal.
 if wait > 0 and vouched_epoch == text(epoch) then
   redis.call('HSET', key_epoch, 'takeover_wait_ms', '0')
 end

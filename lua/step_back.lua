@@ -1,17 +1,18 @@
 #!lua flags=allow-oom
--- step_back: after a step back of the clock, moves with it what would last longer by the step: leases, and the ends of
--- backoffs in processing (`delays`) and in delivery (`hints`). The time of a delay that a producer asked for stays.
+-- step_back: after the clock has stepped back, moves back the times that would otherwise come later by the step: ends
+-- of leases, and of backoffs in processing (`delays`) and in delivery (`hints`). The time of a delay that a producer
+-- asked for stays.
 --
 -- Returns: 1
 -- Errors: NEWER_SCHEMA <schema>
--- What has another score by now, or is gone, stays unchanged: no call number is needed.
+-- Members that have another score by now, or are gone, stay unchanged: no call number is needed.
 -- include: schema, clock, expect, attempts, head
 
 check_schema(key_epoch)
 back_ms = tonumber(back_ms)
 local ordering = redis.call('HGET', key_destination, 'ordering')
 
--- New scores of the members that still have the score that the caller has seen.
+-- Returns new scores for the members that still have the score that the caller saw.
 local function moved(key, members, moves)
   local all = {}
   for _, one in ipairs(members) do

@@ -10,7 +10,7 @@ local noted = redis.call('HGET', key_tokens, id)
 local is_revoked = token == ''
 if is_revoked and not noted then return 0 end
 if string.match(noted or '', '^%d+ (.*)$') == token then return 1 end
--- Three fields of the index are no names.
+-- Three fields of the index are not names.
 if not noted and redis.call('HLEN', key_tokens) >= tonumber(most) + 3 then
   return redis.error_reply('TOO_MANY_TOKENS ' .. most)
 end

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- withdraw: makes messages leave without delivery: cancelled, dropped, or dead-lettered. Each becomes a
--- tombstone, which holds its position until its lane has passed it. For a message that a processor or sender
--- may be working on, stores a pending withdrawal; the owner of the partition carries it out when that attempt
--- has ended.
+-- withdraw: makes messages leave without delivery: cancelled, dropped, or dead-lettered. Each message becomes a
+-- tombstone, which holds its position until its lane has passed it. If a processor or sender may be working on a
+-- message, the script stores a pending withdrawal; the owner of the partition carries it out when that attempt has
+-- ended.
 --
 -- Returns: {'done' | 'withdrawing' | 'settled' | 'full' | 'damaged' …} in order; full: the limit of dead letters
 --   is reached, and the message stays; damaged: a set of its lane has the wrong type
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   NOT_OWNER
 -- Sent again, it changes nothing more: no call number is needed.
--- include: schema, clock, epoch, expect, damage, owner, attempts, head, wake, waiting, serial, apart, withdrawn, consumers
+-- include: schema, clock, epoch, expect, damage, owner, attempts, head, wake, waiting, serial, out_of_line, withdrawn, consumers
 
 check_schema(key_epoch)
 local now = now_ms()
@@ -22,8 +22,8 @@ local token, known_epoch = string.match(who, '^(%S+) (%d+)$')
 local is_owner = token and owns(key_owner, token)
 if token and text(epoch) ~= known_epoch then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if token and not is_owner then return redis.error_reply('NOT_OWNER another owns the partition') end
--- No sender is delivering any of them if the owner itself requests it, or there is no owner, and no forgotten
--- owner can be left.
+-- True if no sender can be delivering these messages: no forgotten owner can be left, and either the owner itself makes
+-- this call or there is no owner.
 local no_sender_delivers = takeover_wait <= 0 and (is_owner or redis.call('EXISTS', key_owner) == 0)
 
 local serial = processing == 'serial'
@@ -42,8 +42,8 @@ for i, lane in ipairs(lanes) do
   damaged_lanes[i] = not (try('ZCARD', lane.in_progress) and try('ZCARD', lane.ready))
 end
 
--- The record as a tombstone: marked, and without its body. Of an unreadable record, keeps only the accounted
--- bytes, if they can be found.
+-- Returns the record as a tombstone: marked, and without its body. Of an unreadable record, keeps only the accounted
+-- bytes, if it can find them.
 local function tombstone_of(record)
   local _, mark_end = string.find(record, '^B%d+;')
   local begin = (mark_end or 0) + 1
@@ -66,7 +66,7 @@ end
 letters_max = tonumber(letters_max)
 local room_for_letters = letters_max == 0 and math.huge or letters_max - redis.call('ZCARD', key_dead_letters)
 
--- A list up to this length is searched for each message to remove.
+-- In a list of up to this length, the script searches for each message to remove.
 local LIST_MAX = 1000
 -- With more leases than this, the script does not look up which messages have one.
 local LEASES_MAX = 20000
@@ -91,7 +91,7 @@ local function forget_withdrawal(sequence)
   forget_withdrawals(key_destination, key_withdrawals, key_withdrawing, destination, sequence)
 end
 
--- 'held' if a consumer holds this message, 'accepted' if one has accepted it, and the owner has not settled it.
+-- 'accepted' if a consumer has accepted this message and the owner has not settled it; 'held' if a consumer holds it.
 local function by_consumer(lane, sequence)
   if known[3] ~= 'pull' then return end
   local entry = read_lease(key_consumer_leases, ordering == 'none' and sequence or lane)
@@ -99,18 +99,18 @@ local function by_consumer(lane, sequence)
   if has_consumer(entry, now) and lease_covers(entry, sequence) then return 'held' end
 end
 
--- What becomes of a message that is ready.
+-- Decides about a ready message: 'ready' if it may be withdrawn now, otherwise 'in_use' or 'settled'.
 local function take_ready(lane, sequence)
   local state = no_sender_delivers and (by_consumer(lane, sequence) or 'ready') or 'in_use'
   if state == 'accepted' and is_owner then
-    -- It came too late: the owner releases the message again, and settles it.
+    -- The withdrawal came too late: the owner releases the message again, and settles it.
     forget_withdrawal(sequence)
     return 'settled'
   end
   return state == 'ready' and 'ready' or 'in_use'
 end
 
--- Finds the state of a pending message, and removes it from there unless it must not leave now.
+-- Returns the state of a pending message, and removes the message from that state if it may leave now.
 local function take_out(lane, sequence)
   local member, in_progress, ready = destination .. '/' .. sequence, lane.in_progress, lane.ready
   if redis.call('ZREM', key_halted, sequence) == 1 then
@@ -151,7 +151,7 @@ local function request_withdrawal(lane_key, sequence)
   wake(key_wake_releasable, destination)
 end
 
--- The stage that the message had reached, and its attempts with the last error, if that is the reason.
+-- Returns the stage that the message had reached, and its attempts; adds the error that is the reason, if there is one.
 local function stage_and_attempts(sequence, state)
   local attempts = attempts_of(key_attempts, sequence)
   local stage = state == 'ready' and 'delivery' or 'transform'
@@ -196,7 +196,7 @@ for _, message in ipairs(messages) do
     if how == 's' then
       write_letter(sequence, record, stage, attempts)
       room_for_letters = room_for_letters - 1
-    elseif bytes_apart(record) > 0 then
+    elseif bytes_out_of_line(record) > 0 then
       redis.call('HDEL', key_bodies, sequence)
     end
     redis.call('HSET', key_messages, sequence, tombstones[sequence])

@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
     audit, completions, context, dead_letters, destinations, doctor,
     exit::{EXIT_CODES, Exit},
-    keys, log, man, messages, operations, pause, pods, purge, repair, replay, retry_head, send,
+    lanes, log, man, messages, operations, pause, pods, purge, repair, replay, retry_head, send,
     skip_head, status, tail, tokens, top, topics, verify, why,
 };
 use reseq::Role;
@@ -47,7 +47,7 @@ enum Command {
     /// Show what blocks a destination or a lane, and what to do
     Why(why::WhyArgs),
     /// Show the lanes with the most pending messages
-    Keys(keys::KeysArgs),
+    Lanes(lanes::LanesArgs),
     /// Check the deployment, and say what to do about each finding
     Doctor(doctor::DoctorArgs),
     /// List the live pods, and which partitions each owns
@@ -145,7 +145,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Send(args) => send::run(args).await,
         Command::Top(args) => top::run(args).await,
         Command::Why(args) => why::run(args).await,
-        Command::Keys(args) => keys::run(args).await,
+        Command::Lanes(args) => lanes::run(args).await,
         Command::Pods(args) => pods::run(args).await,
         Command::Context(args) => context::run(args).await,
         Command::Destinations(args) => destinations::run(args).await,

@@ -163,7 +163,7 @@ fn meeting(file: &str) -> &'static [Kind] {
         "include/changes" => &[Kind::Define, Kind::BeginRemove, Kind::Remove],
         "include/heads" | "include/reserve" => &[Kind::Claim, Kind::Complete, Kind::Pause],
         "repair" => &[Kind::Damage, Kind::Repair, Kind::Withdraw],
-        "include/gone" => &[Kind::Withdraw, Kind::CarryOut, Kind::GiveUp],
+        "include/settle" => &[Kind::Withdraw, Kind::CarryOut, Kind::GiveUp],
         "expire" | "discard" | "include/dead_letters" => {
             &[Kind::Discard, Kind::Expire, Kind::Withdraw, Kind::GiveUp, Kind::Pass]
         }

@@ -1,12 +1,12 @@
--- How an ingest begins, whichever path it takes.
+-- The common first steps of ingest, ingest_fast and ingest_ready_fast.
 
--- Returns the answer if there is nothing to do; else nil, and what the partition knows of the destination: `now`,
--- `epoch` (of the partition), `last` (the last sequence), `pending` (messages), `pending_bytes`, `born`, `all_keys` (its
--- keys of empty lanes are all remembered).
+-- Returns the answer if the call was answered before or is refused. Otherwise returns nil and what the partition knows
+-- of the destination: `now`, `epoch` (of the partition), `last` (the last sequence), `pending` (messages),
+-- `pending_bytes`, `born`, `all_keys` (set if `previous` never forgot a key).
 local function begin_ingest(key_call, key_epoch, key_destination, number, seen_epoch, record_schema, version,
     message_epoch)
   local answered = replayed(key_call, number)
-  -- Write it again, so that a wait for replicas or the disk has a write to wait for.
+  -- Store the answer again, so that a wait for replicas or the disk has a write to wait for.
   if answered and not answered.err then return keep(key_call, number, answered) end
   if answered then return answered end
   local now = now_ms()
@@ -25,8 +25,8 @@ local function begin_ingest(key_call, key_epoch, key_destination, number, seen_e
   }
 end
 
--- The sequences of these records from `first` on, and two lists for writing them: with the records, and with themselves
--- as scores.
+-- Numbers the records from `first` on. Returns their sequences, and two lists of pairs to write: each sequence with its
+-- record, and each sequence with itself as its score.
 local function numbered(first, records)
   local sequences, with_records, with_scores = {}, {}, {}
   for i, record in ipairs(records) do

@@ -1,8 +1,8 @@
--- What is stored about earlier attempts: a hash by sequence, with entries only for messages that need one.
--- Each is MessagePack of {failed attempts in the current stage, expired leases, checkpoint or '', stage in
--- which it halted or '', when a message that awaits its turn is due or '', {'<ms since 1970> <error as JSON>'
--- …, newest first}, how many suspects may be processed together with this one (0: it is no suspect), leases that
--- expired while it was processed alone}.
+-- The results of earlier attempts: a hash by sequence, with entries only for messages that need one. An entry is
+-- MessagePack of {failed attempts in the current stage, expired leases, checkpoint or '', stage in which the message
+-- halted or '', due time of a message that awaits its turn or '', {'<ms since 1970> <error as JSON>' …, newest first},
+-- how many suspects may be processed together with this message (0: it is not a suspect), leases that expired while it
+-- was processed alone}.
 
 local function new_attempts(checkpoint, errors)
   return {0, 0, checkpoint, '', '', errors, 0, 0}

@@ -1,17 +1,17 @@
--- Runs many blocks in one call. A block is one transition with keys and arguments of its own. This is the end of a
--- script that crates/store/src/scripts.rs composes: before it are the includes, `transitions` (functions, by number) and
--- `lacks_rights`, which checks once a call whether the user may do what a transition needs; `all_keys`, `all_args` and
--- `begin_block`, which gives a transition its own. What they read once a call (the time, the server's identity, the
--- keys epoch and owner of a partition) is in the includes.
+-- Runs many blocks in one call. A block is one transition with its own keys and arguments. This file is the end of a
+-- script that crates/store/src/scripts.rs composes. Before it, the script defines the includes, `transitions`
+-- (functions by number), `all_keys`, `all_args`, `begin_block` (gives a transition its keys and arguments), and
+-- `lacks_rights` (checks once a call whether the user may run the commands of a transition). The includes hold the
+-- values that a call reads only once: the time, the server's identity, and the keys epoch and owner of each partition.
 --
--- The keys of the call are those of the blocks, in order; its arguments, per block: its shape '<number of its
--- transition> <how many keys it has> <how many arguments>', the arguments. Returns, per block in order: 1 and its answer, or 0 and its
--- error as a text. Blocks at the end for which nothing is returned have not run.
+-- The keys of the call are the keys of its blocks, in order. Its arguments are, per block: the shape '<number of the
+-- transition> <number of keys> <number of arguments>', then the arguments. Returns, per block in order: 1 and its
+-- answer, or 0 and its error as a text. If the call returns nothing for the last blocks, they have not run.
 
--- When the answers have this size, the blocks that are left run in another call.
+-- When the answers reach this size, the remaining blocks run in another call.
 local ANSWERS_SIZE_MAX = 262144
 
--- About the bytes of an answer.
+-- The approximate size of an answer in bytes.
 local function size_of(answer)
   local size = 16
   for i = 1, #answer do
@@ -28,7 +28,7 @@ local function error_text(problem)
   return tostring(problem)
 end
 
--- The answer of the block that has begun. An error ends only this block.
+-- Runs the block that `begin_block` has prepared. An error ends only this block.
 local function run_block(which)
   local lacking = lacks_rights(which)
   if lacking then return 0, error_text(lacking) end
@@ -38,7 +38,7 @@ local function run_block(which)
   return 1, answer
 end
 
--- Shapes that were parsed. Blocks of a call often have the same.
+-- Parsed shapes, by text: blocks of a call often have the same shape.
 local shapes = {}
 
 local function parse_shape(text)

@@ -1,9 +1,9 @@
--- Long bodies are stored apart from their records, in the hash `bodies`: the current body in the field
--- '<sequence>', the body as it arrived, if it is kept too, in '<sequence>i'. The record of such a message
+-- Long bodies are stored out of line: in the hash `bodies`, not in their records. The field '<sequence>' holds the
+-- current body. If the body as it arrived is kept too, the field '<sequence>i' holds it. The record of such a message
 -- begins with 'B<length>;'. A body belongs to its pending message, later to its dead letter or log entry.
 
--- Adds bodies to answers: `wanted` holds {answer, index in it, sequence}. A missing body stays '', and so do
--- all if the key is unreadable: these messages are damaged, but must not hide others.
+-- Adds bodies to answers: `wanted` holds {answer, index in it, sequence}. A missing body stays ''. If the key is
+-- unreadable, all bodies stay '': these messages are damaged, but must not hide others.
 local function put_bodies(bodies, wanted)
   for from = 1, #wanted, 1000 do
     local upto, fields = math.min(from + 999, #wanted), {}

@@ -1,10 +1,10 @@
--- Makes a script safe to repeat: each caller numbers its calls, and Redis stores the answer to the last one. A
--- caller makes one call at a time, so only that answer can be lost. The number is also the time in microseconds after
--- which the call may not run any more, by the clock of this server: its answer is stored until then, whatever that
--- clock does. A call whose time is more than CALL_MS_MAX ahead is refused, too: its answer would stay for so long.
+-- Makes a script safe to repeat: each caller numbers its calls, and Redis stores the answer to the last one. A caller
+-- makes one call at a time, so only that answer can be lost. The number is also a deadline in microseconds, by the
+-- clock of this server: the call may not run later, and Redis stores its answer until then, whatever that clock does. A
+-- call whose deadline is more than CALL_MS_MAX ahead is also refused: Redis would store its answer for that long.
 
--- The stored answer, if this call has already run; an error, if the caller has made a later call or this one came
--- too late; nil for a new call.
+-- Returns the stored answer if this call has already run, an error if the caller has made a later call or this one came
+-- too late, nil for a new call.
 local function replayed(key, number)
   local kept = redis.call('GET', key)
   if kept then
@@ -18,7 +18,7 @@ local function replayed(key, number)
   if left_ms < 0 or left_ms > CALL_MS_MAX then return redis.error_reply('LATE_CALL ' .. now_text()) end
 end
 
--- Keeps the answer for as long as the call may be repeated.
+-- Stores the answer for as long as the caller may repeat the call.
 local function keep(key, number, answer)
   redis.call('SET', key, cmsgpack.pack({number, answer}), 'PXAT', text(math.ceil(number / 1000)))
   return answer

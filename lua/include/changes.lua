@@ -1,7 +1,7 @@
--- An index of names that pods follow: the entry of each name, and when it changed. Only `note_change` writes
--- it. Three more fields cannot be names: '*' counts the changes, '*floor' is the last change that was
--- forgotten, '*history' is the server's replication history. A pod that has followed to a revision below the
--- floor, or in another history, reads everything again.
+-- An index of names that pods follow: the entry of each name, and when the entry changed. Only `note_change` writes it.
+-- Three more fields cannot be names: '*' counts the changes, '*floor' is the last change that was forgotten, '*history'
+-- is the server's replication id. A pod whose revision is below the floor, or belongs to another history, reads the
+-- whole index again.
 
 local function server_history()
   local info = redis.call('INFO', 'replication')

@@ -1,5 +1,6 @@
--- The fast path through claim, for what quiet destinations do most: one message waits, and has nothing special.
--- It does the same with fewer commands and less Lua, or returns nil without a change; then the whole transition runs.
+-- The fast path of claim, for the usual case of a quiet destination: one waiting message that has nothing special. It
+-- does the same with fewer commands and less Lua. If it cannot, it changes nothing and returns nil; then the rest of
+-- claim runs.
 
 -- Leases the only waiting message, until `deadline`. Returns its sequence and record.
 local function claim_fast(destination, waiting, messages, attempts, leases, active, deadline, secret, room)
@@ -7,7 +8,7 @@ local function claim_fast(destination, waiting, messages, attempts, leases, acti
   local sequence = sequences[1]
   if not sequence or sequences[2] or redis.call('HLEN', attempts) > 0 then return nil end
   local record = redis.call('HGET', messages, sequence)
-  if not record or #record > room or bytes_apart(record) > 0 then return nil end
+  if not record or #record > room or bytes_out_of_line(record) > 0 then return nil end
   local lease = destination .. '/' .. sequence .. '/' .. secret
   if not try('ZADD', leases, deadline, lease) then return nil end
   if not try('ZREM', active, destination) then

@@ -1,22 +1,22 @@
--- The leases of consumers: a hash by lane, and `lease_ends`, which says when the owner must look at a lane: when its
--- lease ends, or 0 if there is something to settle or to decide now. An entry is MessagePack of a table:
---   accepted    everything up to this sequence is accepted; 0: nothing. It never falls while the entry exists
---   secret, epoch, deadline, lasts, leased   the lease, if there is one: its consumer's secret, the epoch in which it was
---               given, when it ends, the time that it was given for, and the last sequence that it covers
---   is_shared   true if the call that leased it leased other lanes, too
---   refusal     {sequence, error as JSON ('': its lease expired), wait in ms or '', 1 if it is permanent}: the message
---               behind the accepted ones was not accepted, and the owner has not decided yet what becomes of it
---   most, suspects   after a lease that expired: one of the messages up to `suspects` may have stopped its consumer. Until
---               they are accepted, the lane is leased alone, and at most so many messages of it
+-- The leases of consumers: a hash by lane. The sorted set `lease_ends` says when the owner must look at a lane: when
+-- its lease ends, or 0 if the owner must settle or decide something now. An entry is MessagePack of a table:
+--   accepted    all messages up to this sequence are accepted; 0: none. It never falls while the entry exists
+--   secret, epoch, deadline, lasts, leased   the lease, if there is one: its consumer's secret, the epoch in which it
+--               began, when it ends, how long it lasts, and the last sequence that it covers
+--   is_shared   true if the same call also leased other lanes
+--   refusal     {sequence, error as JSON ('': its lease expired), wait in ms or '', 1 if it is permanent}: no consumer
+--               accepted the message behind the accepted ones, and the owner has not yet decided what happens to it
+--   most, suspects   set after a lease expired: one of the messages up to the sequence `suspects` may have stopped its
+--               consumer. Until all of them are accepted, a call leases only this lane, and at most `most` messages
 
--- The entry of a lane; an unreadable one counts as none.
+-- Returns the entry of a lane; an unreadable entry counts as none.
 local function read_lease(leases, lane)
   local could_read, entry = pcall(cmsgpack.unpack, redis.call('HGET', leases, lane) or '')
   if could_read and type(entry) == 'table' and tonumber(entry.accepted) then return entry end
   return {accepted = 0}
 end
 
--- Stores an entry, unless nothing is in it.
+-- Stores an entry, or removes it if it is empty.
 local function keep_lease(leases, lane, entry)
   if entry.secret or entry.refusal or entry.most or entry.accepted > 0 then
     redis.call('HSET', leases, lane, cmsgpack.pack(entry))
@@ -37,9 +37,10 @@ local function lease_covers(entry, sequence)
   return entry.secret and tonumber(sequence) > entry.accepted and tonumber(sequence) <= entry.leased
 end
 
--- The lease has expired when this many of its messages were left. If it was the only one of its lane's call, the
--- consumer has failed at it. Otherwise nobody knows at which: fewer are leased together until it is known. A lease of an
--- earlier epoch counts nothing: what its consumer accepted changed nothing.
+-- Ends an expired lease; its consumer had not accepted `left` messages, of which `first` is the first. If one message
+-- was left, and the same call leased no other lane, the consumer failed at that message. Otherwise nobody knows which
+-- message stopped it: fewer messages are leased together until it is known. A lease of an earlier epoch counts nothing,
+-- because the accepts of its consumer changed nothing.
 local function expire_lease(entry, epoch, left, first)
   if entry.epoch == epoch and left > 0 then
     if left == 1 and not entry.is_shared then entry.refusal = {first, '', '', 0} end
@@ -48,13 +49,13 @@ local function expire_lease(entry, epoch, left, first)
   end_lease(entry)
 end
 
--- Everything up to a sequence is accepted. When all suspects are, the lane is leased as before.
+-- Accepts all messages up to a sequence. When all suspects are accepted, the lane is leased as before.
 local function accept_upto(entry, sequence)
   entry.accepted = math.max(entry.accepted, sequence)
   if entry.most and entry.accepted >= entry.suspects then entry.most, entry.suspects = nil, nil end
 end
 
--- The owner has decided what becomes of a refused message.
+-- Removes the refusal of a lane, after the owner has decided what happens to the message.
 local function end_refusal(leases, lane)
   local entry = read_lease(leases, lane)
   entry.refusal = nil

@@ -1,23 +1,23 @@
--- The epoch of the partition. Redis may have lost data if the server process or the replication history
--- differs from the stored one, or if the server knows a lower epoch than the caller, or none. Then the epoch
--- is raised: above all stored and seen ones, and at least to the server's time, so that even a forgotten
--- epoch is never used again. Releases then wait (takeover wait) until an owner that this server has forgotten
--- must have stopped: for the longest lease that the caller or this partition knows of. A sender ends the wait
--- (resign_partition) when so much time has passed by its own clock since it first saw the epoch, or earlier if it was
--- such an owner and has stopped. The new epoch is written whatever the script decides afterwards.
+-- The epoch of the partition. Redis may have lost data if the server process or the replication history differs from
+-- the stored one, or if the server knows no epoch, or a lower one than the caller. Then `current_epoch` raises the
+-- epoch above all stored and seen epochs, and at least to the server's time, so that even a forgotten epoch is never
+-- used again. Releases then wait (takeover wait) until an owner that this server has forgotten must have stopped: for
+-- the longest lease that the caller or this partition knows of. A sender ends the wait (resign_partition) when that
+-- time has passed by its own clock since it first saw the epoch, or earlier if it was that owner and has stopped. The
+-- new epoch stays stored even if the script then refuses the call.
 --
--- The server is identified by run id and replication id. The replication id alone reveals a change of either:
--- a process that starts as a primary, or becomes one, creates a new one (Redis, replication.c:
--- changeReplicationId, shiftReplicationId). INFO is expensive, so only that part is queried.
+-- Run id and replication id identify the server. The replication id alone reveals a change of either: a process that
+-- starts as a primary, or becomes one, creates a new one (Redis, replication.c: changeReplicationId,
+-- shiftReplicationId). INFO is expensive, so this check reads only its part with the replication id.
 
--- The id of forty digits after a name in the text of INFO. A plain search: a pattern would be tried at every
--- character.
+-- Returns the id of forty digits after a name in the text of INFO. Uses a plain search: Lua would try a pattern at
+-- every character.
 local function id_after(name, info)
   local _, at = string.find(info, name, 1, true)
   return string.sub(info, at + 1, at + 40)
 end
 
--- The replication id, the same for all blocks of a call (blocks.lua).
+-- The replication id: read once for all blocks of a call (blocks.lua).
 local history_of_call
 
 local function history_of_server()
@@ -25,8 +25,8 @@ local function history_of_server()
   return history_of_call
 end
 
--- What callers know, as numbers: {lease, epoch of the partition, epoch of a message or creation}. Blocks of a call
--- (blocks.lua) often know the same, and parsing is expensive.
+-- What callers know (`known` of current_epoch), as numbers: {lease, epoch of the partition, epoch of a message or
+-- creation}. Blocks of a call (blocks.lua) often pass the same text, and parsing is expensive.
 local parsed = {}
 
 local function parse_known(known)
@@ -37,10 +37,10 @@ local function parse_known(known)
   return unpack(parsed[known])
 end
 
--- The messages of a destination carry the epoch of the partition, or the one in which the destination was
--- created if that is higher: a destination created after a removal gets an epoch above `removed_epoch`, the
--- highest epoch that a message of any removed destination may have carried. So a removal does not affect
--- other destinations, and needs only one number. A new epoch of the partition is above these, too.
+-- The messages of a destination carry the epoch of the partition, or the epoch in which the destination was created if
+-- that is higher. A destination created after a removal gets an epoch above `removed_epoch`, the highest epoch that a
+-- message of any removed destination may have carried. So a removal does not affect other destinations, and needs only
+-- one number. A new epoch of the partition is above these epochs, too.
 --
 -- `known` is what the caller knows: '<lease of owners, ms> <highest epoch of the partition seen> <highest
 -- epoch of a message or of a creation seen>'. Returns the epoch, how long the takeover wait lasts in ms (0: it is

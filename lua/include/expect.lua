@@ -1,11 +1,12 @@
--- Scripts have no rollback, so a key of the wrong type must fail before anything is written. The command
--- (HLEN, LLEN, ZCARD) is cheap, and fails on another type.
+-- Redis does not roll scripts back, so a script must fail on a key of the wrong type before it writes anything.
+-- `command` (HLEN, LLEN, ZCARD) is cheap, and fails on another type.
 
 local function expect(command, ...)
   for i = 1, select('#', ...) do redis.call(command, (select(i, ...))) end
 end
 
--- Cheaper where only the first writes can fail: if the one with this answer has failed, undoes those before it.
+-- Cheaper than `expect` where only the first writes can fail. If the write with this answer has failed, undoes the
+-- writes before it and raises the error.
 local function written_or(undo, answer)
   if type(answer) == 'table' and answer.err then
     undo()

@@ -1,18 +1,18 @@
--- Heads of lanes, and the hints that say which may be released. A hint that means now is no time, so that it is found
--- whatever the clock does: 0 in `releasable`; in `lanes` the sequence of the head, so that the lanes that have waited
--- longest come first, or 0 for a lane that comes before all others. A time, which is above any sequence, is the end of
--- a backoff.
+-- Heads of lanes, and the hints that say which heads may be released. A hint that means *now* is not a time, so that no
+-- step of the clock hides it: in `releasable` it is 0; in `lanes` it is the sequence of the head, so that the lanes
+-- that have waited longest come first, or 0 for a lane that comes before all others. A hint that is a time, which is
+-- above any sequence, is the end of a backoff.
 
--- A score below this is no time. As a time it would be in 2001.
+-- A score from this on is a time; a lower score is not. (This time was in 2001.)
 local FIRST_TIME = 1000000000000
 
--- True if the message is its lane's head. Without ordering, every message is.
+-- True if the message is the head of its lane. Without ordering, every message is a head.
 local function is_head(ordering, in_progress, sequence)
   if ordering == 'none' then return redis.call('ZSCORE', in_progress, sequence) and true or false end
   return redis.call('ZRANGE', in_progress, 0, 0)[1] == sequence
 end
 
--- Adds the hint of a destination: that of its first lane.
+-- Sets the hint of a destination, which is the hint of its first lane.
 local function hint_at_destination(releasable, destination, hint)
   redis.call('ZADD', releasable, tonumber(hint) < FIRST_TIME and '0' or hint, destination)
 end
@@ -26,21 +26,22 @@ local function may_leave(releasable, lanes, destination, ordering, lane, hint)
   hint_at_destination(releasable, destination, hint)
 end
 
--- True if a lane with this hint does not wait for others: its backoff is over, its head is retried, or is a tombstone.
+-- True if a lane with this hint need not wait for other lanes: its backoff is over, an operator retries its head, or
+-- its head is a tombstone.
 local function is_first(hint)
   return hint == '0' or tonumber(hint) >= FIRST_TIME
 end
 
--- How long a hint still asks to wait, in ms; and true if that is longer than any backoff: the hint was stored while the
--- clock was ahead.
+-- Returns how long a lane with this hint must still wait, in ms; and true if that is longer than any backoff, because
+-- the hint was stored while the clock was ahead.
 local function wait_of(hint, now, wait_max)
   local wait = tonumber(hint) or 0
   wait = wait < FIRST_TIME and 0 or math.max(0, wait - now)
   return math.min(wait, wait_max), wait > wait_max
 end
 
--- Removes pending withdrawals: from a hash by message, and from the number of them. While there are any, the name of the
--- destination is in `withdrawing`, which the owner polls like `releasable`.
+-- Removes pending withdrawals from the hash `withdrawals`, and subtracts them from the destination's counter. While
+-- there are any, `withdrawing` names the destination; the owner polls it like `releasable`.
 local function forget_withdrawals(hash, withdrawals, withdrawing, destination, ...)
   local count = redis.call('HDEL', withdrawals, ...)
   if count == 0 then return end
@@ -48,7 +49,7 @@ local function forget_withdrawals(hash, withdrawals, withdrawing, destination, .
   if redis.call('EXISTS', withdrawals) == 0 then redis.call('ZREM', withdrawing, destination) end
 end
 
--- Moves the hints of lanes: `hints` holds score and lane in turn. Removes those of `empty` lanes.
+-- Changes the hints of lanes: `hints` holds score and lane in turn. Removes the hints of `empty` lanes.
 local function move_hints(releasable, lanes, destination, ordering, hints, empty)
   if #hints + #empty == 0 then return end
   local earliest = hints[1]

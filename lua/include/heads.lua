@@ -1,11 +1,11 @@
--- For claims while Redis has no memory left: each message that is processed then should leave soon, and free memory.
--- So only heads of lanes are claimed, few enough that their receiver has taken most of the earlier ones.
+-- Claims while Redis has no memory left: each message that is processed then should leave soon and free memory. So a
+-- claim takes only heads of lanes, so few that the receiver has taken most of the earlier heads.
 
--- The waiting messages that one call looks at, and the most heads of a destination that wait for their delivery.
+-- How many waiting messages one call looks at, and how many heads of a destination may wait for their delivery.
 local WINDOW, HEADS_MAX = 1000, 1000
 
--- True if no message of its lane is before it. Where there are several lanes, its record names the one before it. A
--- record that cannot be read is claimed, so that it is halted.
+-- True if no earlier message of its lane is pending. If there are several lanes, the record names the previous message
+-- of its lane. A message with an unreadable record counts as a head, so that it is claimed and then halted.
 local function leads_lane(ordering, messages, sequence)
   if ordering == 'none' then return true end
   local previous
@@ -17,7 +17,7 @@ local function leads_lane(ordering, messages, sequence)
   return not previous or redis.call('HEXISTS', messages, previous) == 0
 end
 
--- Which of these are heads that may leave now: at most `most`.
+-- Returns the heads among these messages that may leave now, at most `most`.
 local function heads_among(sequences, ordering, messages, lanes, most)
   local heads = {}
   most = math.min(most, (is_beyond_reserve() and HEADS_BEYOND or HEADS_MAX) - redis.call('ZCARD', lanes))

@@ -1,20 +1,19 @@
--- Checks of lease tokens. A lease is a member '<destination>/<sequence>/<secret>' of the partition's leases;
--- only the holder of that exact member holds the lease.
+-- Checks of lease tokens. A lease is a member '<destination>/<sequence>/<secret>' of the partition's leases; only a
+-- caller that names this exact member holds the lease.
 
--- The members of leases that these have.
+-- The lease members of these rows.
 local function members_of(rows)
   local members = {}
   for i, row in ipairs(rows) do members[i] = row.member end
   return members
 end
 
--- The deadlines of the members (of those from `from` to `to`, if given), in order; false if the lease is
--- gone.
+-- Returns the deadline of each member (from index `from` to `to`, if given), in order; false if the lease is gone.
 local function deadlines(leases, members, from, to)
   return redis.call('ZMSCORE', leases, unpack(members, from or 1, to or #members))
 end
 
--- The answer to a holder whose lease is gone: 'settled' if the message is gone too.
+-- The answer to a caller whose lease is gone: 'settled' if the message is gone too.
 local function why_gone(messages, sequence)
   if redis.call('HEXISTS', messages, sequence) == 0 then return 'settled' end
   return 'stale_lease'

@@ -1,4 +1,4 @@
--- Long lists count their elements, starting with {n = 0}: # would search for the end each time.
+-- A long list counts its elements in `n`, and begins as {n = 0}: # would search for the end each time.
 
 -- Adds two elements, for commands that take pairs.
 local function add(list, one, other)

@@ -1,14 +1,14 @@
 -- The fence for senders. The value of the owner key is '<token> <lease, ms> <count of renewals>'. It has no deadline,
--- because the clock of Redis may step: an owner stops by its own clock, and another takes the partition only if this
--- value has not changed for a lease by the clock of the taker (acquire_partition).
+-- because the clock of Redis may step. An owner stops by its own clock. Another sender takes the partition only if this
+-- value has not changed for the length of a lease, by that sender's own clock (acquire_partition).
 
--- The owners of partitions: read once a call, however many blocks (blocks.lua) it has of a partition.
+-- The owner of each partition: read once a call, however many blocks (blocks.lua) need it.
 local owners = {}
 
--- True until another sender has taken the partition, or it was given back.
+-- True until another sender takes the partition, or the owner gives it back.
 local function owns(key, token)
   local owner = owners[key] or redis.call('GET', key) or ''
   owners[key] = owner
-  -- Compared as a text: a pattern would be tried at each character.
+  -- Compare text: Lua would try a pattern at each character.
   return string.sub(owner, 1, #token + 1) == token .. ' '
 end

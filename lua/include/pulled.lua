@@ -1,11 +1,11 @@
--- The part of `release` for destinations with consumers. The owner gets of a lane what they have accepted, tombstones, and
--- a head that they did not accept or that they cannot get because it is damaged. `lane` is as in runs.lua, with `entry`
--- as in consumers.lua.
+-- The part of `release` for destinations with consumers. Of each lane, the owner gets the messages that consumers have
+-- accepted, tombstones, and a head that consumers did not accept or cannot get because it is damaged. `lane` is as in
+-- runs.lua, with `entry` as in consumers.lua.
 
--- How many messages behind the accepted ones one call reads, to find tombstones. The others follow in the next call.
+-- How many messages behind the accepted ones one call reads, to find tombstones. The next call reads more.
 local BEHIND_MAX = 32
 
--- How many messages of a lane are pending, up to the last one that is accepted.
+-- How many messages of a lane are pending, up to the last accepted one.
 local function accepted_of(lane, ordering)
   if lane.entry.accepted == 0 then return 0 end
   if ordering == 'none' then return redis.call('ZSCORE', lane.in_progress, lane.key) and 1 or 0 end
@@ -18,20 +18,20 @@ local function look_at_lease(lane, leases, ordering)
   if lane.asks then lane.most = math.min(lane.most, accepted_of(lane, ordering) + BEHIND_MAX) end
 end
 
--- How many messages of a lane its expired lease has left.
+-- How many ready messages of an expired lease its consumer did not accept.
 local function left_of(lane, ordering)
   local entry = lane.entry
   if ordering == 'none' then return entry.accepted == 0 and #lane.run or 0 end
   return redis.call('ZCOUNT', lane.ready, '(' .. text(entry.accepted), text(entry.leased))
 end
 
--- True if a message is pending behind those that were read.
+-- True if a message is pending behind the messages that this call has read.
 local function is_behind(lane, sequence)
   local last = lane.run[#lane.run] or '0'
   return tonumber(sequence) > tonumber(last) and redis.call('ZSCORE', lane.in_progress, sequence)
 end
 
--- Ends the run of a lane behind the last message for the owner.
+-- Ends the run of a lane behind the last message that the owner must handle.
 local function end_for_owner(lane, epoch, now, ordering, messages)
   if not lane.asks or lane.wrong or lane.has_no_room then return end
   local entry, run, n = lane.entry, lane.run, 0
@@ -49,7 +49,8 @@ local function end_for_owner(lane, epoch, now, ordering, messages)
   elseif entry.secret and not has_consumer(entry, now) then
     end_lease(entry)
   end
-  -- A refused message may have been withdrawn since. It may also stand behind more accepted ones than were read.
+  -- A refused message may have been withdrawn since. It may also be behind more accepted messages than this call has
+  -- read; then its refusal stays.
   local refused = entry.refusal and entry.refusal[1]
   if refused and refused ~= next_one and (next_one or not is_behind(lane, refused)) then entry.refusal = nil end
   if next_one and (entry.refusal or not entry.secret and not is_readable(record)) then n = n + 1 end
@@ -61,12 +62,12 @@ local function may_be_consumed(lane, now)
   return lane.entry and #lane.gone > 0 and not has_consumer(lane.entry, now) and not lane.entry.refusal
 end
 
--- Stores what became of a lease, and when the owner must look at the lane again.
+-- Stores the entry of a lane, and when the owner must look at the lane again.
 local function keep_outcome(lane, ordering, leases, lease_ends)
   local entry = lane.entry
   local gone, is_settled = tonumber(lane.gone[#lane.gone]), accepted_of(lane, ordering) == 0
   if entry.most and gone and gone >= entry.suspects then entry.most, entry.suspects = nil, nil end
-  -- During a lease, accepts may be repeated.
+  -- During a lease, its consumer may repeat an accept.
   if is_settled and not entry.secret then entry.accepted = 0 end
   keep_lease(leases, lane.key, entry)
   if not is_settled or entry.refusal or #lane.run > 0 then

@@ -1,6 +1,6 @@
--- Counts the idempotency keys that a destination remembers within its window: all that were stamped in the current
--- window, and of the window before as large a share as the last window still covers (a sliding window counter). So
--- the count costs nothing for each key, and is right where the keys arrive evenly.
+-- Counts the idempotency keys that a destination remembers within its window (a sliding window counter): all keys of
+-- the current window, and as large a share of the previous window's keys as the sliding window still covers. So the
+-- count costs nothing for each key, and is right where keys arrive evenly.
 --
 -- The field `remembered` of the destination: '<ms since 1970 at which the current window began> <keys in the window
 -- before> <keys in the current window>'.

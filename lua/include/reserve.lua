@@ -1,17 +1,17 @@
--- Redis has no memory left, but a message that leaves frees more than its completion adds. So completions go on: those
--- that add little always, heads of lanes from a reserve.
+-- Redis has no memory left, but a message that leaves frees more memory than its completion adds. So completions
+-- continue: always if they add little, and for heads of lanes from a reserve.
 
--- The bytes that a message may grow by and still count as one that does not grow. Processing notes its times, and an
+-- A message that grows by at most this many bytes counts as one that does not grow: processing stores its times, and an
 -- output may be a little longer than its input.
 local GROWTH_MAX = 1024
--- The reserve: Redis may use this much of its maxmemory.
+-- The reserve: Redis may use its maxmemory times this factor.
 local RESERVE = 1.05
--- Where the reserve is used up, a destination still stores this many heads that leave at once.
+-- When the reserve is used up, a destination still stores this many heads that leave at once.
 local HEADS_BEYOND = 16
 
 local beyond_reserve
 
--- True if the reserve is used up. INFO is expensive, so it is asked at most once a call.
+-- True if the reserve is used up. INFO is expensive, so a call reads it at most once.
 local function is_beyond_reserve()
   if beyond_reserve == nil then
     local info = redis.call('INFO', 'memory')
@@ -21,8 +21,8 @@ local function is_beyond_reserve()
   return beyond_reserve
 end
 
--- True if one more head may be stored. Where the reserve is used up, and few other messages of the destination can
--- leave, it may: otherwise all would wait for ever.
+-- True if one more head may be stored. When the reserve is used up, that is still allowed if few other messages of the
+-- destination can leave: otherwise all messages would wait for ever.
 local heads_left
 local function has_room_for_head(lanes)
   if not is_beyond_reserve() then return true end
@@ -30,5 +30,5 @@ local function has_room_for_head(lanes)
   return heads_left >= 0
 end
 
--- What is stored for a destination whose delivery is paused would not leave.
+-- True if the destination's delivery is paused: then nothing that is stored for it would leave.
 local function is_delivery_paused(paused) return string.find(paused or '', 'delivery', 1, true) end

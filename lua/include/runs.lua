@@ -1,12 +1,13 @@
 -- Reads the front of lanes: which messages have left a lane, and which may be released next.
 --
--- A lane is a table. `in_progress` and `ready` are its keys; `upto` is the last sequence that has left ('0':
--- none); `held_upto` is the last one that the owner still holds, and `holds_none` is true if there is none. These
--- functions fill in `gone` and `run` (sequences in order), `is_prefix` (the messages that are gone are exactly the
--- front of in-progress) and `is_all` (the lane has no others).
+-- A lane is a table. `in_progress` and `ready` are its keys. `upto` is the last sequence that has left ('0': none).
+-- `held_upto` is the last sequence that the owner still holds; `holds_none` is true if it holds none. These functions
+-- fill in `gone` (the messages that have left) and `run` (the messages to release), both as sequences in order,
+-- `is_prefix` (the messages that have left are exactly the front of in-progress) and `is_all` (the lane has no other
+-- messages).
 --
 -- `budget` is what is left for all lanes of a call: `settles` messages to settle, `reads` sequences to read.
--- Its `first_read` is how many messages the first read of a lane takes, since the run may end soon.
+-- `first_read` is how many messages the first read of a lane takes, since the run may end soon.
 
 -- How many messages of a lane are in progress, within a range.
 local function pending_upto(lane, from, upto)
@@ -19,8 +20,8 @@ local function is_gone_first(lane)
   return last and pending_upto(lane, '-inf', last) == #lane.gone
 end
 
--- The ready messages from `from` on (a bound as in ZRANGE), up to the first gap. Messages that are gone make
--- no gap.
+-- Returns the ready messages from `from` on (a bound as in ZRANGE), up to the first gap. Messages that have left do not
+-- make a gap.
 local function common_prefix(lane, budget, from, gone, finished)
   local has_left, run = {}, {}
   for _, sequence in ipairs(gone) do has_left[sequence] = true end
@@ -36,8 +37,8 @@ local function common_prefix(lane, budget, from, gone, finished)
   return run
 end
 
--- Reads the messages that left a lane. If there are more than one call may settle, fails for this lane and
--- settles none: the owner takes every other answer as 'all of them are settled'.
+-- Reads the messages that left a lane. If there are more than one call may settle, raises an error for this lane and
+-- settles none: the owner reads every other answer as 'all of them are settled'.
 local function read_gone(lane, budget)
   if lane.upto == '0' then return end
   local most = budget.settles + 1
@@ -47,8 +48,8 @@ local function read_gone(lane, budget)
   lane.gone = gone
 end
 
--- Extends a lane's run by the finished messages after a sequence, without a gap. Reads more at a time as the
--- run grows, so that a short run costs little.
+-- Extends a lane's run by the ready messages after a sequence, up to the first gap. Reads more at a time as the run
+-- grows, so that a short run costs little.
 local function read_on(lane, budget, after, most, size)
   while most > 0 and budget.reads > 0 do
     local from, count = '(' .. after, math.min(size, most, budget.reads)
@@ -56,7 +57,7 @@ local function read_on(lane, budget, after, most, size)
     local found = #finished
     if found == 0 then return end
     budget.reads = budget.reads - found
-    -- Ready messages are in progress: if both counts are equal up to the last one, it is the common prefix.
+    -- Each ready message is in progress. So if both counts up to the last one are equal, this is the common prefix.
     local is_prefix = pending_upto(lane, from, finished[found]) == found
     if not is_prefix then finished = common_prefix(lane, budget, from, {}, finished) end
     if #lane.run == 0 then
@@ -75,7 +76,7 @@ local function read_behind(lane, budget, most)
   read_on(lane, budget, lane.held_upto, most, budget.first_read)
 end
 
--- Reads the run of a lane of which the owner holds nothing: it follows the messages that left.
+-- Reads the run of a lane of which the owner holds no message: the run follows the messages that left.
 local function read_front(lane, budget, most)
   local gone, size = lane.gone, math.min(most, budget.first_read)
   if #gone == 0 and most == 0 then return end
@@ -96,7 +97,7 @@ local function read_front(lane, budget, most)
   end
 end
 
--- Reads both for one lane: at most `most` messages to release.
+-- Reads for one lane the messages that left it, and at most `most` messages to release.
 local function read_lane(lane, budget, most)
   read_gone(lane, budget)
   local read_run = lane.holds_none and read_front or read_behind

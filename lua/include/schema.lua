@@ -1,8 +1,7 @@
--- The schema of a partition: which record formats it may contain, and how a version of Reseq stores other
--- data. `reseq migrate` raises it. Rust puts `local SCHEMA_KNOWN = <the newest schema that the calling pod
--- knows>` before this text.
+-- The schema of a partition: which record formats it may contain, and how its other data is stored. `reseq migrate`
+-- raises it. Rust puts `local SCHEMA_KNOWN = <the newest schema that the calling pod knows>` before this text.
 
--- The first character of a record after the scripts' prefix, as a pattern.
+-- A pattern for the first character of a record after the prefix that scripts add.
 local KNOWN_FORMAT = '^[3-' .. SCHEMA_KNOWN .. ']'
 
 -- The stored schema, as text. A pod that does not know it must change nothing.
@@ -16,8 +15,8 @@ local function known_schema(noted)
   return schema
 end
 
--- What the epoch keys of partitions hold: read once a call, however many blocks (blocks.lua) it has of a
--- partition. Only `current_epoch` changes what is here.
+-- The fields of the epoch key of each partition: read once a call, however many blocks (blocks.lua) need them. Only
+-- `current_epoch` changes this table.
 local partitions = {}
 
 local function partition_of(epoch)
@@ -30,11 +29,11 @@ local function partition_of(epoch)
   return noted
 end
 
--- The schemas and epochs of partitions of which nothing else was read: two fields cost less than all.
+-- The schema and epoch of each partition of which the call read nothing else: two fields cost less than all.
 local schemas = {}
 
--- The partition's schema, and its epoch as it is stored. Not needed by scripts that call current_epoch, which
--- returns both.
+-- Returns the partition's schema and its stored epoch. Scripts that call current_epoch do not need this function,
+-- because current_epoch returns both.
 local function check_schema(epoch)
   local all = partitions[epoch]
   if all then return known_schema(all[5]), all[2] end

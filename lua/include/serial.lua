@@ -1,9 +1,9 @@
--- Serial processing: only one message of each lane at a time is waiting, delayed, processing or halted. Those
+-- Serial processing: only one message of each lane at a time is waiting, delayed, processing or halted. The messages
 -- behind it await their turn: they are only in in-progress. `place` is as in waiting.lua, with `delayed` and
 -- `attempts`.
 
--- The first unfinished message of a lane; nil if there is none. A binary search: all messages up to a sequence
--- are finished if ready and in-progress have the same number of them up to it.
+-- Returns the first unfinished message of a lane; nil if there is none. Uses a binary search: if ready and in-progress
+-- have the same number of messages up to a sequence, all these messages are finished.
 local function first_unfinished(in_progress, ready)
   local low, high = 0, redis.call('ZCARD', in_progress) - 1
   if high + 1 == redis.call('ZCARD', ready) then return nil end
@@ -19,8 +19,8 @@ local function first_unfinished(in_progress, ready)
   return redis.call('ZRANGE', in_progress, low, low)[1]
 end
 
--- Call after a message of the lane was processed or left: the next one may be claimed, behind those of other
--- lanes that already wait, or is delayed if it is not due yet.
+-- Call this after a message of the lane was processed or left. It puts the next message behind the waiting messages of
+-- other lanes, or delays it if it is not due yet.
 local function advance(place, in_progress, ready, now)
   local sequence = first_unfinished(in_progress, ready)
   if not sequence then return end

@@ -1,12 +1,13 @@
--- A message is a suspect from when its lease expires until an attempt at it ends: it may have crashed its worker.
--- Only so many suspects of a destination are processed at once as each of them allows, half as many after each
--- expired lease, so that the guilty one is soon alone. Those under a lease are in the field `suspects` of the
--- destination: the lease, and how many it allows. Other suspects get their turn after SUSPECT_DELAY_MS.
+-- A message is a suspect from the time its lease expires until an attempt at it ends: it may have crashed its worker.
+-- Each suspect limits how many suspects of its destination are processed together, and each expired lease halves that
+-- limit. So the message that crashes workers is soon processed alone. The field `suspects` of the destination holds the
+-- suspects under a lease: each lease, and its limit. Other suspects get their turn after SUSPECT_DELAY_MS.
 
--- Returns a function of a sequence, its lease and its attempts as stored: 'now' if a claim may take the message,
--- 'later' if other suspects are processed, 'stop' if the claim ends before it. A claim takes only suspects, or none.
--- Also returns the suspects under a lease, and what the claim takes. Messages that stalled twice are left out unless
--- `may_be_alone`: they must be the only suspects of their process.
+-- Returns two functions. The first takes the lease and the stored attempts of a message. It returns 'now' if the claim
+-- may take the message, 'later' if the message must wait for other suspects, 'stop' if the claim ends before it. A
+-- claim takes only suspects, or none. The second returns the suspects under a lease if the claim takes suspects,
+-- otherwise false. Without `may_be_alone`, the claim leaves out messages that stalled twice: such a message must be the
+-- only suspect of its process.
 local function suspect_turns(noted, leases, may_be_alone)
   local held, taken, count, most = nil, nil, 0, math.huge
   local function read_held()

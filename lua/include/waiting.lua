@@ -1,9 +1,9 @@
--- The messages that wait to be claimed: a list, or without ordering a sorted set (higher priority first, then
--- lower sequence). `place` has what the functions need: destination (its name), ordering, hash, waiting,
--- messages, builtin and worker (the keys active:…), wake.
+-- The messages that wait to be claimed: a list, or without ordering a sorted set (higher priority first, then lower
+-- sequence). `place` is a table with the fields that the functions need: destination (its name), ordering, hash,
+-- waiting, messages, builtin and worker (the keys active:…), wake.
 
--- The key for those who may claim from the destination. Read from the destination itself, because the caller
--- may know an old definition.
+-- Returns the key active:… of the processors or workers that may claim from the destination. Reads this from the
+-- destination itself, because the caller may know an old definition.
 local function active_of(place)
   if redis.call('HGET', place.hash, 'claimers') == 'worker' then return place.worker end
   return place.builtin
@@ -14,7 +14,7 @@ local function expect_waiting(place)
   expect('ZCARD', active_of(place))
 end
 
--- Priorities are 2^49 apart, above all sequences.
+-- Priorities are 2^49 apart, which is more than any sequence.
 local function score_of(sequence, priority)
   return text((9 - tonumber(priority)) * 562949953421312 + tonumber(sequence))
 end
@@ -43,7 +43,7 @@ local function to_priorities(place, sequences)
   tell_claimers(place, redis.call('ZCARD', place.waiting), #sequences)
 end
 
--- Puts sequences back at the front: what has waited longest is most likely to block a head.
+-- Puts sequences back at the front: the messages that have waited longest are the most likely to block a head.
 local function to_front(place, sequences)
   table.sort(sequences, function(a, b) return tonumber(a) > tonumber(b) end)
   if place.ordering == 'none' then return to_priorities(place, sequences) end

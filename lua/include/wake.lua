@@ -1,19 +1,19 @@
--- Wake-ups are hints: Reseq also polls for the same work once a second. So a user who may not publish only
--- waits longer, and the script, which has already written, continues.
+-- Wake-ups are hints: Reseq also polls for the same work once a second. So if the Redis user may not publish, the work
+-- only waits longer, and the script, which has already written, continues.
 
--- In a call of several blocks (blocks.lua): the names to publish at its end, by kind of wake-up, and a channel of
--- that kind. Each message on a channel costs Redis and every listener much more than one name more in it.
+-- In a call of several blocks (blocks.lua): the names to publish at its end, by kind of wake-up, and a channel of that
+-- kind. One more message on a channel costs Redis and every listener much more than one more name in a message.
 local wakes_of_call
 
--- Publishes on this partition's channel; in a call of several blocks, on a channel of any of their partitions: who
--- listens for a kind of wake-up listens for it on the channels of all partitions of a server. What is of another kind
--- than the channel says is in a message of its own: older versions cannot read it.
+-- Publishes on this partition's channel. A call of several blocks publishes on a channel of any of their partitions: a
+-- pod that listens for a kind of wake-up listens on the channels of all partitions of a server. A wake-up of
+-- `other_kind` gets a message of its own, because older versions cannot read it.
 local function wake(channel, destination, other_kind)
   if not wakes_of_call then
     redis.pcall('SPUBLISH', channel, destination)
     return
   end
-  -- The end of the channel tells: a pattern would be tried at each character.
+  -- The end of the channel names the kind. (Lua would try a pattern at each character.)
   local kind = other_kind or string.sub(channel, -7)
   local names = wakes_of_call[kind]
   if names then

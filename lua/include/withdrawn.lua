@@ -1,8 +1,8 @@
--- A message that is withdrawn while it waits in a long list stays in the list, because finding it takes
--- longer the longer the list is. The set `withdrawn` names such messages, the destination's field of that
--- name counts them, and claims skip them.
+-- A message that is withdrawn while it waits in a long list stays in the list, because a search in a long list takes
+-- long. The set `withdrawn` names such messages, the destination's field of that name counts them, and claims skip
+-- them.
 
--- How many messages one read takes, and the most reads per call.
+-- How many messages one read returns at most, and the most reads per call.
 local FRONT, FRONTS_MAX = 1000, 10
 
 -- Marks these waiting messages as withdrawn.
@@ -14,7 +14,7 @@ local function note_withdrawn(hash, withdrawn, sequences)
   redis.call('HINCRBY', hash, 'withdrawn', #sequences)
 end
 
--- Splits these sequences: adds those not marked to `kept`, and returns the marked ones.
+-- Splits the sequences `front`: adds the unmarked ones to `kept`, and returns the marked ones.
 local function part_withdrawn(withdrawn, front, kept)
   local marks, passed = redis.call('SMISMEMBER', withdrawn, unpack(front)), {}
   for i, sequence in ipairs(front) do
@@ -24,8 +24,8 @@ local function part_withdrawn(withdrawn, front, kept)
   return passed
 end
 
--- Removes withdrawn messages from the front of the list, until at least `wanted` others are there. Returns
--- how many others there are; nil if it read as many as one call may and found none.
+-- Removes withdrawn messages from the front of the list, until at least `wanted` other messages are there. Returns how
+-- many others are there; nil if the call has made all its reads and found none.
 local function pass_withdrawn(hash, waiting, withdrawn, wanted)
   local kept, passed_count, has_ended = {}, 0, false
   for look = 1, FRONTS_MAX do

@@ -9,7 +9,7 @@ use super::AppError;
 use super::serve_http::{CLOSING_MAX, RESERVE};
 use config::{Config, ConfigError};
 use outbound::{
-    clients::{Clients, Limits},
+    http_client::{Clients, Limits},
     outgoing::{LOOKUPS_MAX, Lookup, Outgoing, SystemLookup},
 };
 use tls::Connector;

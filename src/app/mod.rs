@@ -1,5 +1,6 @@
 //! Builds the parts once, starts the roles, and drains them in order.
 
+mod components;
 mod connections;
 mod conversation;
 mod definitions;
@@ -25,25 +26,24 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use error::AppError;
 pub use role::Role;
 
+use components::{Components, Dependencies, api_of};
 use descriptors::Descriptors;
 use listen::{guarded, listen_http, listen_tcp};
-use own_addresses::RedisAddresses;
 use supervisor::{Ended, Supervisor};
 
 use access::Guard;
-use api::{Api, Tails};
 use config::Config;
 use faults::pause::{Point, point};
-use http_server::pace::Pace;
+use http_server::min_rate::MinRate;
 use ingest::{Committer, Watermark};
-use outbound::{clients::Clients, outgoing::Lookup};
+use outbound::outgoing::Lookup;
 use processor::{Processor, Transform, Transforms};
 use redis_client::embedded::EmbeddedRedis;
 use sender::{
     Sender,
     reporter::{Owned, Reporter},
 };
-use store::{Catalog, DueTimer, InFile, Keyring, Store, WakeKind, Wakes};
+use store::{Store, WakeKind};
 
 /// Reseq, not yet started. As a library: register transforms, then call [`Reseq::start`].
 pub struct Reseq {
@@ -132,19 +132,19 @@ impl Reseq {
         let mut embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
         let background = CancellationToken::new();
         let (supervisor, ended) = Supervisor::new();
-        let given = Given {
+        let given = Dependencies {
             roles: self.roles.clone(),
             transforms: self.transforms,
             metrics: self.metrics,
             clients: descriptors.clients(&config.outgoing, self.lookup)?,
         };
-        let parts = Parts::build(&config, given, &background, &supervisor).await;
+        let parts = Components::build(&config, given, &background, &supervisor).await;
         let started = match parts {
             Ok(parts) => {
                 if embedded.as_mut().is_some_and(EmbeddedRedis::take_clean) {
                     parts.store.vouch().await;
                 }
-                Whole::start(&config, &descriptors, parts, &self.roles, stop.clone(), &supervisor)
+                Server::start(&config, &descriptors, parts, &self.roles, stop.clone(), &supervisor)
                     .await
             }
             Err(error) => Err(error),
@@ -172,77 +172,8 @@ async fn stop_redis(embedded: Option<EmbeddedRedis>) {
     }
 }
 
-/// What the parts are made of, besides the configuration.
-struct Given {
-    roles: HashSet<Role>,
-    transforms: HashMap<String, Arc<dyn Transform>>,
-    metrics: Option<PrometheusHandle>,
-    clients: Clients,
-}
-
-/// The parts that all roles share.
-struct Parts {
-    store: Store,
-    catalog: Catalog,
-    in_file: InFile,
-    wakes: Wakes,
-    due: DueTimer,
-    clients: Clients,
-    transforms: HashMap<String, Arc<dyn Transform>>,
-    metrics: Option<PrometheusHandle>,
-    /// Cancelled once the roles have drained: ends the background tasks.
-    background: CancellationToken,
-}
-
-impl Parts {
-    async fn build(
-        config: &Config,
-        given: Given,
-        background: &CancellationToken,
-        supervisor: &Supervisor,
-    ) -> Result<Parts, AppError> {
-        let Given { roles, transforms, metrics, clients } = given;
-        let owner_lease = Duration::from_millis(config.sender.lease_ms);
-        let keyring = Keyring::new(&config.secrets.keys()?);
-        let (store, fitness) = Store::open_with(&config.redis, owner_lease, keyring).await?;
-        tracing::info!(redis = config.redis.url_masked(), version = fitness.version, "connected");
-        fitness.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let roles = Role::ALL.into_iter().filter(|role| roles.contains(role)).map(Role::name);
-        let roles = roles.collect::<Vec<_>>().join(",");
-        let presence = store.clone().stay(roles, background.clone());
-        tokio::spawn(supervisor.watch("presence", presence));
-        let watching = store.clone().watch_rights(background.clone());
-        tokio::spawn(supervisor.watch("check of rights", watching));
-        let watching = store.clone().watch_damage(background.clone());
-        tokio::spawn(supervisor.watch("check for damage", watching));
-        let wakes = Wakes::default();
-        own_addresses::note_listeners(clients.outgoing(), config).await?;
-        let of_redis =
-            RedisAddresses::new(store.clone(), config.redis.clone(), clients.outgoing().clone());
-        let noting = of_redis.keep_noted(background.clone()).await;
-        tokio::spawn(supervisor.watch("addresses of Redis", noting));
-        definitions::check_addresses(clients.outgoing(), &config.destinations).await?;
-        let later = definitions::define_destinations(&store, &config.destinations).await?;
-        let catalog = Catalog::load(store.clone()).await?;
-        let following =
-            catalog.clone().follow(wakes.listen(WakeKind::Definitions), background.clone());
-        tokio::spawn(supervisor.watch("catalog", following));
-        let listening = wakes.clone().run(store.clone(), background.clone());
-        tokio::spawn(supervisor.watch("listener for wake-ups", listening));
-        definitions::define_topics(&store, &catalog, &config.topics).await?;
-        let in_file = InFile::new(catalog.clone(), &config.destinations, &config.topics);
-        let (of_file, end) = (in_file.clone(), background.clone());
-        let keeping = definitions::keep_in_force(store.clone(), later, of_file, end);
-        tokio::spawn(supervisor.watch("check of the file's definitions", keeping));
-        let (due, timing) = DueTimer::new(store.clone(), background.clone());
-        tokio::spawn(supervisor.watch("timer of due messages", timing));
-        let background = background.clone();
-        Ok(Parts { store, catalog, in_file, wakes, due, clients, transforms, metrics, background })
-    }
-}
-
 /// All running parts.
-struct Whole {
+struct Server {
     store: Store,
     http: SocketAddr,
     admin: Option<SocketAddr>,
@@ -256,15 +187,15 @@ struct Whole {
     background: CancellationToken,
 }
 
-impl Whole {
+impl Server {
     async fn start(
         config: &Config,
         descriptors: &Descriptors,
-        parts: Parts,
+        parts: Components,
         roles: &HashSet<Role>,
         stop: CancellationToken,
         supervisor: &Supervisor,
-    ) -> Result<Whole, AppError> {
+    ) -> Result<Server, AppError> {
         let (listeners, commits, running) =
             (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
         let guard = Guard::new(parts.catalog.clone(), &config.auth);
@@ -349,7 +280,7 @@ impl Whole {
         }
         tracing::info!(%http, ?admin, ?tcp, "Reseq runs");
         let (store, background) = (parts.store, parts.background);
-        Ok(Whole { store, http, admin, tcp, listeners, commits, roles: running, background })
+        Ok(Server { store, http, admin, tcp, listeners, commits, roles: running, background })
     }
 
     /// Runs until `stop`, until the embedded Redis ends, or until a part ends unexpectedly.
@@ -410,27 +341,7 @@ impl Whole {
 }
 
 /// The minimum speed of a body or frame that has begun.
-fn pace_of(config: &Config) -> Pace {
+fn pace_of(config: &Config) -> MinRate {
     let window = Duration::from_millis(config.http.body_window_ms);
-    Pace::new(config.http.body_bytes_per_second_min, window)
-}
-
-fn api_of(config: &Config, parts: &Parts, stop: &CancellationToken, tasks: &TaskTracker) -> Api {
-    Api {
-        store: parts.store.clone(),
-        catalog: parts.catalog.clone(),
-        wakes: parts.wakes.clone(),
-        due: parts.due.clone(),
-        in_file: parts.in_file.clone(),
-        outgoing: parts.clients.outgoing().clone(),
-        batch_bytes_max: config.http.batch_bytes_max,
-        body_bytes_max: config.http.body_bytes_max,
-        json_depth_max: config.http.json_depth_max,
-        tails: Tails::new(parts.store.clone(), stop.clone(), tasks.clone()),
-        memory_high_percent: config.ingest.memory_high_percent,
-        stop: stop.clone(),
-        tasks: tasks.clone(),
-        workers: Arc::default(),
-        metrics: parts.metrics.clone(),
-    }
+    MinRate::new(config.http.body_bytes_per_second_min, window)
 }

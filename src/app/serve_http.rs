@@ -38,7 +38,7 @@ use faults::planted;
 use formats::code::Code;
 use http_server::{
     client_connection::{Activity, Ambiguous, ClientConnection, TlsIo},
-    counts::{Counts, peer_of},
+    concurrency_limit::{ConcurrencyLimit, peer_of},
     problem::Problem,
 };
 use tls::Acceptor;
@@ -57,7 +57,7 @@ pub(super) struct HttpServer {
     idle_timeout: Duration,
     acknowledge_timeout: Duration,
     connections: Connections,
-    by_address: Counts<IpAddr>,
+    by_address: ConcurrencyLimit<IpAddr>,
     reserve: Connections,
     /// Permits for file descriptors, including those of closing connections.
     sockets: Arc<Semaphore>,
@@ -83,7 +83,7 @@ impl HttpServer {
             idle_timeout: Duration::from_millis(settings.idle_timeout_ms),
             acknowledge_timeout: Duration::from_millis(settings.acknowledge_timeout_ms),
             connections: Connections::new(connections_max),
-            by_address: Counts::new(settings.connections_per_address_max),
+            by_address: ConcurrencyLimit::new(settings.connections_per_address_max),
             reserve: Connections::new(RESERVE),
             sockets: Arc::new(Semaphore::new(connections_max + RESERVE + CLOSING_MAX)),
             tls,

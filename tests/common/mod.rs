@@ -11,7 +11,7 @@ use axum::{
     response::IntoResponse,
 };
 use domain::{Body, Message, Position, Stamped};
-use outbound::{clients::Clients, outgoing::Outgoing};
+use outbound::{http_client::Clients, outgoing::Outgoing};
 use tls::Connector;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -534,7 +534,7 @@ end",
     ),
     bug(
         "does not delete a long body when its message leaves",
-        "include/gone",
+        "include/settle",
         "if #removed > 0 then redis.call('HDEL', bodies, unpack(removed)) end",
         "",
     ),

@@ -16,7 +16,7 @@ use domain::{
     destination::{Secrets, Sign},
 };
 use outbound::{
-    clients::{Clients, Limits},
+    http_client::{Clients, Limits},
     outgoing::Outgoing,
 };
 use ring::hmac;

@@ -21,8 +21,8 @@ use domain::{DestinationName, Grant, Scope, TokenText, token::sha256_of};
 use faults::planted;
 use formats::{code::Code, signatures::SignatureError};
 use http_server::{
-    caller::Caller,
-    counts::{Counts, Held},
+    concurrency_limit::{ConcurrencyLimit, Held},
+    principal::Principal,
     problem::Problem,
 };
 use store::{Catalog, CatalogToken, Store, StoreError, server_clock_ms};
@@ -48,12 +48,12 @@ struct Shared {
     /// The SHA-256 of the configured admin token, in hex.
     admin_sha256: Option<String>,
     /// The caller with that token, and the one where no token is needed.
-    admin: Caller,
-    anyone: Caller,
+    admin: Principal,
+    anyone: Principal,
     /// Callers with certificates, by a name of the certificate.
-    certified: HashMap<String, Caller>,
+    certified: HashMap<String, Principal>,
     /// The number of requests in progress of each token.
-    in_progress: Counts<Arc<str>>,
+    in_progress: ConcurrencyLimit<Arc<str>>,
     /// When each token was used, as far as that is not noted in Redis.
     used: Mutex<HashMap<String, u64>>,
 }
@@ -63,17 +63,17 @@ impl Guard {
     pub fn new(catalog: Catalog, auth: &Auth) -> Guard {
         let admin_sha256 = auth.admin_token().map(sha256_of);
         let everything = Arc::new(Grant::all());
-        let admin = Caller::new("admin_token", everything.clone());
+        let admin = Principal::new("admin_token", everything.clone());
         let why = match auth.mode {
             AuthMode::None => "anyone",
             AuthMode::Tokens => "loopback_without_token",
         };
-        let anyone = Caller::without_token(why, everything);
+        let anyone = Principal::without_token(why, everything);
         let (mode, used) = (auth.mode, Mutex::default());
-        let in_progress = Counts::new(auth.requests_per_token_max);
+        let in_progress = ConcurrencyLimit::new(auth.requests_per_token_max);
         let of_certificate = |it: &CertificateGrant| {
             let who = format!("certificate:{}", it.name);
-            (it.name.clone(), Caller::new(&who, Arc::new(it.grant())))
+            (it.name.clone(), Principal::new(&who, Arc::new(it.grant())))
         };
         let certified = auth.certificates.iter().map(of_certificate).collect();
         let shared =
@@ -121,7 +121,7 @@ impl Guard {
     }
 
     /// Who has a certificate with these names: the first of them that is listed counts.
-    pub fn certified(&self, names: &[String]) -> Option<Caller> {
+    pub fn certified(&self, names: &[String]) -> Option<Principal> {
         names.iter().find_map(|name| self.shared.certified.get(name)).cloned()
     }
 
@@ -132,7 +132,7 @@ impl Guard {
         headers: &HeaderMap,
         uri: &Uri,
         names: Option<&[String]>,
-    ) -> Result<Caller, Problem> {
+    ) -> Result<Principal, Problem> {
         if self.is_open() {
             if self.shared.mode == AuthMode::Tokens && !planted::is("host_unchecked") {
                 page::check(headers, uri)?;
@@ -171,7 +171,7 @@ impl Guard {
 
     /// Begins a request, or a TCP connection, of a caller: it lasts until what this returns is dropped. Refuses it if
     /// the token has as many as it may.
-    pub fn begin(&self, caller: &Caller) -> Result<Held<Arc<str>>, Problem> {
+    pub fn begin(&self, caller: &Principal) -> Result<Held<Arc<str>>, Problem> {
         self.shared.in_progress.take(caller.who.clone()).ok_or_else(|| {
             let detail = "this token has as many requests in progress, or TCP connections, as \
                           auth.requests_per_token_max allows; nothing was done, send the same later";
@@ -186,14 +186,14 @@ impl Guard {
         destination: &DestinationName,
         headers: &HeaderMap,
         refused: Problem,
-    ) -> Result<Caller, Problem> {
+    ) -> Result<Principal, Problem> {
         let entry = self.shared.catalog.get(destination.as_str());
         let Some(verify) = entry.as_ref().and_then(|entry| entry.destination.verify.as_ref())
         else {
             return Err(refused);
         };
         if headers.contains_key(verify.signature_header()) {
-            return Ok(Caller::with_signature(destination));
+            return Ok(Principal::with_signature(destination));
         }
         let has_credentials =
             headers.contains_key(header::AUTHORIZATION) || session::secret_of(headers).is_some();
@@ -234,7 +234,7 @@ impl Guard {
     }
 
     /// True if a caller that was let in may go on: neither its token nor its session has ended.
-    pub fn still_allows(&self, caller: &Caller) -> bool {
+    pub fn still_allows(&self, caller: &Principal) -> bool {
         let catalog = &self.shared.catalog;
         let session = caller.session();
         if session.is_some_and(|(id, begun_ms)| catalog.has_ended(id, begun_ms)) {
@@ -246,19 +246,19 @@ impl Guard {
     }
 
     /// Resolves when the token or the session of a caller has ended.
-    pub async fn ended(self, caller: Caller) {
+    pub async fn ended(self, caller: Principal) {
         while self.still_allows(&caller) {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
     /// The caller where no token is needed.
-    pub fn anyone(&self) -> Caller {
+    pub fn anyone(&self) -> Principal {
         self.shared.anyone.clone()
     }
 
     /// The caller with this token.
-    pub fn caller_of(&self, text: &str) -> Result<Caller, Problem> {
+    pub fn caller_of(&self, text: &str) -> Result<Principal, Problem> {
         let sha256 = sha256_of(text);
         let is_same = |known: &str| bool::from(known.as_bytes().ct_eq(sha256.as_bytes()));
         if self.shared.admin_sha256.as_deref().is_some_and(is_same) {
@@ -281,7 +281,7 @@ impl Guard {
             None => drop(used.insert(held.token.id.clone(), now_ms)),
         }
         drop(used);
-        Ok(Caller::new(&held.token.id, held.grant.clone()).named(&held.token.name))
+        Ok(Principal::new(&held.token.id, held.grant.clone()).named(&held.token.name))
     }
 
     /// Notes in Redis when tokens were last used, until `stop`.

@@ -17,7 +17,7 @@ const OF_PROXIES: [&str; 3] = ["forwarded", "via", "x-real-ip"];
 /// through a proxy.
 pub(super) fn check(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     let refused = |name: &str, value: &str| {
-        let value = formats::tcp_answer::excerpt(value.as_bytes());
+        let value = domain::excerpt::excerpt(value.as_bytes());
         let detail = format!(
             "without tokens, this process answers only to programs of this machine, and {name} \
              is {value:?}; make a token (reseq tokens create), or set auth.mode = \"none\""

@@ -123,8 +123,8 @@ pub fn check_origin(method: &Method, headers: &HeaderMap, uri: &Uri) -> Result<(
         ),
         Some(Some(from)) if !host.is_empty() && from.eq_ignore_ascii_case(host) => Ok(()),
         Some(_) => {
-            let origin = formats::tcp_answer::excerpt(origin.unwrap_or_default().as_bytes());
-            let host = formats::tcp_answer::excerpt(host.as_bytes());
+            let origin = domain::excerpt::excerpt(origin.unwrap_or_default().as_bytes());
+            let host = domain::excerpt::excerpt(host.as_bytes());
             refused(format!(
                 "Origin is {origin:?} and Host is {host:?}: the console accepts only requests of \
                  its own pages; a proxy in between must pass Host on unchanged"

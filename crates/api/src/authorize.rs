@@ -15,7 +15,8 @@ use access::{Guard, Needed, is_action, lasts, needed, session};
 use domain::{DestinationName, Scope};
 use formats::code::Code;
 use http_server::{
-    caller::Caller, client_connection::ClientConnection, counts::Held, problem::Problem,
+    client_connection::ClientConnection, concurrency_limit::Held, principal::Principal,
+    problem::Problem,
 };
 
 /// Refuses a request that its caller may not make, and records it if it is an action of an operator. Handlers
@@ -57,7 +58,7 @@ pub(super) async fn authorize(
 /// when it is dropped.
 async fn while_allowed(
     running: impl Future<Output = Response>,
-    (guard, caller): (Guard, Caller),
+    (guard, caller): (Guard, Principal),
 ) -> Response {
     let ended = guard.clone().ended(caller.clone()).boxed().shared();
     let response = tokio::select! {
@@ -83,7 +84,7 @@ fn caller_of(
     needed: Needed,
     parameters: &RawPathParams,
     request: &Request,
-) -> Result<(Caller, InProgress), Problem> {
+) -> Result<(Principal, InProgress), Problem> {
     if !guard.serves(needed) {
         let detail =
             "operators have a listener of their own (admin.listen), which serves this path";
@@ -110,7 +111,7 @@ fn allowed(
     scope: Scope,
     destination: Option<&DestinationName>,
     request: &Request,
-) -> Result<(Caller, InProgress), Problem> {
+) -> Result<(Principal, InProgress), Problem> {
     let client = request.extensions().get::<ClientConnection>();
     let names = client.and_then(|client| Some(client.certificate()?.names.as_slice()));
     let caller = guard.caller(request.method(), request.headers(), request.uri(), names)?;

@@ -24,7 +24,7 @@ use super::{
 };
 use domain::{Sequence, Stage};
 use formats::code::Code;
-use http_server::{document, invalid::Location, problem::Problem};
+use http_server::{invalid::Location, openapi_responses, problem::Problem};
 use store::DeadLetter;
 
 /// Dead letters that are read together, without long bodies.
@@ -61,7 +61,7 @@ pub(super) struct Listing {
 #[utoipa::path(get, path = "/v1/destinations/{destination}/dead-letters", tag = "dead letters",
     operation_id = "list_dead_letters", params(("destination" = String, Path, description = "The name of the destination"), Listing),
     responses((status = 200, description = "A page, by sequence", body = Items<Letter>),
-        document::ReadsDestination))]
+        openapi_responses::ReadsDestination))]
 pub(super) async fn list(
     State(api): State<Api>,
     Path(destination): Path<String>,
@@ -102,7 +102,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/v1/destinations/{destination}/dead-letters/{sequence}", tag = "dead letters",
     operation_id = "show_dead_letter", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the dead letter")),
     responses((status = 200, description = "The dead letter, with its body", body = Letter),
-        document::ReadsMessage))]
+        openapi_responses::ReadsMessage))]
 pub(super) async fn show(
     State(api): State<Api>,
     Path((destination, sequence)): Path<(String, String)>,
@@ -144,7 +144,7 @@ enum DiscardState {
 #[utoipa::path(delete, path = "/v1/destinations/{destination}/dead-letters/{sequence}", tag = "dead letters",
     operation_id = "discard_dead_letter", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the dead letter")),
     responses((status = 200, description = "It is discarded", body = Discarded),
-        document::ChangesMessage))]
+        openapi_responses::ChangesMessage))]
 pub(super) async fn discard_one(
     State(api): State<Api>,
     Path((destination, sequence)): Path<(String, String)>,
@@ -167,7 +167,7 @@ pub(super) async fn discard_one(
         (status = 200, description = "It is done", body = Operation),
         (status = 202, description = "It goes on", body = Operation,
             headers(("Location" = String, description = "Where the operation can be read"))),
-        document::Changes))]
+        openapi_responses::Changes))]
 pub(super) async fn discard(
     State(api): State<Api>,
     Path(destination): Path<String>,

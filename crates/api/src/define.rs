@@ -27,7 +27,7 @@ use domain::{
     Delivery, Destination, DestinationName, Transform,
     destination::{MASK, Sign, Verify},
 };
-use http_server::{document, problem::Problem};
+use http_server::{openapi_responses, problem::Problem};
 use outbound::outgoing::OutgoingError;
 use store::{CatalogEntry, Replaces, StoreError};
 
@@ -131,7 +131,7 @@ impl Condition {
             headers(("ETag" = String, description = "For `If-Match`"))),
         (status = 201, description = "It is created", body = View,
             headers(("ETag" = String, description = "For `If-Match`"))),
-        document::DefinesDestination))]
+        openapi_responses::DefinesDestination))]
 pub(super) async fn define(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -159,7 +159,7 @@ pub(super) async fn define(
     responses(
         (status = 200, description = "It is changed", body = View,
             headers(("ETag" = String, description = "For `If-Match`"))),
-        document::DefinesDestination))]
+        openapi_responses::DefinesDestination))]
 pub(super) async fn patch(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -194,13 +194,16 @@ pub(super) struct MergePatch;
 impl PartialSchema for MergePatch {
     fn schema() -> RefOr<Schema> {
         let inner = [
-            ("transform", document::merge_patch_of(Transform::schema(), &[headers_patch()])),
-            ("delivery", document::merge_patch_of(Delivery::schema(), &[])),
+            (
+                "transform",
+                openapi_responses::merge_patch_of(Transform::schema(), &[headers_patch()]),
+            ),
+            ("delivery", openapi_responses::merge_patch_of(Delivery::schema(), &[])),
             headers_patch(),
-            ("sign", document::merge_patch_of(Sign::schema(), &[])),
-            ("verify", document::merge_patch_of(Verify::schema(), &[])),
+            ("sign", openapi_responses::merge_patch_of(Sign::schema(), &[])),
+            ("verify", openapi_responses::merge_patch_of(Verify::schema(), &[])),
         ];
-        document::merge_patch_of(Destination::schema(), &inner)
+        openapi_responses::merge_patch_of(Destination::schema(), &inner)
     }
 }
 

@@ -26,7 +26,7 @@ use super::{
 };
 use domain::{AttemptError, DestinationName, Sequence};
 use http_server::{
-    caller::Caller, client_connection::ClientConnection, document, problem::Problem,
+    client_connection::ClientConnection, openapi_responses, principal::Principal, problem::Problem,
 };
 use store::{Delivery, Outcome, TailHeard, Told};
 
@@ -112,7 +112,7 @@ impl Shown {
 
 /// Which deliveries are shown.
 struct Filter {
-    caller: Caller,
+    caller: Principal,
     destination: Option<DestinationName>,
     key: Option<String>,
     outcome: Option<Outcome>,
@@ -143,10 +143,10 @@ impl Filter {
 #[utoipa::path(get, path = "/v1/deliveries", tag = "history", operation_id = "tail_deliveries",
     params(Wanted),
     responses((status = 200, description = "A line of JSON for each delivery, until the time is up",
-        body = String, content_type = "application/x-ndjson"), document::ReadsDestination))]
+        body = String, content_type = "application/x-ndjson"), openapi_responses::ReadsDestination))]
 pub(super) async fn tail(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     client: Option<Extension<ClientConnection>>,
     query: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Response, Problem> {

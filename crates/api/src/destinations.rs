@@ -21,7 +21,7 @@ use super::{
 };
 use domain::{Destination, DestinationName};
 use formats::code::Code;
-use http_server::{caller::Caller, document, problem::Problem};
+use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{CatalogEntry, Paused, StoreError};
 
 /// A page of a list by name.
@@ -114,7 +114,7 @@ impl ToSchema for View {
 }
 
 /// The destinations that a caller may see, by name.
-pub(super) fn visible(api: &Api, caller: &Caller) -> Vec<Arc<CatalogEntry>> {
+pub(super) fn visible(api: &Api, caller: &Principal) -> Vec<Arc<CatalogEntry>> {
     let mut all = api.catalog.all();
     if !caller.is_unlimited() {
         all.retain(|entry| caller.covers(&entry.destination.name));
@@ -126,10 +126,10 @@ pub(super) fn visible(api: &Api, caller: &Caller) -> Vec<Arc<CatalogEntry>> {
 #[utoipa::path(get, path = "/v1/destinations", tag = "destinations",
     operation_id = "list_destinations", params(Listing),
     responses((status = 200, description = "A page, by name", body = Items<View>),
-        document::Reads))]
+        openapi_responses::Reads))]
 pub(super) async fn list(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     query: Result<Query<Listing>, QueryRejection>,
 ) -> Result<Json<Items<View>>, Problem> {
     let all = visible(&api, &caller);
@@ -145,7 +145,7 @@ pub(super) async fn list(
     params(("destination" = String, Path, description = "The name of the destination")),
     responses((status = 200, description = "The definition", body = View,
             headers(("ETag" = String, description = "For `If-Match`"))),
-        document::ReadsDestination))]
+        openapi_responses::ReadsDestination))]
 pub(super) async fn show(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -176,7 +176,7 @@ pub(super) struct Removed {
 #[utoipa::path(delete, path = "/v1/destinations/{destination}", tag = "destinations",
     operation_id = "remove_destination",
     params(("destination" = String, Path, description = "The name of the destination"), Removal),
-    responses((status = 200, description = "It is removed", body = Removed), document::RemovesDestination))]
+    responses((status = 200, description = "It is removed", body = Removed), openapi_responses::RemovesDestination))]
 pub(super) async fn remove(
     State(api): State<Api>,
     Path(name): Path<String>,

@@ -5,10 +5,16 @@ use std::sync::Arc;
 
 use axum::{
     Extension,
+    extract::{Query, rejection::QueryRejection},
     http::{HeaderName, HeaderValue, header},
     response::{Html, IntoResponse, Response},
 };
+use http_server::{openapi_responses, problem::Problem};
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{openapi_3_0, request::query_of};
 
 /// The document, as JSON.
 #[derive(Debug, Clone)]
@@ -38,13 +44,38 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
         .routes(routes!(start))
 }
 
+/// Which version of OpenAPI.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    /// The version of OpenAPI: `3.1`, or `3.0` for generators that do not know 3.1.
+    #[param(inline)]
+    version: Option<Version>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+enum Version {
+    #[serde(rename = "3.1")]
+    V3_1,
+    #[serde(rename = "3.0")]
+    V3_0,
+}
+
 /// `GET /openapi.json`
-#[utoipa::path(get, path = "/openapi.json", tag = "health", operation_id = "openapi",
+#[utoipa::path(get, path = "/openapi.json", tag = "health", operation_id = "openapi", params(Wanted),
     responses((status = 200, description = "This document", body = serde_json::Value,
-        content_type = "application/json")))]
-async fn openapi(Extension(document): Extension<Document>) -> Response {
-    let media_type = [(header::CONTENT_TYPE, "application/json")];
-    (media_type, document.0.to_string()).into_response()
+        content_type = "application/json"), openapi_responses::Reads))]
+async fn openapi(
+    Extension(document): Extension<Document>,
+    query: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Wanted { version } = query_of(query)?;
+    let mut text = document.0.to_string();
+    if matches!(version, Some(Version::V3_0)) {
+        text = serde_json::from_str(&text).map(openapi_3_0::of).unwrap_or_default().to_string();
+    }
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
 /// `GET /docs`

@@ -9,7 +9,7 @@ use axum::{
 
 use super::Api;
 use formats::code::Code;
-use http_server::{caller::Caller, document, problem::Problem};
+use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{Damaged, Store, StoreError};
 
 /// The process is alive.
@@ -80,10 +80,10 @@ fn ready(store: &Store) -> String {
 /// The metrics of this process in Prometheus's format.
 #[utoipa::path(get, path = "/metrics", tag = "health", operation_id = "metrics",
     responses((status = 200, description = "The text format of Prometheus", body = String,
-        content_type = "text/plain"), document::Metrics))]
+        content_type = "text/plain"), openapi_responses::Metrics))]
 pub(super) async fn metrics(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
 ) -> Result<Response, Problem> {
     caller.check_unlimited()?;
     let Some(metrics) = &api.metrics else {

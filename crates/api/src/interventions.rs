@@ -22,7 +22,7 @@ use super::{
 };
 use domain::{Body, Ordering, Sequence, State, Tombstone};
 use formats::json::even_null;
-use http_server::{document, problem::Problem};
+use http_server::{openapi_responses, problem::Problem};
 use store::{Paused, Retry, StoreError, Which};
 
 /// How many halted messages are read together.
@@ -31,6 +31,7 @@ const HALTED_AT_ONCE: usize = 500;
 /// A part of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = PausedPart)]
 enum What {
     Delivery,
     Ingest,
@@ -60,7 +61,7 @@ pub(super) struct PauseState {
 #[utoipa::path(post, path = "/v1/destinations/{destination}/pause", tag = "interventions",
     operation_id = "pause", params(("destination" = String, Path, description = "The name of the destination")), request_body = Pause,
     responses((status = 200, description = "What is paused now", body = PauseState),
-        document::Changes))]
+        openapi_responses::Changes))]
 pub(super) async fn pause(
     extract::State(api): extract::State<Api>,
     Path(name): Path<String>,
@@ -75,7 +76,7 @@ pub(super) async fn pause(
 #[utoipa::path(post, path = "/v1/destinations/{destination}/resume", tag = "interventions",
     operation_id = "resume", params(("destination" = String, Path, description = "The name of the destination")), request_body = Option<Resume>,
     responses((status = 200, description = "What is paused now", body = PauseState),
-        document::Changes))]
+        openapi_responses::Changes))]
 pub(super) async fn resume(
     extract::State(api): extract::State<Api>,
     Path(name): Path<String>,
@@ -147,7 +148,7 @@ pub(super) struct HeadState {
         (status = 200, description = "Its state now; with `all`: it is done", body = Retried),
         (status = 202, description = "With `all`: it goes on", body = Operation,
             headers(("Location" = String, description = "Where the operation can be read"))),
-        document::Changes))]
+        openapi_responses::Changes))]
 pub(super) async fn retry_head(
     extract::State(api): extract::State<Api>,
     Path(name): Path<String>,
@@ -240,7 +241,7 @@ struct SkipHead {
     responses(
         (status = 200, description = "It is a dead letter", body = withdraw::Withdrawal),
         (status = 202, description = "It leaves when its attempt has ended", body = withdraw::Withdrawal),
-        document::Changes))]
+        openapi_responses::Changes))]
 pub(super) async fn skip_head(
     extract::State(api): extract::State<Api>,
     Path(name): Path<String>,

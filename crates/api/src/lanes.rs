@@ -13,7 +13,7 @@ use super::{
     views::Pending,
 };
 use domain::Ordering;
-use http_server::{document, problem::Problem};
+use http_server::{openapi_responses, problem::Problem};
 use store::LaneSize;
 
 /// The default number of lanes.
@@ -63,7 +63,7 @@ struct Lane {
     operation_id = "list_lanes",
     params(("destination" = String, Path, description = "The name of the destination"), Listing),
     responses((status = 200, description = "The largest lanes of a part of the keys", body = Lanes),
-        document::ReadsDestination))]
+        openapi_responses::ReadsDestination))]
 pub(super) async fn list(
     State(api): State<Api>,
     Path(destination): Path<String>,

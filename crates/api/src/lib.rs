@@ -20,6 +20,7 @@ mod lanes;
 mod log;
 mod messages;
 mod openapi;
+mod openapi_3_0;
 mod operations;
 mod parameters;
 mod pods;
@@ -66,7 +67,7 @@ use domain::nearest;
 use formats::code::Code;
 use http_server::{
     RATE_LIMIT, RATE_LIMIT_POLICY,
-    pace::{Pace, Paced},
+    min_rate::{MinRate, Paced},
     problem::Problem,
 };
 use outbound::outgoing::Outgoing;
@@ -198,11 +199,11 @@ pub fn is_of_health(path: &str) -> bool {
 /// paths, methods and query parameters that the document does not have.
 pub fn surround(
     routes: Router,
-    pace: Pace,
+    pace: MinRate,
     (guard, recorder): (Guard, Recorder),
     document: &OpenApi,
 ) -> Router {
-    let text = document.to_json().unwrap_or_default();
+    let text = openapi::text_of(document);
     let parameters = parameters::Parameters::of(document);
     routes
         .route_layer(middleware::from_fn_with_state(parameters, parameters::refuse_unknown))
@@ -217,7 +218,7 @@ pub fn surround(
 }
 
 /// Refuses a request whose body arrives too slowly.
-async fn at_pace(State(pace): State<Pace>, request: Request, next: Next) -> Response {
+async fn at_pace(State(pace): State<MinRate>, request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
     }

@@ -15,7 +15,7 @@ use super::{
     views::{Gone, Items, Left, Unreadable},
 };
 use domain::{Sequence, State as MessageState};
-use http_server::{document, invalid::Location, problem::Problem};
+use http_server::{invalid::Location, openapi_responses, problem::Problem};
 use store::LogEntry;
 
 /// Entries that are read together; each may include a body.
@@ -73,7 +73,7 @@ impl Listing {
     operation_id = "list_log",
     params(("destination" = String, Path, description = "The name of the destination"), Listing),
     responses((status = 200, description = "The newest first", body = Items<Left>),
-        document::ReadsDestination))]
+        openapi_responses::ReadsDestination))]
 pub(super) async fn log(
     State(api): State<Api>,
     Path(destination): Path<String>,

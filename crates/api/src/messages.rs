@@ -15,9 +15,9 @@ use super::{
     views::{Gone, Items, Letter, Pending},
     withdraw::{self, Withdrawal, name, wrong_state},
 };
-use domain::{Apart, Position, Sequence, Tombstone, message};
+use domain::{OutOfLine, Position, Sequence, Tombstone, message};
 use formats::code::Code;
-use http_server::{document, invalid::Location, problem::Problem};
+use http_server::{invalid::Location, openapi_responses, problem::Problem};
 use store::{Listed, Which};
 
 /// Pages that a filter reads at the most for one answer.
@@ -68,7 +68,7 @@ impl Listing {
 #[utoipa::path(get, path = "/v1/destinations/{destination}/messages", tag = "messages",
     operation_id = "list_messages", params(("destination" = String, Path, description = "The name of the destination"), Listing),
     responses((status = 200, description = "A page of pending messages", body = Items<Pending>),
-        document::ReadsDestination))]
+        openapi_responses::ReadsDestination))]
 pub(super) async fn list(
     State(api): State<Api>,
     Path(destination): Path<String>,
@@ -135,7 +135,7 @@ impl Shown {
 #[utoipa::path(get, path = "/v1/destinations/{destination}/messages/{sequence}", tag = "messages",
     operation_id = "show_message", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the message")),
     responses((status = 200, description = "The message, or what became of it", body = Shown),
-        document::ReadsMessage))]
+        openapi_responses::ReadsMessage))]
 pub(super) async fn show(
     State(api): State<Api>,
     Path((destination, sequence)): Path<(String, String)>,
@@ -150,7 +150,7 @@ pub(super) async fn show(
     operation_id = "show_message_by_id", params(("destination" = String, Path, description = "The name of the destination"),
         ("id" = String, Path, description = "The id of the message; of several with the same id, the last")),
     responses((status = 200, description = "The message, or what became of it", body = Shown),
-        document::ReadsMessage))]
+        openapi_responses::ReadsMessage))]
 pub(super) async fn show_by_id(
     State(api): State<Api>,
     Path((destination, id)): Path<(String, String)>,
@@ -180,7 +180,7 @@ async fn shown(api: &Api, target: &Target, sequence: Sequence) -> Result<Shown, 
     let store = &api.store;
     let mut listed = store.listed(target.entry(), &[sequence]).await?;
     if let Some(one) = listed.first_mut() {
-        if one.message.apart != Apart::default() {
+        if one.message.out_of_line != OutOfLine::default() {
             // Read again with its bodies. It may have left meanwhile.
             let whole = store.messages(target.entry(), &[sequence]).await?;
             let Some(message) = whole.into_iter().next().flatten() else {
@@ -213,7 +213,7 @@ async fn shown(api: &Api, target: &Target, sequence: Sequence) -> Result<Shown, 
     responses(
         (status = 200, description = "It is cancelled", body = Withdrawal),
         (status = 202, description = "It leaves when its attempt has ended", body = Withdrawal),
-        document::ChangesMessage))]
+        openapi_responses::ChangesMessage))]
 pub(super) async fn cancel(
     State(api): State<Api>,
     Path((destination, sequence)): Path<(String, String)>,
@@ -237,7 +237,7 @@ pub(super) struct ByKey {
     responses(
         (status = 200, description = "It is cancelled", body = Withdrawal),
         (status = 202, description = "It leaves when its attempt has ended", body = Withdrawal),
-        document::ChangesMessage))]
+        openapi_responses::ChangesMessage))]
 pub(super) async fn cancel_by_key(
     State(api): State<Api>,
     Path(destination): Path<String>,

@@ -9,7 +9,7 @@ use utoipa::{
 };
 
 use super::{Api, docs, examples, problems, routes};
-use http_server::problem::ProblemObject;
+use http_server::{openapi_responses, problem::ProblemObject};
 
 /// The tags of the routes, in the order of the document.
 const TAGS: [(&str, &str); 12] = [
@@ -49,6 +49,8 @@ pub(super) fn document(others: OpenApi) -> OpenApi {
     ProblemObject::schemas(&mut schemas);
     schemas.push((ProblemObject::name().into_owned(), ProblemObject::schema()));
     components.schemas.extend(schemas);
+    let responses = openapi_responses::components().into_iter();
+    components.responses.extend(responses.map(|(name, response)| (name, RefOr::T(response))));
     let copy = components.schemas.contains_key("StoredCopy");
     let problem = components.schemas.get_mut(ProblemObject::name().as_ref());
     if let Some(RefOr::T(Schema::Object(object))) = problem.filter(|_| copy) {
@@ -56,6 +58,23 @@ pub(super) fn document(others: OpenApi) -> OpenApi {
     }
     examples::add_to(&mut document);
     document
+}
+
+/// Types of Rust that are no words of the API: their schemas stand where they are used.
+const INLINED: [&str; 2] = ["BTreeMap", "u64"];
+
+/// The document as JSON.
+pub(super) fn text_of(document: &OpenApi) -> String {
+    let mut document = document.clone();
+    let schemas = &mut document.components.get_or_insert_default().schemas;
+    let inlined = INLINED.map(|name| (name, schemas.remove(name)));
+    let mut text = document.to_json().unwrap_or_default();
+    for (name, schema) in inlined {
+        let schema = serde_json::to_string(&schema).unwrap_or_default();
+        let fields = schema.trim_start_matches('{').strip_suffix('}').unwrap_or_default();
+        text = text.replace(&format!("\"$ref\":\"#/components/schemas/{name}\""), fields);
+    }
+    text
 }
 
 /// Adds the members that only some problems have.

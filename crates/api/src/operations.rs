@@ -13,14 +13,14 @@ use super::{
     views::Items,
 };
 use formats::code::Code;
-use http_server::{document, problem::Problem};
+use http_server::{openapi_responses, problem::Problem};
 
 /// `GET /v1/destinations/{d}/operations`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/operations", tag = "operations",
     operation_id = "list_operations",
     params(("destination" = String, Path, description = "The name of the destination"), Listing),
     responses((status = 200, description = "The newest first", body = Items<Operation>),
-        document::ReadsDestination))]
+        openapi_responses::ReadsDestination))]
 pub(super) async fn list(
     State(api): State<Api>,
     Path(destination): Path<String>,
@@ -50,7 +50,7 @@ pub(super) async fn list(
     params(("destination" = String, Path, description = "The name of the destination"),
         ("id" = String, Path, description = "The id of the operation")),
     responses((status = 200, description = "The operation", body = Operation),
-        document::ReadsOperation))]
+        openapi_responses::ReadsOperation))]
 pub(super) async fn show(
     State(api): State<Api>,
     Path((destination, id)): Path<(String, String)>,
@@ -69,7 +69,7 @@ pub(super) async fn show(
         ("id" = String, Path, description = "The id of the operation")),
     responses((status = 202, description = "It stops within a second, if it still runs",
             body = Operation),
-        document::ReadsOperation))]
+        openapi_responses::ReadsOperation))]
 pub(super) async fn cancel(
     State(api): State<Api>,
     Path((destination, id)): Path<(String, String)>,
@@ -82,7 +82,7 @@ pub(super) async fn cancel(
 }
 
 fn unknown(id: &str) -> Problem {
-    let shown = formats::tcp_answer::excerpt(id.as_bytes());
+    let shown = domain::excerpt::excerpt(id.as_bytes());
     let detail = format!("there is no operation {shown:?}; operations are kept for seven days");
     Problem::new(Code::UnknownOperation, detail)
 }

@@ -49,7 +49,7 @@ impl Parameters {
                 Some(nearest) => format!("there is no such parameter; did you mean {nearest}?"),
                 None => "there is no such parameter; this path takes none".to_owned(),
             };
-            let shown = formats::tcp_answer::excerpt(name.as_bytes());
+            let shown = domain::excerpt::excerpt(name.as_bytes());
             return Some(Problem::invalid_parameter(format!("{shown}: {detail}")));
         }
         None

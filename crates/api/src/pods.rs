@@ -15,7 +15,7 @@ use super::{
     request::query_of,
     views::{Items, rfc3339},
 };
-use http_server::{caller::Caller, document, problem::Problem};
+use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::PodInfo;
 
 /// A live process of Reseq.
@@ -55,10 +55,10 @@ impl View {
 
 /// `GET /v1/pods`
 #[utoipa::path(get, path = "/v1/pods", tag = "health", operation_id = "list_pods", params(Listing),
-    responses((status = 200, description = "A page, by name", body = Items<View>), document::Reads))]
+    responses((status = 200, description = "A page, by name", body = Items<View>), openapi_responses::Reads))]
 pub(super) async fn list(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     query: Result<Query<Listing>, QueryRejection>,
 ) -> Result<Json<Items<View>>, Problem> {
     caller.check_unlimited()?;

@@ -9,7 +9,7 @@ use axum::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use formats::code::Code;
-use http_server::{document, problem::Problem};
+use http_server::{openapi_responses, problem::Problem};
 
 pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
     OpenApiRouter::default().routes(routes!(list)).routes(routes!(show))
@@ -33,7 +33,7 @@ async fn list() -> Html<String> {
 #[utoipa::path(get, path = "/problems/{code}", tag = "health", operation_id = "show_problem",
     params(("code" = String, Path, description = "The code of a problem")),
     responses((status = 200, description = "What the code means, and what to do", body = String,
-        content_type = "text/html"), document::Metrics))]
+        content_type = "text/html"), openapi_responses::Metrics))]
 async fn show(Path(name): Path<String>) -> Response {
     let Some(code) = Code::ALL.iter().find(|code| code.as_str() == name) else {
         let detail = "there is no such code; /problems lists all";

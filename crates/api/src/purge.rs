@@ -24,7 +24,7 @@ use super::{
     withdraw::name,
 };
 use domain::{Ordering, Sequence, Tombstone};
-use http_server::{document, problem::Problem};
+use http_server::{openapi_responses, problem::Problem};
 use store::{Listed, Page, Stats, WITHDRAW_MAX, Which, Withdrawal, Withdrawn};
 
 /// Messages per call.
@@ -51,7 +51,7 @@ struct Purge {
         (status = 200, description = "It is done", body = Operation),
         (status = 202, description = "It goes on", body = Operation,
             headers(("Location" = String, description = "Where the operation can be read"))),
-        document::Changes))]
+        openapi_responses::Changes))]
 pub(super) async fn purge(
     State(api): State<Api>,
     Path(destination): Path<String>,

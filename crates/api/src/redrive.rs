@@ -18,7 +18,7 @@ use super::{
     selection::{Selection, Walk},
 };
 use domain::{Arrival, Attempts, Message, Ordering, Origin, Redrive, Sequence, Stage, Stamped};
-use http_server::{document, problem::Problem};
+use http_server::{openapi_responses, problem::Problem};
 use store::{CatalogEntry, DeadLetter, chunks_by_size, server_clock_ms};
 
 /// `POST /v1/destinations/{d}/dead-letters/redrive`
@@ -31,7 +31,7 @@ use store::{CatalogEntry, DeadLetter, chunks_by_size, server_clock_ms};
         (status = 200, description = "It is done", body = Operation),
         (status = 202, description = "It goes on", body = Operation,
             headers(("Location" = String, description = "Where the operation can be read"))),
-        document::Changes))]
+        openapi_responses::Changes))]
 pub(super) async fn redrive(
     State(api): State<Api>,
     Path(destination): Path<String>,
@@ -72,7 +72,7 @@ async fn redrive_all(
         let mut letters = step.letters;
         // Read only as many bodies at a time as one call enqueues.
         while !letters.is_empty() {
-            let size = |one: &DeadLetter| one.message.apart.bytes() as usize;
+            let size = |one: &DeadLetter| one.message.out_of_line.bytes() as usize;
             let count = chunks_by_size(&letters, AT_ONCE, CALL_BYTES_MAX, size)
                 .first()
                 .map_or(0, |c| c.len());

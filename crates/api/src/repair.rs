@@ -14,7 +14,7 @@ use super::{
     bulk::{self, Kind, Operation},
     request::{Target, read_optional},
 };
-use http_server::{document, problem::Problem};
+use http_server::{openapi_responses, problem::Problem};
 
 /// How to repair.
 #[derive(Deserialize, ToSchema)]
@@ -35,7 +35,7 @@ struct Request {
         (status = 200, description = "It is done", body = Operation),
         (status = 202, description = "It goes on", body = Operation,
             headers(("Location" = String, description = "Where the operation can be read"))),
-        document::Changes))]
+        openapi_responses::Changes))]
 pub(super) async fn repair(
     State(api): State<Api>,
     Path(destination): Path<String>,

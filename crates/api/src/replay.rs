@@ -25,7 +25,8 @@ use domain::{
     message::check_text,
 };
 use http_server::{
-    caller::Caller, document, idempotency_key::idempotency_key, invalid::Location, problem::Problem,
+    idempotency_key::idempotency_key, invalid::Location, openapi_responses, principal::Principal,
+    problem::Problem,
 };
 use store::{Content, LogEntry, chunks_by_size, server_clock_ms};
 
@@ -94,10 +95,10 @@ impl Replay {
         (status = 200, description = "It is done", body = Operation),
         (status = 202, description = "It goes on", body = Operation,
             headers(("Location" = String, description = "Where the operation can be read"))),
-        document::Changes))]
+        openapi_responses::Changes))]
 pub(super) async fn replay(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     Path(destination): Path<String>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -145,7 +146,7 @@ async fn replay_all(
         });
         let wanted: Vec<_> = wanted.collect();
         // Read only as many bodies at a time as one call enqueues.
-        for some in chunks_by_size(&wanted, AT_ONCE, CALL_BYTES_MAX, size_apart) {
+        for some in chunks_by_size(&wanted, AT_ONCE, CALL_BYTES_MAX, size_out_of_line) {
             let mut some = some.to_vec();
             if !request.dry_run {
                 store.fill_entries(source.entry(), &mut some).await?;
@@ -216,9 +217,9 @@ async fn logged(source: &Target, range: &Range) -> Result<Vec<Sequence>, Problem
 }
 
 /// The bytes of an entry's body that is stored apart.
-fn size_apart((_, entry): &(Sequence, LogEntry)) -> usize {
-    let apart = entry.content.as_ref().and_then(|content| content.apart);
-    apart.map_or(0, |(_, length)| length as usize)
+fn size_out_of_line((_, entry): &(Sequence, LogEntry)) -> usize {
+    let out_of_line = entry.content.as_ref().and_then(|content| content.out_of_line);
+    out_of_line.map_or(0, |(_, length)| length as usize)
 }
 
 fn is_wanted(sequence: Sequence, entry: &LogEntry, range: &Range) -> bool {

@@ -15,7 +15,7 @@ use super::{
     request::{find, limit_of, query_of},
 };
 use domain::DestinationName;
-use http_server::{caller::Caller, document, problem::Problem};
+use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{CatalogEntry, Paused, Stats};
 
 /// Destinations whose numbers are read in one round trip.
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 500;
 #[utoipa::path(get, path = "/v1/destinations/{destination}/stats", tag = "destinations",
     operation_id = "show_stats", params(("destination" = String, Path, description = "The name of the destination")),
     responses((status = 200, description = "Its numbers, and its oldest heads", body = Stats),
-        document::ReadsDestination))]
+        openapi_responses::ReadsDestination))]
 pub(super) async fn stats(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -180,10 +180,10 @@ impl Sort {
 #[utoipa::path(get, path = "/v1/stats", tag = "destinations", operation_id = "list_stats",
     params(Which),
     responses((status = 200, description = "A page, and totals", body = AllStats),
-        document::Reads))]
+        openapi_responses::Reads))]
 pub(super) async fn all_stats(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     query: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<AllStats>, Problem> {
     let Which { limit, cursor, sort } = query_of(query)?;

@@ -27,7 +27,7 @@ use domain::{
     token::{NAME_BYTES_MAX, TOKEN_DESTINATIONS_MAX},
 };
 use formats::code::Code;
-use http_server::{caller::Caller, document, problem::Problem};
+use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{CatalogToken, server_clock_ms};
 
 /// The longest life of a token that ends, in milliseconds: ten years.
@@ -141,10 +141,10 @@ pub(super) struct Revoked {
 #[utoipa::path(post, path = "/v1/tokens", tag = "tokens", operation_id = "make_token",
     request_body = Request,
     responses((status = 201, description = "The token, shown this once", body = Made),
-        document::MakesToken))]
+        openapi_responses::MakesToken))]
 pub(super) async fn make(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<(StatusCode, Json<Made>), Problem> {
     let request: Request = read_json(body, api.batch_bytes_max)?;
@@ -174,10 +174,10 @@ pub(super) async fn make(
 /// `GET /v1/tokens`
 #[utoipa::path(get, path = "/v1/tokens", tag = "tokens", operation_id = "list_tokens",
     params(Listing),
-    responses((status = 200, description = "A page, by id", body = Items<View>), document::Reads))]
+    responses((status = 200, description = "A page, by id", body = Items<View>), openapi_responses::Reads))]
 pub(super) async fn list(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     query: Result<Query<Listing>, QueryRejection>,
 ) -> Result<Json<Items<View>>, Problem> {
     caller.check_unlimited()?;
@@ -194,10 +194,10 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/v1/tokens/{id}", tag = "tokens", operation_id = "show_token",
     params(("id" = String, Path, description = "The id of the token")),
     responses((status = 200, description = "The token, without its secret", body = View),
-        document::ReadsToken))]
+        openapi_responses::ReadsToken))]
 pub(super) async fn show(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     Path(id): Path<String>,
 ) -> Result<Json<View>, Problem> {
     caller.check_unlimited()?;
@@ -211,10 +211,10 @@ pub(super) async fn show(
     params(("id" = String, Path, description = "The id of the token")),
     responses((status = 200, description = "It is valid no longer: within a second at all pods",
             body = Revoked),
-        document::RevokesToken))]
+        openapi_responses::RevokesToken))]
 pub(super) async fn revoke(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     Path(id): Path<String>,
 ) -> Result<Json<Revoked>, Problem> {
     caller.check_unlimited()?;
@@ -242,6 +242,6 @@ fn check_id(id: &str) -> Result<(), Problem> {
 }
 
 fn unknown(id: &str) -> Problem {
-    let shown = formats::tcp_answer::excerpt(id.as_bytes());
+    let shown = domain::excerpt::excerpt(id.as_bytes());
     Problem::new(Code::UnknownToken, format!("there is no token {shown:?}"))
 }

@@ -22,7 +22,7 @@ use super::{
 };
 use domain::{DestinationName, Topic, TopicName};
 use formats::code::Code;
-use http_server::{caller::Caller, document, problem::Problem};
+use http_server::{openapi_responses, principal::Principal, problem::Problem};
 
 /// A topic, as the API shows it.
 #[derive(Serialize, ToSchema)]
@@ -67,10 +67,10 @@ struct Definition {
 #[utoipa::path(get, path = "/v1/topics", tag = "topics", operation_id = "list_topics",
     params(Listing),
     responses((status = 200, description = "A page, by name", body = Items<View>),
-        document::Reads))]
+        openapi_responses::Reads))]
 pub(super) async fn list(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     query: Result<Query<Listing>, QueryRejection>,
 ) -> Result<Json<Items<View>>, Problem> {
     let listing = query_of(query)?;
@@ -84,10 +84,10 @@ pub(super) async fn list(
 /// `GET /v1/topics/{t}`
 #[utoipa::path(get, path = "/v1/topics/{topic}", tag = "topics", operation_id = "show_topic",
     params(("topic" = String, Path, description = "The name of the topic")),
-    responses((status = 200, description = "The topic", body = View), document::ReadsTopic))]
+    responses((status = 200, description = "The topic", body = View), openapi_responses::ReadsTopic))]
 pub(super) async fn show(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     Path(name): Path<String>,
 ) -> Result<Json<View>, Problem> {
     let unknown = || caller.unknown(Problem::unknown_topic(&name));
@@ -102,10 +102,10 @@ pub(super) async fn show(
 #[utoipa::path(put, path = "/v1/topics/{topic}", tag = "topics", operation_id = "define_topic",
     params(("topic" = String, Path, description = "The name of the topic")), request_body = Definition,
     responses((status = 200, description = "It is changed, or was the same", body = View),
-        (status = 201, description = "It is created", body = View), document::DefinesTopic))]
+        (status = 201, description = "It is created", body = View), openapi_responses::DefinesTopic))]
 pub(super) async fn define(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     Path(name): Path<String>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
@@ -130,10 +130,10 @@ pub(super) async fn define(
 #[utoipa::path(delete, path = "/v1/topics/{topic}", tag = "topics", operation_id = "remove_topic",
     params(("topic" = String, Path, description = "The name of the topic")),
     responses((status = 200, description = "It is removed", body = Removed),
-        document::DefinesTopic))]
+        openapi_responses::DefinesTopic))]
 pub(super) async fn remove(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     Path(name): Path<String>,
 ) -> Result<Json<Removed>, Problem> {
     let name = parse_name(&name)?;
@@ -148,7 +148,7 @@ pub(super) async fn remove(
 }
 
 /// Refuses a change of a topic that has destinations which the caller may not use.
-async fn check_held(api: &Api, caller: &Caller, name: &TopicName) -> Result<(), Problem> {
+async fn check_held(api: &Api, caller: &Principal, name: &TopicName) -> Result<(), Problem> {
     match api.catalog.find_topic(name).await? {
         Some(held) => caller.check_all(&held.topic.destinations),
         None => Ok(()),

@@ -17,7 +17,7 @@ use super::{
     views::{Pending, rfc3339},
 };
 use domain::{DestinationName, Ordering, message};
-use http_server::{document, problem::Problem};
+use http_server::{openapi_responses, problem::Problem};
 use store::{CatalogEntry, Cause, Causes, LaneHead, StoreError, Surroundings, waits_for_processor};
 
 #[derive(Deserialize, IntoParams)]
@@ -78,7 +78,7 @@ pub(super) struct Action {
     operation_id = "why",
     params(("destination" = String, Path, description = "The name of the destination"), Lane),
     responses((status = 200, description = "What blocks the lane, and what to do", body = Why),
-        document::ReadsDestination))]
+        openapi_responses::ReadsDestination))]
 pub(super) async fn why(
     State(api): State<Api>,
     Path(destination): Path<String>,

@@ -6,7 +6,7 @@ pub mod context;
 pub mod dead_letters;
 pub mod destinations;
 pub mod doctor;
-pub mod keys;
+pub mod lanes;
 pub mod log;
 pub mod man;
 pub mod messages;

@@ -29,12 +29,12 @@ pub use destination::{
 };
 pub use lease::{LeaseToken, WorkerName};
 pub use message::{
-    Apart, Arrival, Body, ConsumerRefusal, Due, Message, MessageIds, Origin, Position, Processed,
-    Redrive, Stamped, Tombstone,
+    Arrival, Body, ConsumerRefusal, Due, Message, MessageIds, Origin, OutOfLine, Position,
+    Processed, Redrive, Stamped, Tombstone,
 };
 pub use name::{DestinationName, InvalidName};
 pub use network::AllowedNetwork;
-pub use state::{Event, InvalidTransition, State};
+pub use state::State;
 pub use token::{Grant, Scope, Token, TokenText};
 pub use topic::{Topic, TopicName};
 pub use trace::TraceContext;

@@ -184,7 +184,7 @@ pub struct Stamped {
     /// The original message, if it was redriven or replayed.
     pub origin: Option<Origin>,
     /// Which of its bodies are stored apart from its record.
-    pub apart: Apart,
+    pub out_of_line: OutOfLine,
     /// Why its consumer did not accept it, while its sender decides what becomes of it.
     pub refused: Option<Arc<ConsumerRefusal>>,
     /// Why it cannot be read, if its data in Redis is damaged or missing. Then only its sequence is
@@ -206,14 +206,14 @@ pub struct ConsumerRefusal {
 /// The length in bytes of each body that is stored apart from the record. Long bodies are, so that reading
 /// records does not read bodies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Apart {
+pub struct OutOfLine {
     /// The current body.
     pub body: Option<u64>,
     /// The body as it arrived, if it is kept beside another one.
     pub input: Option<u64>,
 }
 
-impl Apart {
+impl OutOfLine {
     /// The bytes of all bodies that are stored apart.
     pub fn bytes(self) -> u64 {
         self.body.unwrap_or_default() + self.input.unwrap_or_default()
@@ -241,7 +241,7 @@ impl Stamped {
             idempotency_key: None,
             priority: PRIORITY_DEFAULT,
             origin: None,
-            apart: Apart::default(),
+            out_of_line: OutOfLine::default(),
             refused: None,
             damaged: None,
         }

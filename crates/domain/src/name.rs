@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 /// The longest name of a destination, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// A destination's name: `[a-z0-9._-]{1,64}`. Cheap to clone.
+/// A destination's name: `[a-z0-9._-]{1,64}`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(value_type = String, pattern = "^[a-z0-9._-]{1,64}$")]

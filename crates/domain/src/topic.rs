@@ -10,7 +10,7 @@ use super::{DestinationName, InvalidName, destination::InvalidField};
 /// The most destinations of one topic, and of one message.
 pub const DESTINATIONS_MAX: usize = 100;
 
-/// A topic's name: `[a-z0-9._-]{1,64}`, like a destination's. Cheap to clone.
+/// A topic's name: `[a-z0-9._-]{1,64}`, like a destination's.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = String, pattern = "^[a-z0-9._-]{1,64}$")]

@@ -16,7 +16,7 @@ use serde::{
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
 
-use super::tcp_answer::excerpt;
+use domain::excerpt::excerpt;
 
 /// The field with the number.
 const FIELD: &str = "accepted";

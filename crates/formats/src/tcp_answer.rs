@@ -14,7 +14,7 @@ use std::{borrow::Cow, fmt, time::Duration};
 use super::code::Code;
 use domain::{Sequence, wait_in_units};
 
-pub use domain::excerpt::excerpt;
+use domain::excerpt::excerpt;
 
 /// The longest answer that is accepted, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 4096;

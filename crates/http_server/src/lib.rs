@@ -1,14 +1,14 @@
-//! What every listener of Reseq needs: connections and how long they may take ([`client_connection`], [`pace`],
-//! [`socket`]), who calls ([`caller`]) and how much of what is shared ([`counts`], [`shares`]), and the [`problem`]
+//! What every listener of Reseq needs: connections and how long they may take ([`client_connection`], [`min_rate`],
+//! [`socket`]), who calls ([`principal`]) and how much of what is shared ([`concurrency_limit`], [`shares`]), and the [`problem`]
 //! that refuses a request, with the parts of it that are [`invalid`].
 
-pub mod caller;
 pub mod client_connection;
-pub mod counts;
-pub mod document;
+pub mod concurrency_limit;
 pub mod idempotency_key;
 pub mod invalid;
-pub mod pace;
+pub mod min_rate;
+pub mod openapi_responses;
+pub mod principal;
 pub mod problem;
 pub mod shares;
 pub mod socket;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use formats::code::Code;
 
 use super::{
-    caller::Caller,
-    counts::{Counts, Held},
+    concurrency_limit::{ConcurrencyLimit, Held},
+    principal::Principal,
     problem::Problem,
 };
 
 /// How much of one thing each token holds. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Shares(Counts<Arc<str>>);
+pub struct Shares(ConcurrencyLimit<Arc<str>>);
 
 /// One of a share, until dropped. `None` where nothing is counted.
 pub type Share = Option<Held<Arc<str>>>;
@@ -21,11 +21,11 @@ pub type Share = Option<Held<Arc<str>>>;
 impl Shares {
     /// The shares of something of which there are this many.
     pub fn of(all: usize) -> Shares {
-        Shares(Counts::new((all / 4).max(1)))
+        Shares(ConcurrencyLimit::new((all / 4).max(1)))
     }
 
     /// Takes one more for this caller, unless its token has a quarter of these.
-    pub fn take(&self, caller: &Caller, what: &str) -> Result<Share, Problem> {
+    pub fn take(&self, caller: &Principal, what: &str) -> Result<Share, Problem> {
         if !caller.has_token() {
             return Ok(None);
         }

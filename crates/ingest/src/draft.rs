@@ -7,8 +7,9 @@ use super::{
     headers::{check_named, travelling},
     json::ItemError,
 };
+use domain::excerpt::excerpt;
 use domain::{Arrival, Destination, Message, trace::TRACEPARENT};
-use formats::{code::Code, tcp_answer::excerpt};
+use formats::code::Code;
 use jq::{DECODED, can_decode};
 
 /// A message before the definition of a destination is applied to it.

@@ -9,12 +9,12 @@ use serde::{
     de::{MapAccess, Visitor},
 };
 
+use domain::excerpt::excerpt;
 use domain::{
     Destination,
     destination::ForwardHeaders,
     message::{HEADERS_BYTES_MAX, HEADERS_MAX, is_token},
 };
-use formats::tcp_answer::excerpt;
 
 /// A JSON object of strings, in the order sent. A map would silently keep the last of two equal
 /// names; this list keeps both, so that the check can refuse them.

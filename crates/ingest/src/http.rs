@@ -35,7 +35,7 @@ use domain::{DestinationName, TopicName};
 use faults::planted;
 use formats::code::Code;
 use http_server::{
-    caller::Caller, client_connection::ClientConnection, document, problem::Problem,
+    client_connection::ClientConnection, openapi_responses, principal::Principal, problem::Problem,
 };
 use store::server_clock_ms;
 
@@ -80,10 +80,10 @@ fn routes() -> OpenApiRouter<Ingest> {
     responses((status = 202, description = "Redis has the message", body = Accepted,
             headers(("Idempotent-Replayed" = bool, description = "`true`, if nothing was stored, \
                 because all of it had been stored before"))),
-        document::Ingests))]
+        openapi_responses::Ingests))]
 async fn post_raw(
     State(ingest): State<Ingest>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     client: Option<Extension<ClientConnection>>,
     Path(name): Path<String>,
     headers: HeaderMap,
@@ -118,10 +118,10 @@ async fn post_raw(
     responses((status = 202, description = "Redis has all copies", body = Accepted,
             headers(("Idempotent-Replayed" = bool, description = "`true`, if nothing was stored, \
                 because all of it had been stored before"))),
-        document::Ingests))]
+        openapi_responses::Ingests))]
 async fn publish_raw(
     State(ingest): State<Ingest>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     Path(name): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -146,10 +146,10 @@ async fn publish_raw(
             content((Accepted = "application/json"), (String = "application/x-ndjson")),
             headers(("Idempotent-Replayed" = bool, description = "`true`, if nothing was stored, \
                 because all of it had been stored before"))),
-        document::IngestsBatch))]
+        openapi_responses::IngestsBatch))]
 async fn post_items(
     State(ingest): State<Ingest>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
@@ -162,7 +162,7 @@ impl Ingest {
     /// Takes one message as JSON, or a batch.
     async fn take_items(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Response, Problem> {
@@ -228,7 +228,7 @@ impl Ingest {
     /// The destinations of a message, if the caller may use all of them.
     async fn addressed(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         item: Item,
         topics: &mut Topics,
     ) -> Result<Addressed, Problem> {
@@ -240,7 +240,7 @@ impl Ingest {
 
     async fn resolved(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         item: Item,
         topics: &mut Topics,
     ) -> Result<Addressed, Problem> {
@@ -266,7 +266,7 @@ impl Ingest {
     /// stored.
     async fn take_one(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         item: Item,
         room: MemoryPermit,
     ) -> Result<Response, Problem> {

@@ -23,6 +23,7 @@ use super::{
 };
 use domain::{
     Arrival, Body, DestinationName, Due, Message,
+    excerpt::excerpt,
     message::{ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, check_text},
     nearest::with_nearest,
     topic::DESTINATIONS_MAX,
@@ -30,7 +31,6 @@ use domain::{
 use formats::{
     code::Code,
     json::{even_null, is_deeper},
-    tcp_answer::excerpt,
 };
 
 /// The longest content type, in bytes.

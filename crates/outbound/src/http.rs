@@ -38,7 +38,7 @@ pub use response::{
 };
 
 use super::{
-    clients::{Clients, RequestError},
+    http_client::{Clients, RequestError},
     outgoing::{OutgoingError, RefusedAddress},
 };
 use domain::{

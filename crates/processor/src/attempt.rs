@@ -12,11 +12,11 @@ use super::{
     claims::Class,
     leases::{LeaseGuard, Leases},
 };
+use domain::excerpt::excerpt;
 use domain::{
     AttemptError, DestinationName, ErrorKind, LeaseToken, Processed, Stage, Stamped, TransformKind,
 };
 use faults::pause::{Point, point};
-use formats::tcp_answer::excerpt;
 use store::{Catalog, CatalogEntry, Claimed, server_clock};
 use telemetry::{Noted, SpanOf};
 

@@ -1,7 +1,7 @@
 //! Decides which destination to claim from, in turn and by weight, and how many messages: never
 //! more than the free slots.
 
-mod looks;
+mod polls;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -15,13 +15,13 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use looks::{Check, Poll};
+use polls::{Check, Poll};
 
 use super::{
     alone::{Alone, OneAlone},
+    claim_priority::ClaimPriority,
     claim_sizes::ClaimSizes,
-    rivals::Rivals,
-    turns::Turns,
+    fair_queue::FairQueue,
 };
 use domain::{DestinationName, TransformKind};
 use faults::pause::{Point, point};
@@ -73,12 +73,12 @@ impl Class {
 struct Slots {
     shares: Shares<DestinationName>,
     /// Destinations that may have waiting messages, in turn.
-    turns: Turns,
+    queue: FairQueue,
 }
 
 impl Slots {
     fn new(all: usize) -> Slots {
-        Slots { shares: Shares::new(all, all), turns: Turns::default() }
+        Slots { shares: Shares::new(all, all), queue: FairQueue::default() }
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) struct Claims {
     classes: [Slots; 2],
     sizes: ClaimSizes,
     /// Which destinations are left to other processors at first.
-    rivals: Rivals,
+    claim_priority: ClaimPriority,
     check: Option<Check>,
     /// Destinations with a claim in flight, and whether a hint arrived meanwhile.
     claims_in_flight: HashMap<DestinationName, bool>,
@@ -138,7 +138,7 @@ pub(super) struct Claims {
 impl Claims {
     pub(super) fn new(store: Store, catalog: Catalog, lease: Duration, slots: usize) -> Self {
         Claims {
-            rivals: Rivals::new(store.pod()),
+            claim_priority: ClaimPriority::new(store.pod()),
             changed: catalog.changed(),
             store,
             catalog,
@@ -176,7 +176,9 @@ impl Claims {
 
     /// A wake-up or a poll says that the destination has waiting messages. All processors learn it.
     fn woken(&mut self, name: DestinationName) {
-        if self.claims_in_flight.contains_key(&name) || !self.rivals.defers(&name, Instant::now()) {
+        if self.claims_in_flight.contains_key(&name)
+            || !self.claim_priority.defers(&name, Instant::now())
+        {
             self.hint(name);
         }
     }
@@ -189,7 +191,7 @@ impl Claims {
             let entry = self.catalog.get(name.as_str());
             let weight = entry.as_ref().map_or(1, |entry| entry.destination.weight);
             let class = entry.as_deref().map_or(Class::Working, Class::of);
-            self.classes[class as usize].turns.push(name, weight);
+            self.classes[class as usize].queue.push(name, weight);
         }
     }
 
@@ -200,14 +202,14 @@ impl Claims {
 
     fn took(&mut self, entry: &CatalogEntry, slots: usize) {
         let of = &mut self.classes[Class::of(entry) as usize];
-        of.turns.took(&entry.destination, slots);
+        of.queue.took(&entry.destination, slots);
         of.shares.take(&entry.destination.name, slots);
     }
 
     /// Frees slots that a claim had reserved but did not fill.
     fn unused(&mut self, entry: &CatalogEntry, slots: usize) {
         let of = &mut self.classes[Class::of(entry) as usize];
-        of.turns.gave_back(&entry.destination, slots);
+        of.queue.gave_back(&entry.destination, slots);
         of.shares.give_back(&entry.destination.name, slots);
     }
 
@@ -227,7 +229,7 @@ impl Claims {
             if free < quantum && gathers {
                 break;
             }
-            let Some((name, weights)) = self.classes[of].turns.pop() else { break };
+            let Some((name, weights)) = self.classes[of].queue.pop() else { break };
             let Some(entry) = self.catalog.get(name.as_str()) else { continue };
             if Class::of(&entry) != class {
                 self.hint(name);
@@ -240,12 +242,12 @@ impl Claims {
                 self.requeue_unanswered(entry, Instant::now() + REQUEUE_WITHIN);
                 continue;
             }
-            let Slots { shares, turns } = &self.classes[of];
+            let Slots { shares, queue } = &self.classes[of];
             let waits = |other: &DestinationName| {
                 let entry = self.catalog.get(other.as_str());
                 entry.is_some_and(|entry| at_once_max(&entry) > shares.taken_by(other))
             };
-            let others_wait = turns.names().take(OTHERS_MAX).any(waits);
+            let others_wait = queue.names().take(OTHERS_MAX).any(waits);
             // Leave slots for the destinations that are next in turn.
             let share = entry.destination.share(free, weights).max(quantum.min(free));
             let share = share.min(shares.room(&name, others_wait, false));
@@ -344,7 +346,7 @@ impl Claims {
     pub(super) async fn next(&mut self) -> Option<ClaimsEvent> {
         let poll = OptionFuture::from(self.poll.as_mut());
         // One check at a time.
-        let next_check = self.rivals.next().filter(|_| self.check.is_none());
+        let next_check = self.claim_priority.next().filter(|_| self.check.is_none());
         let check_is_due = OptionFuture::from(next_check.map(sleep_until));
         let check = OptionFuture::from(self.check.as_mut());
         tokio::select! {
@@ -400,7 +402,7 @@ impl Claims {
         }
         let got = claimed.messages.len();
         if room > 0 {
-            self.rivals.claimed(took);
+            self.claim_priority.claimed(took);
             self.sizes.claimed(&name, got);
         }
         // A repeated claim returns what the first one got, even if it is more than now requested.

@@ -3,13 +3,13 @@
 
 mod alone;
 mod attempt;
+mod claim_priority;
 mod claim_sizes;
 mod claims;
+mod fair_queue;
 mod finish;
 mod leases;
-mod rivals;
 pub mod transform;
-mod turns;
 
 use std::{sync::Arc, time::Duration};
 

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::{
     error::{ClientError, unexpected},
-    script::{NUMBER_SIZE, Script, ScriptCall, Words, is_missing},
+    script::{CallArgs, NUMBER_SIZE, Script, ScriptCall, run},
 };
 
 /// The most blocks of one call.
@@ -35,14 +35,14 @@ const BLOCK_MESSAGES_MAX: usize = 64;
 const SHAPE_SIZE: usize = 12;
 
 /// Those whose blocks may run in one call: the number of the slot, and the composed script.
-pub(super) type Place = (u16, usize);
+pub(super) type BatchKey = (u16, usize);
 
-/// What waits for a call, for each place.
+/// What waits for a call, for each key of a batch.
 #[derive(Default)]
-pub(super) struct Companies(Mutex<HashMap<Place, Company>>);
+pub(super) struct Coalescer(Mutex<HashMap<BatchKey, Batch>>);
 
 #[derive(Default)]
-struct Company {
+struct Batch {
     /// A call is on its way, or about to be.
     is_busy: bool,
     waiting: VecDeque<Waiting>,
@@ -51,48 +51,48 @@ struct Company {
 /// A block whose caller waits for the answer.
 pub(super) struct Waiting {
     number: usize,
-    words: Arc<Words>,
+    words: Arc<CallArgs>,
     messages: usize,
     pub(super) reply: oneshot::Sender<Result<Value, ClientError>>,
 }
 
-impl Companies {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Company>> {
+impl Coalescer {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BatchKey, Batch>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if no call is on its way: then the caller makes one, and calls [`Companies::next`] after it.
-    pub(super) fn begin(&self, place: Place) -> bool {
-        !std::mem::replace(&mut self.lock().entry(place).or_default().is_busy, true)
+    /// True if no call is on its way: then the caller makes one, and calls [`Coalescer::next`] after it.
+    pub(super) fn begin(&self, key: BatchKey) -> bool {
+        !std::mem::replace(&mut self.lock().entry(key).or_default().is_busy, true)
     }
 
     /// True if blocks wait for the next call.
-    pub(super) fn has_waiting(&self, place: Place) -> bool {
-        self.lock().get(&place).is_some_and(|company| !company.waiting.is_empty())
+    pub(super) fn has_waiting(&self, key: BatchKey) -> bool {
+        self.lock().get(&key).is_some_and(|batch| !batch.waiting.is_empty())
     }
 
     /// What the next call takes. Without it, no call is on its way any more.
-    pub(super) fn next(&self, place: Place) -> Option<Vec<Waiting>> {
+    pub(super) fn next(&self, key: BatchKey) -> Option<Vec<Waiting>> {
         let mut all = self.lock();
-        let company = all.get_mut(&place)?;
-        let some = take(&mut company.waiting);
-        company.is_busy = !some.is_empty();
+        let batch = all.get_mut(&key)?;
+        let some = take(&mut batch.waiting);
+        batch.is_busy = !some.is_empty();
         (!some.is_empty()).then_some(some)
     }
 
-    /// Adds a block for the next call. True if no call is on its way (any more), as with [`Companies::begin`].
-    pub(super) fn wait(&self, place: Place, one: Waiting) -> bool {
+    /// Adds a block for the next call. True if no call is on its way (any more), as with [`Coalescer::begin`].
+    pub(super) fn wait(&self, key: BatchKey, one: Waiting) -> bool {
         let mut all = self.lock();
-        let company = all.entry(place).or_default();
-        company.waiting.push_back(one);
-        !std::mem::replace(&mut company.is_busy, true)
+        let batch = all.entry(key).or_default();
+        batch.waiting.push_back(one);
+        !std::mem::replace(&mut batch.is_busy, true)
     }
 
     /// Those that a call left out are the first of the next.
-    pub(super) fn put_back(&self, place: Place, rest: impl DoubleEndedIterator<Item = Waiting>) {
+    pub(super) fn put_back(&self, key: BatchKey, rest: impl DoubleEndedIterator<Item = Waiting>) {
         let mut all = self.lock();
-        let company = all.entry(place).or_default();
-        rest.rev().for_each(|one| company.waiting.push_front(one));
+        let batch = all.entry(key).or_default();
+        rest.rev().for_each(|one| batch.waiting.push_front(one));
     }
 }
 
@@ -136,7 +136,7 @@ fn take(waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
 /// A call of a composed script.
 pub(super) struct Blocks {
     composed: Arc<Script>,
-    all: Vec<(usize, Arc<Words>)>,
+    all: Vec<(usize, Arc<CallArgs>)>,
 }
 
 impl Blocks {
@@ -168,20 +168,7 @@ impl Blocks {
     }
 
     pub(super) async fn run(&self, connection: &mut impl ConnectionLike) -> RedisResult<Value> {
-        let mut script = &*self.composed;
-        loop {
-            let answer = self.command("EVALSHA", script.hash()).query_async(connection).await;
-            let answer = match answer {
-                Err(error) if is_missing(&error) => {
-                    self.command("EVAL", script.source()).query_async(connection).await
-                }
-                answer => answer,
-            };
-            match answer.as_ref().err().and_then(|error| script.after(error)) {
-                Some(other) => script = other,
-                None => return answer,
-            }
-        }
+        run(&self.composed, connection, |name, script| self.command(name, script)).await
     }
 }
 
@@ -210,7 +197,7 @@ mod tests {
 
     fn waiting(bytes: usize, messages: usize) -> (Waiting, Answer) {
         let (reply, answer) = oneshot::channel();
-        let words = Words { keys: Vec::new(), args: vec![vec![0; bytes]] };
+        let words = CallArgs { keys: Vec::new(), args: vec![vec![0; bytes]] };
         (Waiting { number: 1, words: Arc::new(words), messages, reply }, answer)
     }
 

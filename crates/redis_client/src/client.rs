@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use redis::{ErrorKind, IntoConnectionInfo, RedisError, ServerErrorKind};
 
 use super::{
-    blocks::Companies,
+    blocks::Coalescer,
     cluster::Cluster,
     complete_file::CompleteFiles,
     dial::Dialer,
@@ -26,7 +26,7 @@ pub struct RedisClient {
     pub(super) takeovers: Arc<Takeovers>,
     pub(super) complete_files: Arc<CompleteFiles>,
     /// Calls that wait for others, to run together.
-    pub(super) companies: Arc<Companies>,
+    pub(super) coalescer: Arc<Coalescer>,
 }
 
 /// How Redis is deployed.
@@ -98,7 +98,7 @@ impl RedisClient {
             patience,
             takeovers: Arc::default(),
             complete_files: Arc::default(),
-            companies: Arc::default(),
+            coalescer: Arc::default(),
         })
     }
 
@@ -130,7 +130,7 @@ impl RedisClient {
 
     /// Calls of scripts may run together if they have the same number here: one for each slot of a cluster,
     /// otherwise one for all keys.
-    pub(super) fn together(&self, key: &[u8]) -> u16 {
+    pub(super) fn batch_of(&self, key: &[u8]) -> u16 {
         match &*self.servers {
             Servers::One(_) => 0,
             Servers::Cluster(_) => slot_of(key),

@@ -117,13 +117,13 @@ impl From<RedisError> for ClientError {
             "ERR" if detail.starts_with("Protocol error: unauthenticated") => {
                 return ClientError::NoRights(UNKNOWN_USER.to_owned());
             }
-            // The server had not run anything. `BUSY`: it is still running the script of another call.
-            code @ ("NOREPLICAS" | "MISCONF" | "BUSY" | "READONLY") if !is_of_script(detail) => {
-                return ClientError::RefusesWrites(format!("{code} {detail}"));
-            }
-            // A command of a script was refused: the script may have written before.
-            "NOREPLICAS" | "MISCONF" | "BUSY" | "READONLY" => {
-                return ClientError::Failed(error.to_string());
+            // `BUSY`: the server is still running the script of another call, and had not run this one. If a command of
+            // a script was refused, the script may have written before.
+            code @ ("NOREPLICAS" | "MISCONF" | "BUSY" | "READONLY") => {
+                return match is_of_script(detail) {
+                    true => ClientError::Failed(error.to_string()),
+                    false => ClientError::RefusesWrites(format!("{code} {detail}")),
+                };
             }
             "ERR" if detail.starts_with("max number of clients") => {
                 return ClientError::Unavailable(error.to_string());
@@ -214,8 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_another_protocol_says_nothing_of_the_call_and_one_with_another_content_is_damage()
-     {
+    fn an_answer_in_another_protocol_says_nothing_of_the_call_and_one_with_another_content_is_damage() {
         let error = redis::parse_redis_value(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap_err();
         let error = ClientError::from(error);
         assert!(matches!(error, ClientError::Unconfirmed(_)), "{error:?}");

@@ -23,7 +23,7 @@ pub struct Script {
 /// A call of a script, with its keys and arguments.
 pub struct ScriptCall<'a> {
     script: &'a Script,
-    words: Arc<Words>,
+    words: Arc<CallArgs>,
     messages: usize,
 }
 
@@ -32,14 +32,14 @@ pub(super) const NUMBER_SIZE: usize = 12;
 
 /// The keys and arguments of a call.
 #[derive(Debug, Clone, Default)]
-pub struct Words {
+pub struct CallArgs {
     /// KEYS.
     pub keys: Vec<Vec<u8>>,
     /// ARGV.
     pub args: Vec<Vec<u8>>,
 }
 
-impl Words {
+impl CallArgs {
     pub(super) fn count(&self) -> usize {
         self.keys.len() + self.args.len()
     }
@@ -92,7 +92,7 @@ impl Script {
     }
 
     /// A call with these keys and arguments.
-    pub fn call(&self, words: Words) -> ScriptCall<'_> {
+    pub fn call(&self, words: CallArgs) -> ScriptCall<'_> {
         ScriptCall { script: self, words: Arc::new(words), messages: 1 }
     }
 }
@@ -118,7 +118,7 @@ impl ScriptCall<'_> {
         self.messages
     }
 
-    pub(super) fn words(&self) -> &Arc<Words> {
+    pub(super) fn words(&self) -> &Arc<CallArgs> {
         &self.words
     }
 
@@ -138,32 +138,40 @@ impl ScriptCall<'_> {
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {
-        let Words { keys, args } = &*self.words;
+        let CallArgs { keys, args } = &*self.words;
         let size = name.len() + script.len() + NUMBER_SIZE + self.words.bytes();
         let mut command = Cmd::with_capacity(self.words.count() + 3, size);
         command.arg(name).arg(script).arg(keys.len()).arg(keys).arg(args);
         command
     }
 
-    /// Runs the call on this connection. If the node lacks the script, sends the source to that
-    /// same node.
+    /// Runs the call on this connection.
     pub(super) async fn run<T: FromRedisValue>(
         &self,
         connection: &mut impl ConnectionLike,
     ) -> RedisResult<T> {
-        let mut script = self.script;
-        loop {
-            let answer = self.command("EVALSHA", script.hash()).query_async(connection).await;
-            let answer = match answer {
-                Err(error) if is_missing(&error) => {
-                    self.command("EVAL", &script.source).query_async(connection).await
-                }
-                answer => answer,
-            };
-            match answer.as_ref().err().and_then(|error| script.after(error)) {
-                Some(other) => script = other,
-                None => return answer,
+        run(self.script, connection, |name, script| self.command(name, script)).await
+    }
+}
+
+/// Runs a script on this connection. If the node lacks it, sends the source to that same node; if Redis is full, runs the
+/// script for that. `command` makes the command with this name, for this script.
+pub(super) async fn run<T: FromRedisValue>(
+    mut script: &Script,
+    connection: &mut impl ConnectionLike,
+    command: impl Fn(&str, &str) -> Cmd,
+) -> RedisResult<T> {
+    loop {
+        let answer = command("EVALSHA", script.hash()).query_async(connection).await;
+        let answer = match answer {
+            Err(error) if is_missing(&error) => {
+                command("EVAL", script.source()).query_async(connection).await
             }
+            answer => answer,
+        };
+        match answer.as_ref().err().and_then(|error| script.after(error)) {
+            Some(other) => script = other,
+            None => return answer,
         }
     }
 }

@@ -26,7 +26,7 @@ use destination::{Dependencies, DestinationSender, Gauge, Poke};
 use domain::DestinationName;
 use faults::planted;
 use holdings::Holdings;
-use outbound::clients::Clients;
+use outbound::http_client::Clients;
 use ownership::{Freed, Ownership};
 use partition_lease::PartitionLease;
 use reporter::Owned;

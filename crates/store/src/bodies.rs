@@ -45,7 +45,8 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut wanted = Vec::new();
         for (at, message) in messages.iter().enumerate() {
-            let both = [(Part::Body, message.apart.body), (Part::Input, message.apart.input)];
+            let both =
+                [(Part::Body, message.out_of_line.body), (Part::Input, message.out_of_line.input)];
             for (part, length) in both {
                 wanted.extend(length.map(|length| (at, part, length)));
             }
@@ -70,19 +71,19 @@ impl Store {
         name: &DestinationName,
         messages: &mut [&mut Stamped],
     ) -> Result<(), StoreError> {
-        let mut apart: Vec<_> =
-            messages.iter_mut().filter(|message| message.apart.body.is_some()).collect();
-        if apart.is_empty() {
+        let mut out_of_line: Vec<_> =
+            messages.iter_mut().filter(|message| message.out_of_line.body.is_some()).collect();
+        if out_of_line.is_empty() {
             return Ok(());
         }
         let key = self.keys().destination(name).bodies();
         let mut pipe = redis::pipe();
-        for message in &apart {
+        for message in &out_of_line {
             pipe.cmd("HSTRLEN").arg(&key).arg(Part::Body.field(message.position.sequence));
         }
         let lengths: Vec<u64> = self.query(&pipe).await?;
-        for (message, length) in apart.iter_mut().zip(lengths) {
-            if message.apart.body != Some(length) {
+        for (message, length) in out_of_line.iter_mut().zip(lengths) {
+            if message.out_of_line.body != Some(length) {
                 message.damaged = Some("its body is missing, or has another length".to_owned());
             }
         }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use bytes::Bytes;
 use redis::ToRedisArgs;
 
-use redis_client::Words;
+use redis_client::CallArgs;
 
 /// What a transition takes, by name, in the order of a call.
 #[derive(Debug, Clone, Copy)]
@@ -48,14 +48,14 @@ pub trait Row {
     const ARGS: &'static [&'static str] = &[];
 
     /// Adds them to a call.
-    fn write(&self, words: &mut Words);
+    fn write(&self, words: &mut CallArgs);
 }
 
 /// A list of keys.
 impl Row for Vec<u8> {
     const KEYS: &'static [&'static str] = &["key"];
 
-    fn write(&self, words: &mut Words) {
+    fn write(&self, words: &mut CallArgs) {
         words.keys.push(self.clone());
     }
 }
@@ -90,7 +90,7 @@ macro_rules! values {
         $(impl Row for $kind {
             const ARGS: &'static [&'static str] = &["value"];
 
-            fn write(&self, words: &mut Words) {
+            fn write(&self, words: &mut CallArgs) {
                 Arg::write(self, &mut words.args);
             }
         })*
@@ -100,7 +100,7 @@ macro_rules! values {
 values!(&str, &[u8], u64);
 
 /// Adds a list to a call: its keys, its length, its arguments.
-pub fn write_list<R: Row>(rows: &[R], words: &mut Words) {
+pub fn write_list<R: Row>(rows: &[R], words: &mut CallArgs) {
     Arg::write(&rows.len(), &mut words.args);
     rows.iter().for_each(|row| row.write(words));
 }
@@ -194,8 +194,8 @@ macro_rules! contract {
             };
 
             /// The keys and arguments of a call.
-            pub fn words(self, $of: $kind $(, $more: $of_more)*) -> redis_client::Words {
-                let mut words = redis_client::Words::default();
+            pub fn words(self, $of: $kind $(, $more: $of_more)*) -> redis_client::CallArgs {
+                let mut words = redis_client::CallArgs::default();
                 $(words.keys.push($crate::contract::named!($of $key $($named)?).into_bytes());)*
                 $($crate::contract::Arg::write(&self.$arg, &mut words.args);)*
                 $($($crate::contract::write_list(&self.$list, &mut words);)*)?
@@ -233,7 +233,7 @@ macro_rules! row {
             const KEYS: &'static [&'static str] = &[$($(stringify!($key)),*)?];
             const ARGS: &'static [&'static str] = &[$(stringify!($arg)),*];
 
-            fn write(&self, words: &mut redis_client::Words) {
+            fn write(&self, words: &mut redis_client::CallArgs) {
                 $($(words.keys.push(self.$key.as_bytes().to_vec());)*)?
                 $($crate::contract::Arg::write(&self.$arg, &mut words.args);)*
             }
@@ -282,7 +282,7 @@ end
 
     #[test]
     fn list_is_passed_behind_its_length() {
-        let mut words = Words::default();
+        let mut words = CallArgs::default();
         let lane = Lane { in_progress: "p".into(), ready: "r".into(), key: "a", upto: 7 };
         write_list(&[lane], &mut words);
         write_list(&["1", "2"], &mut words);

@@ -26,7 +26,7 @@ pub struct HandOver {
 impl HandOver {
     /// The message; `None` if its record cannot be read.
     pub fn message(&self, entry: &CatalogEntry) -> Option<Stamped> {
-        if record::is_apart(&self.record) {
+        if record::is_out_of_line(&self.record) {
             return None;
         }
         let (name, attempts) = (&entry.destination.name, Attempts::default());

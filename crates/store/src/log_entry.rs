@@ -45,7 +45,7 @@ pub struct Content {
     pub bytes: bytes::Bytes,
     /// If the body is stored apart: true if it is in the field for input bodies; and its length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub apart: Option<(bool, u64)>,
+    pub out_of_line: Option<(bool, u64)>,
 }
 
 /// The headers as they arrived.
@@ -64,19 +64,19 @@ impl Content {
             Some(input) => (input, true),
             None => (&message.message.body, false),
         };
-        let length = if is_input { message.apart.input } else { message.apart.body };
+        let length = if is_input { message.out_of_line.input } else { message.out_of_line.body };
         let length = length.filter(|_| message.tombstone != Some(Tombstone::DeadLettered));
         Content {
             headers: arrived_with(&message.message.headers, is_input),
             content_type: body.content_type.clone(),
             bytes: if length.is_some() { Bytes::new() } else { body.bytes.clone() },
-            apart: length.map(|length| (is_input, length)),
+            out_of_line: length.map(|length| (is_input, length)),
         }
     }
 
     pub(super) fn part(&self) -> Option<(Part, u64)> {
         let part = |is_input| if is_input { Part::Input } else { Part::Body };
-        self.apart.map(|(is_input, length)| (part(is_input), length))
+        self.out_of_line.map(|(is_input, length)| (part(is_input), length))
     }
 }
 

@@ -17,23 +17,23 @@
 //! dead-lettered, `c` cancelled). A tombstone has no body. The accounted bytes count against
 //! `backlog_bytes_max`: the length of the body as it arrived.
 
-mod apart;
+mod out_of_line;
 mod prefix;
 mod well_known;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub use apart::{INLINE_MAX, Part, fill, is_apart, read_with};
-use apart::{is_long, write_apart};
+pub use out_of_line::{INLINE_MAX, Part, fill, is_out_of_line, read_with};
+use out_of_line::{is_long, write_out_of_line};
 use prefix::{accounted_bytes_of_damaged, number, read_prefix};
 pub(super) use prefix::{letter, tombstone_of};
 use well_known::{ContentType, Id};
 
 use super::known_schema::{FIRST, known};
 use domain::{
-    Apart, Arrival, Attempts, Body, DestinationName, Epoch, Message, Ordering, Origin, Position,
-    Processed, Sequence, Stamped,
+    Arrival, Attempts, Body, DestinationName, Epoch, Message, Ordering, Origin, OutOfLine,
+    Position, Processed, Sequence, Stamped,
 };
 
 /// A record, and the changes to the hash `bodies` that belong to it.
@@ -84,7 +84,7 @@ struct More {
     input: Option<(String, Bytes)>,
     /// `input` if the body is stored apart: content type and length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    input_apart: Option<(String, u64)>,
+    input_out_of_line: Option<(String, u64)>,
 }
 
 /// Writes the part after the prefix. Omits a body that is stored apart.
@@ -120,7 +120,7 @@ fn write(
 pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool, schema: u32) -> Written {
     let body = &arrival.message.body.bytes;
     let mut out = Vec::with_capacity(body.len().min(INLINE_MAX) + 64);
-    write_apart(&mut out, body);
+    write_out_of_line(&mut out, body);
     let more = More {
         idempotency_key: arrival.idempotency_key.clone().filter(|_| keeps_key),
         origin: arrival.origin.clone(),
@@ -144,7 +144,7 @@ pub fn of_redriven(
         tombstone: None,
         idempotency_key,
         // Nothing is stored for it yet at its new position.
-        apart: Apart::default(),
+        out_of_line: OutOfLine::default(),
         ..stamped.clone()
     };
     of_stamped(&plain, Ordering::Destination, schema)
@@ -158,11 +158,11 @@ pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Written
     let mut bodies = Vec::new();
     match stamped.tombstone {
         Some(tombstone) => out.extend_from_slice(format!("T{}", letter(tombstone)).as_bytes()),
-        None => write_apart(&mut out, body),
+        None => write_out_of_line(&mut out, body),
     }
     if is_long(body) {
         bodies.push((Part::Body, Some(body.clone())));
-    } else if stamped.apart.body.is_some() {
+    } else if stamped.out_of_line.body.is_some() {
         bodies.push((Part::Body, None));
     }
     match ordering {
@@ -179,13 +179,13 @@ pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Written
         origin: stamped.origin.clone(),
         ..More::default()
     };
-    match (stamped.input.clone(), stamped.apart.input) {
+    match (stamped.input.clone(), stamped.out_of_line.input) {
         (Some(input), _) if is_long(&input.bytes) => {
-            more.input_apart = Some((input.content_type, input.bytes.len() as u64));
+            more.input_out_of_line = Some((input.content_type, input.bytes.len() as u64));
             bodies.push((Part::Input, Some(input.bytes)));
         }
         // Stored apart and not read: it stays there.
-        (Some(input), Some(length)) => more.input_apart = Some((input.content_type, length)),
+        (Some(input), Some(length)) => more.input_out_of_line = Some((input.content_type, length)),
         (input, _) => more.input = input.map(|body| (body.content_type, body.bytes)),
     }
     write(
@@ -257,14 +257,16 @@ fn read_whole(
     let header = record.get(at..body_at).ok_or_else(|| damaged(&"the header is truncated"))?;
     let header: Header = rmp_serde::from_slice(header).map_err(|e| damaged(&e))?;
     let body = record.slice(body_at..);
-    if prefix.apart.is_some() && !body.is_empty() {
+    if prefix.out_of_line.is_some() && !body.is_empty() {
         return Err(damaged(&"it has a body both in it and stored apart"));
     }
     let more = header.more.map(|more| *more).unwrap_or_default();
-    let apart =
-        Apart { body: prefix.apart, input: more.input_apart.as_ref().map(|(_, length)| *length) };
+    let out_of_line = OutOfLine {
+        body: prefix.out_of_line,
+        input: more.input_out_of_line.as_ref().map(|(_, length)| *length),
+    };
     let input =
-        more.input.or(more.input_apart.map(|(content_type, _)| (content_type, Bytes::new())));
+        more.input.or(more.input_out_of_line.map(|(content_type, _)| (content_type, Bytes::new())));
     Ok(Stamped {
         destination: destination.clone(),
         position: Position { epoch: header.epoch, sequence },
@@ -284,7 +286,7 @@ fn read_whole(
         input: input.map(|(content_type, bytes)| Body { content_type, bytes }),
         idempotency_key: more.idempotency_key,
         origin: more.origin,
-        apart,
+        out_of_line,
         refused: None,
         damaged: None,
     })
@@ -322,7 +324,7 @@ mod tests {
                 destination: "crm".parse().unwrap(),
                 position: Position { epoch: 6, sequence: 17 },
             }),
-            apart: Apart::default(),
+            out_of_line: OutOfLine::default(),
             refused: None,
             damaged: None,
         }

@@ -36,7 +36,7 @@ impl<'a> LaneRow<'a> {
 
 row! {
     /// A body that is stored apart.
-    BodyApart {
+    BodyOutOfLine {
         /// Of which message of the call, from 1.
         of: usize,
         /// Empty, or `i`: the body as it arrived.

@@ -305,7 +305,7 @@ const BUGS: &[(&str, &str, &str, &[Anomaly])] = &[
 /// Where the code asks for a planted bug.
 fn names_in_the_code() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for path in files("src", "rs") {
+    for path in files("src", "rs").into_iter().chain(files("crates", "rs")) {
         let code = code_of(&path);
         let asked = code.split("planted::is(\"").skip(1);
         names.extend(asked.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));

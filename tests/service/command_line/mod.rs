@@ -2,7 +2,7 @@
 
 mod contexts;
 mod doctor;
-mod keys;
+mod lanes;
 mod tail;
 mod terminal;
 mod top;

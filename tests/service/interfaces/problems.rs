@@ -34,6 +34,8 @@ async fn the_type_of_each_problem_leads_to_a_page_that_explains_its_code() {
     for methods in document["paths"].as_object().unwrap().values() {
         for route in methods.as_object().unwrap().values() {
             for (status, answer) in route["responses"].as_object().unwrap() {
+                let shared = answer["$ref"].as_str().map(|path| path.trim_start_matches('#'));
+                let answer = shared.map_or(answer, |path| document.pointer(path).unwrap());
                 let lines = answer["description"].as_str().unwrap().lines();
                 let codes = lines.filter_map(|line| line.strip_prefix("- `")?.split('`').next());
                 named.extend(codes.map(|code| (status.clone(), code.to_owned())));

@@ -326,8 +326,7 @@ async fn a_removal_leaves_no_key_whatever_is_damaged() {
 }
 
 #[tokio::test]
-async fn a_repair_by_command_tells_what_it_did_and_its_exit_code_tells_whether_there_was_anything()
-{
+async fn a_repair_by_command_tells_what_it_did_and_its_exit_code_tells_whether_there_was_anything() {
     let service = Service::start().await;
     service.define_worker("crm", "destination").await;
     service.send("crm", json!(1), json!({})).await;

@@ -1,4 +1,4 @@
-// The lanes with the most waiting, like `reseq keys`.
+// The lanes with the most waiting, like `reseq lanes`.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { api, ask, type Schema } from "./api.ts";
 import { count, duration, laneName, percent } from "./format.ts";

@@ -16,7 +16,7 @@ use super::{
     views::{Items, rfc3339},
 };
 use domain::DestinationName;
-use http_server::{caller::Caller, document, invalid::Location, problem::Problem};
+use http_server::{invalid::Location, openapi_responses, principal::Principal, problem::Problem};
 use store::AuditId;
 
 pub(super) use entry::Entry;
@@ -74,10 +74,10 @@ pub(super) struct View {
 #[utoipa::path(get, path = "/v1/audit", tag = "audit", operation_id = "list_audit",
     params(Listing),
     responses((status = 200, description = "A page, the newest first", body = Items<View>),
-        document::Reads))]
+        openapi_responses::Reads))]
 pub(super) async fn list(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     query: Result<Query<Listing>, QueryRejection>,
 ) -> Result<Json<Items<View>>, Problem> {
     caller.check_unlimited()?;

@@ -29,7 +29,7 @@ use crate::{RequestId, openapi::operations};
 use domain::{DestinationName, Scope, excerpt::excerpt};
 use faults::planted;
 use formats::code::Code;
-use http_server::{caller::Caller, client_connection::ClientConnection, problem::Problem};
+use http_server::{client_connection::ClientConnection, principal::Principal, problem::Problem};
 use store::Store;
 
 /// One token may fill this part of the log at once, and then add an entry each time.
@@ -77,7 +77,7 @@ impl Recorder {
 
     /// Refuses an action of a token that has filled its share of the log: it could remove the traces of others, or its
     /// own. Whoever administers the whole deployment, or needs no token, has no share.
-    fn admit(&self, caller: &Caller) -> Result<(), Problem> {
+    fn admit(&self, caller: &Principal) -> Result<(), Problem> {
         let is_unbounded = caller.is_unlimited() && caller.grant().allows(Scope::Admin);
         if is_unbounded || planted::is("audit_flooded") {
             return Ok(());
@@ -102,7 +102,7 @@ impl Recorder {
     /// Carries out a request of an operator, and records it. The answer waits for the entry.
     pub(crate) async fn carry_out(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         path: &str,
         parameters: &RawPathParams,
         request: Request,
@@ -126,7 +126,7 @@ impl Recorder {
 
     fn entry_of(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         path: &str,
         parameters: &RawPathParams,
         request: &Request,

@@ -17,7 +17,7 @@ use super::{
     hub::{Frame, Hub},
     views::{Rows, Sort, View},
 };
-use http_server::{caller::Caller, problem::Problem};
+use http_server::{principal::Principal, problem::Problem};
 
 /// A stream ends after this time. The browser opens it again, and its token is checked again.
 const STREAM_MAX: Duration = Duration::from_secs(60);
@@ -48,7 +48,7 @@ enum Name {
 /// `GET /console/events`
 pub(super) async fn events(
     State(hub): State<Hub>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     query: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let Query(wanted) = query.map_err(|error| Problem::invalid_parameter(error.body_text()))?;
@@ -57,7 +57,7 @@ pub(super) async fn events(
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-fn view(wanted: Wanted, caller: &Caller) -> Result<View, Problem> {
+fn view(wanted: Wanted, caller: &Principal) -> Result<View, Problem> {
     let only = caller.grant().destinations.clone().map(Arc::new);
     Ok(match wanted.view {
         Name::Overview => View::Overview { only },

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Sources, numbers::Numbers, views::View};
 use formats::code::Code;
 use http_server::{
-    caller::Caller,
+    principal::Principal,
     problem::Problem,
     shares::{Share, Shares},
 };
@@ -53,7 +53,7 @@ impl Hub {
     pub(super) fn watch(
         &self,
         view: View,
-        caller: &Caller,
+        caller: &Principal,
     ) -> Result<watch::Receiver<Frame>, Problem> {
         let mut views = self.views();
         if let Some((sender, _)) = views.get(&view) {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use access::{Guard, session};
 use domain::{Grant, Scope};
 use formats::code::Code;
-use http_server::{caller::Caller, problem::Problem};
+use http_server::{principal::Principal, problem::Problem};
 
 /// The longest sign-in, in bytes, and how long it may take to arrive. Who signs in has shown nothing yet.
 const SIGN_IN_BYTES_MAX: usize = 4 << 10;
@@ -109,7 +109,7 @@ fn set_cookie(value: Option<&str>, headers: &HeaderMap) -> HeaderMap {
     cookie.map(|cookie| (header::SET_COOKIE, cookie)).into_iter().collect()
 }
 
-fn shown(caller: &Caller, guard: &Guard, secret: Option<String>) -> impl IntoResponse + use<> {
+fn shown(caller: &Principal, guard: &Guard, secret: Option<String>) -> impl IntoResponse + use<> {
     let session = Session {
         caller: &caller.who,
         grant: caller.grant(),

@@ -16,7 +16,7 @@ use crate::{
     workers::{Group, Items, Results, check_retries, group, unless_damaged},
 };
 use domain::{AttemptError, ErrorKind, LeaseToken, Stage};
-use http_server::{caller::Caller, document, problem::Problem};
+use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{RefusedMessage, Status};
 
 /// The most items of one call to Redis: each may name another lane.
@@ -49,10 +49,10 @@ pub(crate) struct RefuseItem {
 #[utoipa::path(post, path = "/v1/deliveries/accept", tag = "consumers",
     operation_id = "accept_deliveries", request_body = Items<HeldItem>,
     responses((status = 200, description = "One result for each item", body = Results),
-        document::Works))]
+        openapi_responses::Works))]
 pub(crate) async fn accept(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     acknowledge(&api, &caller, body, Verb::Accept).await
@@ -62,10 +62,10 @@ pub(crate) async fn accept(
 #[utoipa::path(post, path = "/v1/deliveries/requeue", tag = "consumers",
     operation_id = "requeue_deliveries", request_body = Items<HeldItem>,
     responses((status = 200, description = "One result for each item", body = Results),
-        document::Works))]
+        openapi_responses::Works))]
 pub(crate) async fn requeue(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     acknowledge(&api, &caller, body, Verb::Requeue).await
@@ -75,10 +75,10 @@ pub(crate) async fn requeue(
 #[utoipa::path(post, path = "/v1/deliveries/extend", tag = "consumers",
     operation_id = "extend_deliveries", request_body = Items<HeldItem>,
     responses((status = 200, description = "One result for each item", body = Results),
-        document::Works))]
+        openapi_responses::Works))]
 pub(crate) async fn extend(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let (mut results, groups) = held(&api, &caller, body).await?;
@@ -101,10 +101,10 @@ pub(crate) async fn extend(
 #[utoipa::path(post, path = "/v1/deliveries/refuse", tag = "consumers",
     operation_id = "refuse_deliveries", request_body = Items<RefuseItem>,
     responses((status = 200, description = "One result for each item", body = Results),
-        document::Works))]
+        openapi_responses::Works))]
 pub(crate) async fn refuse(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<RefuseItem>>(body, api.batch_bytes_max)?;
@@ -139,7 +139,7 @@ enum Verb {
 
 async fn acknowledge(
     api: &Api,
-    caller: &Caller,
+    caller: &Principal,
     body: Result<Bytes, BytesRejection>,
     verb: Verb,
 ) -> Result<Json<Results>, Problem> {
@@ -164,7 +164,7 @@ fn calls(group: &Group) -> impl Iterator<Item = (&[usize], &[LeaseToken])> {
 /// The items of a request, by destination, with a preliminary result for each.
 async fn held(
     api: &Api,
-    caller: &Caller,
+    caller: &Principal,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<(Results, Vec<Group>), Problem> {
     let Items { items } = read_json::<Items<HeldItem>>(body, api.batch_bytes_max)?;

@@ -30,9 +30,9 @@ use formats::{
     json::{joined_headers, json_body},
 };
 use http_server::{
-    caller::Caller,
     client_connection::{ClientConnection, Lost, Tracked},
-    document,
+    openapi_responses,
+    principal::Principal,
     problem::Problem,
     shares::Shares,
 };
@@ -110,10 +110,10 @@ struct Delivery {
     operation_id = "consume",
     params(("destination" = String, Path, description = "The name of the destination")),
     request_body = ConsumeRequest,
-    responses((status = 200, description = "Messages, or none", body = Deliveries), document::Works))]
+    responses((status = 200, description = "Messages, or none", body = Deliveries), openapi_responses::Works))]
 pub(crate) async fn consume(
     State(api): State<Api>,
-    (Extension(caller), Extension(waits)): (Extension<Caller>, Extension<Shares>),
+    (Extension(caller), Extension(waits)): (Extension<Principal>, Extension<Shares>),
     Path(name): Path<String>,
     client: Option<Extension<ClientConnection>>,
     body: Result<Bytes, BytesRejection>,

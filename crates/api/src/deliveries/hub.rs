@@ -12,7 +12,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use domain::DestinationName;
 use formats::code::Code;
 use http_server::{
-    caller::Caller,
+    principal::Principal,
     problem::Problem,
     shares::{Share, Shares},
 };
@@ -78,7 +78,7 @@ impl Tails {
     pub(super) fn listen(
         &self,
         of: Option<DestinationName>,
-        caller: &Caller,
+        caller: &Principal,
     ) -> Result<Listener, Problem> {
         let share = self.inner.shares.take(caller, "streams of deliveries")?;
         let mut state = self.state();

@@ -197,7 +197,7 @@ fn sizes(all: &[Numbered], findings: &mut Findings) {
                 "{} pending ({mb} MiB); it accepts up to {max} (backlog_max).",
                 are(stats.pending)
             ),
-            format!("See what it waits for: reseq why {}, reseq keys {0}.", quoted(name)),
+            format!("See what it waits for: reseq why {}, reseq lanes {0}.", quoted(name)),
         );
     }
     rest(&long, (Warning, "backlogs"), "have long backlogs", findings);

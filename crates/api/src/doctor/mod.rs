@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Api, views::rfc3339};
-use http_server::{caller::Caller, document, problem::Problem};
+use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{known_schema, server_clock_ms};
 
 /// How bad a finding is.
@@ -105,10 +105,10 @@ impl Findings {
 /// `GET /v1/doctor`
 #[utoipa::path(get, path = "/v1/doctor", tag = "health", operation_id = "doctor",
     responses((status = 200, description = "What was checked and found", body = Report),
-        document::Reads))]
+        openapi_responses::Reads))]
 pub(super) async fn doctor(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
 ) -> Result<Json<Report>, Problem> {
     caller.check_unlimited()?;
     let mut findings = Findings::default();

@@ -17,7 +17,7 @@ use super::{
 use crate::{Api, read_json};
 use domain::{Body, LeaseToken, Processed, Stamped, message::check_text};
 use formats::json::even_null;
-use http_server::{caller::Caller, document, problem::Problem};
+use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{CatalogEntry, Completion, Status, StoreError, chunks_by_size, server_clock_ms};
 
 /// The longest content type, in bytes.
@@ -45,10 +45,10 @@ pub(crate) struct CompleteItem {
 #[utoipa::path(post, path = "/v1/leases/complete", tag = "workers", operation_id = "complete_leases",
     request_body = Items<CompleteItem>,
     responses((status = 200, description = "One result for each item", body = Results),
-        document::Works))]
+        openapi_responses::Works))]
 pub(crate) async fn complete(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<CompleteItem>>(body, api.batch_bytes_max)?;

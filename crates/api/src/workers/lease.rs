@@ -34,9 +34,9 @@ use formats::{
     json::{embeddable, joined_headers, json_body},
 };
 use http_server::{
-    caller::Caller,
     client_connection::{ClientConnection, Tracked},
-    document,
+    openapi_responses,
+    principal::Principal,
     problem::Problem,
     shares::Shares,
 };
@@ -147,10 +147,10 @@ impl LastError {
 /// `POST /v1/leases`
 #[utoipa::path(post, path = "/v1/leases", tag = "workers", operation_id = "claim",
     request_body = LeaseRequest,
-    responses((status = 200, description = "Messages, or none", body = Leases), document::Works))]
+    responses((status = 200, description = "Messages, or none", body = Leases), openapi_responses::Works))]
 pub(crate) async fn lease(
     State(api): State<Api>,
-    (Extension(caller), Extension(waits)): (Extension<Caller>, Extension<Shares>),
+    (Extension(caller), Extension(waits)): (Extension<Principal>, Extension<Shares>),
     client: Option<Extension<ClientConnection>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {

@@ -16,12 +16,12 @@ use super::{
     check_retries, count_results, group, half_a_minute, messages_of, note_span, unless_damaged,
 };
 use crate::{Api, read_json, views::rfc3339};
-use domain::{AttemptError, ErrorKind, LeaseToken, Stage, Stamped, attempts::CHECKPOINT_BYTES_MAX};
-use formats::{
-    json::{AROUND, embeddable, even_null},
-    tcp_answer::excerpt,
+use domain::{
+    AttemptError, ErrorKind, LeaseToken, Stage, Stamped, attempts::CHECKPOINT_BYTES_MAX,
+    excerpt::excerpt,
 };
-use http_server::{caller::Caller, document, problem::Problem};
+use formats::json::{AROUND, embeddable, even_null};
+use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{CatalogEntry, Extension as LeaseExtension, Failed, Status, chunks_by_size};
 
 /// A failed attempt.
@@ -66,10 +66,10 @@ pub(crate) struct RequeueItem {
 #[utoipa::path(post, path = "/v1/leases/fail", tag = "workers", operation_id = "fail_leases",
     request_body = Items<FailItem>,
     responses((status = 200, description = "One result for each item", body = Results),
-        document::Works))]
+        openapi_responses::Works))]
 pub(crate) async fn fail(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<FailItem>>(body, api.batch_bytes_max)?;
@@ -142,10 +142,10 @@ fn failed(
 #[utoipa::path(post, path = "/v1/leases/extend", tag = "workers", operation_id = "extend_leases",
     request_body = Items<ExtendItem>,
     responses((status = 200, description = "One result for each item", body = Results),
-        document::Works))]
+        openapi_responses::Works))]
 pub(crate) async fn extend(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<ExtendItem>>(body, api.batch_bytes_max)?;
@@ -209,10 +209,10 @@ pub(crate) async fn extend(
 #[utoipa::path(post, path = "/v1/leases/requeue", tag = "workers", operation_id = "requeue_leases",
     request_body = Items<RequeueItem>,
     responses((status = 200, description = "One result for each item", body = Results),
-        document::Works))]
+        openapi_responses::Works))]
 pub(crate) async fn requeue(
     State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Principal>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<RequeueItem>>(body, api.batch_bytes_max)?;

@@ -18,7 +18,7 @@ use waiter_queue::{Served, WaiterQueues};
 
 use super::Api;
 use domain::{DestinationName, LeaseToken, OnExhausted, Stamped};
-use http_server::{caller::Caller, problem::Problem};
+use http_server::{principal::Principal, problem::Problem};
 use store::{CallSequence, CatalogEntry, Status, StoreError, server_clock};
 use telemetry::{Noted, SpanOf};
 
@@ -173,7 +173,7 @@ pub(super) struct Group {
 /// or whose destination is gone, has a stale lease.
 pub(super) async fn group(
     api: &Api,
-    caller: &Caller,
+    caller: &Principal,
     tokens: Vec<&str>,
 ) -> Result<(Results, Vec<Group>), Problem> {
     check_range("items", tokens.len() as u64, 1..=ITEMS_MAX as u64)?;

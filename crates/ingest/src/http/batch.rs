@@ -17,7 +17,7 @@ use crate::{
 };
 use domain::DestinationName;
 use formats::code::Code;
-use http_server::{caller::Caller, problem::Problem};
+use http_server::{principal::Principal, problem::Problem};
 use store::{chunks_by_size, server_clock_ms};
 
 /// The most items of one batch.
@@ -57,7 +57,7 @@ impl Ingest {
     /// One message per line; one answer per line, in order.
     pub(super) async fn take_batch(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         body: &[u8],
         room: MemoryPermit,
     ) -> Result<Response, Problem> {
@@ -108,7 +108,7 @@ impl Ingest {
 
     /// Parses the lines. A topic that cannot be resolved may contain any destination, so all lines
     /// after it are refused.
-    async fn read_items(&self, caller: &Caller, lines: &[&[u8]]) -> Vec<BatchLine> {
+    async fn read_items(&self, caller: &Principal, lines: &[&[u8]]) -> Vec<BatchLine> {
         let now_ms = server_clock_ms();
         let mut topics = Topics::new();
         let mut has_failed = false;

@@ -12,14 +12,14 @@ use crate::{
     rates::{headers, whole_seconds},
 };
 use domain::DestinationName;
-use http_server::{RATE_LIMIT, RATE_LIMIT_POLICY, caller::Caller, problem::Problem};
+use http_server::{RATE_LIMIT, RATE_LIMIT_POLICY, principal::Principal, problem::Problem};
 
 impl Ingest {
     /// Carries out a request if the rate of its token allows one more message, and tells in the answer what is left:
     /// of the token, and of the destination that the path names.
     pub(super) async fn within_rates(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         destination: Option<&DestinationName>,
         work: impl Future<Output = Result<Response, Problem>>,
     ) -> Response {
@@ -46,7 +46,7 @@ impl Ingest {
     }
 
     /// Takes the other messages of a batch from the rate of its token.
-    pub(super) fn owe(&self, caller: &Caller, more: usize) {
+    pub(super) fn owe(&self, caller: &Principal, more: usize) {
         self.rates.owe(&caller.who, caller.grant().rate_per_second_max, more, Instant::now());
     }
 }

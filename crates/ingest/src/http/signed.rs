@@ -16,7 +16,7 @@ use formats::{
     code::Code,
     signatures::{Claim, SignatureError},
 };
-use http_server::{caller::Caller, problem::Problem};
+use http_server::{principal::Principal, problem::Problem};
 use store::{CatalogEntry, server_clock_ms};
 
 /// Longer bodies are verified in a thread of their own.
@@ -32,7 +32,7 @@ impl Ingest {
     /// The signature of a request, if its destination verifies it. `None` if the caller has another right to send.
     pub(super) async fn signed(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         name: &DestinationName,
         headers: &HeaderMap,
     ) -> Result<Option<Signed>, Problem> {
@@ -57,7 +57,7 @@ impl Ingest {
     /// Refuses to send to destinations that verify signatures, unless the caller has shown a token for it.
     pub(super) async fn check_proof(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         destinations: &[DestinationName],
     ) -> Result<(), Problem> {
         if destinations.iter().all(|name| caller.has_proof_for(name)) {

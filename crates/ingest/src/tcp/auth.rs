@@ -10,7 +10,7 @@ use super::{Connection, Frames};
 use domain::{Scope, message::is_token};
 use faults::planted;
 use formats::{FrameCodec, FrameError, code::Code, tcp_answer::ToProducer};
-use http_server::{caller::Caller, counts::Held, problem::Problem};
+use http_server::{concurrency_limit::Held, principal::Principal, problem::Problem};
 use tls::Subject;
 
 /// What a frame that authenticates begins with.
@@ -35,7 +35,7 @@ pub(super) fn is_of_another_protocol(frame: &[u8]) -> bool {
 #[derive(Default)]
 pub(super) struct Shown {
     text: Option<String>,
-    caller: Option<Caller>,
+    caller: Option<Principal>,
     /// Its certificate does not allow what the listener is for.
     refused: Option<Problem>,
     /// The connection counts for its token as long as it lasts.
@@ -175,8 +175,8 @@ impl Connection {
         true
     }
 
-    fn allowed(&self, text: &str) -> Result<Caller, Problem> {
-        let caller: Caller = self.shared.guard.caller_of(text)?;
+    fn allowed(&self, text: &str) -> Result<Principal, Problem> {
+        let caller: Principal = self.shared.guard.caller_of(text)?;
         caller.check_scope(Scope::Ingest)?;
         caller.check(&self.destination)?;
         Ok(caller)

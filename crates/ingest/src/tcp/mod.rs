@@ -35,8 +35,8 @@ use access::Guard;
 use domain::{Arrival, DestinationName, Envelope, Framing};
 use formats::{FrameCodec, FrameError, code::Code, tcp_answer::ToProducer};
 use http_server::{
-    counts::{Counts, peer_of},
-    pace::Pace,
+    concurrency_limit::{ConcurrencyLimit, peer_of},
+    min_rate::MinRate,
     problem::Problem,
     socket::Socket,
 };
@@ -59,7 +59,7 @@ pub struct Shared {
     /// Unanswered frames per connection.
     pub frames_in_flight_max: usize,
     /// The minimum speed of a frame that has begun.
-    pub pace: Pace,
+    pub pace: MinRate,
     /// The limit of connections, over all listeners.
     pub connections: Arc<Semaphore>,
     /// Those of them that yield their places.
@@ -81,7 +81,7 @@ pub async fn run(
     stop: CancellationToken,
     tracker: TaskTracker,
 ) {
-    let by_address = Counts::new(shared.connections_per_address_max);
+    let by_address = ConcurrencyLimit::new(shared.connections_per_address_max);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::{
-    clients::{Clients, RequestError},
+    http_client::{Clients, RequestError},
     outgoing::policy::RefusedAddress,
 };
 use tls::Connector;

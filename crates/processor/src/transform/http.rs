@@ -7,11 +7,11 @@ use super::{Failure, Output, Transform};
 use domain::{Body, ErrorKind, Stamped};
 use formats::json::is_broken_json;
 use outbound::{
-    clients::Clients,
     http::{
         BodyError, Endpoint, NoAnswer, content_encoding, drain, ends_with_connection,
         refusal_in_full, retry_after,
     },
+    http_client::Clients,
 };
 use store::server_clock;
 use telemetry::SpanOf;

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 
 use ::jq::{Evaluators, Program};
 use domain::{Body, DestinationName, ErrorKind, Stamped, TransformKind};
-use outbound::clients::Clients;
+use outbound::http_client::Clients;
 use store::CatalogEntry;
 
 mod http;

@@ -21,8 +21,8 @@ use formats::{
     signatures::Signer,
 };
 use outbound::{
-    clients::Clients,
     http::{BodyError, Endpoint, NoAnswer, content_encoding, drain, refusal_in_full, retry_after},
+    http_client::Clients,
 };
 use store::{server_clock, server_clock_ms};
 use telemetry::SpanOf;

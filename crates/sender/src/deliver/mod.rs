@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use domain::{AttemptError, DeliveryKind, Destination, Stamped};
-use outbound::clients::Clients;
+use outbound::http_client::Clients;
 
 #[cfg(feature = "planted-bugs")]
 mod fault_injection;

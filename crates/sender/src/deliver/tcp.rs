@@ -37,7 +37,7 @@ use formats::{
     tcp_answer::{ANSWER_BYTES_MAX, FromReceiver},
 };
 use outbound::{
-    clients::{CONNECT_TIMEOUT, Clients, Idle},
+    http_client::{CONNECT_TIMEOUT, Clients, Idle},
     outgoing::OutgoingError,
     receiver_stream::ReceiverStream,
 };

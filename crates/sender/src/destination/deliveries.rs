@@ -13,9 +13,9 @@ use crate::{
     lane::{Disposition, Next, Outcome, Refusal, Turn},
     tail::Ended,
 };
+use domain::excerpt::excerpt;
 use domain::{AttemptError, DeliveryKind, MessageIds, Stamped, TransformKind};
 use faults::pause::{Point, point};
-use formats::tcp_answer::excerpt;
 
 /// After delivering this many full runs, a lane makes room for other lanes that wait.
 const RUNS_MAX: usize = 4;

@@ -40,7 +40,7 @@ use super::{
     tail::Tail,
 };
 use domain::{DestinationName, Sequence};
-use outbound::clients::Clients;
+use outbound::http_client::Clients;
 use store::{Catalog, Store, Watch, server_clock_ms};
 
 /// A lane's key; `None` if the destination is the lane. With `ordering = "none"` each message is a

@@ -14,12 +14,12 @@ use crate::{
     deliver::Finality,
     lane::{Disposition, Lane, Refused},
 };
+use domain::excerpt::excerpt;
 use domain::{Destination, ErrorKind, MessageIds, OnExhausted, Tombstone};
 use faults::{
     pause::{Point, point},
     planted,
 };
-use formats::tcp_answer::excerpt;
 use store::{CatalogEntry, Owner, RefusedHead, Store, StoreError, Who, Withdrawal, Withdrawn};
 
 /// The disposition of a head whose attempt number `failed` was refused, by the definition. `chance` is

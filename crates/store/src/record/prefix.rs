@@ -28,7 +28,7 @@ pub(crate) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, RecordError>
 pub(super) struct Prefix {
     pub tombstone: Option<Tombstone>,
     /// The length of a body that is stored apart.
-    pub apart: Option<u64>,
+    pub out_of_line: Option<u64>,
     pub previous: Option<Sequence>,
     pub priority: u8,
 }
@@ -39,7 +39,7 @@ pub(super) fn read_prefix(
 ) -> Result<(Prefix, Bytes), RecordError> {
     let mut prefix = Prefix {
         tombstone: None,
-        apart: None,
+        out_of_line: None,
         previous: Some(sequence.saturating_sub(1)),
         priority: PRIORITY_DEFAULT,
     };
@@ -49,7 +49,7 @@ pub(super) fn read_prefix(
         rest = rest.slice(2..);
     } else if rest.first() == Some(&b'B') {
         let (length, after) = number(&rest, 1, b';')?;
-        prefix.apart = Some(length);
+        prefix.out_of_line = Some(length);
         rest = rest.slice(after..);
     }
     match rest.first() {

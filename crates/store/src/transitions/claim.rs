@@ -148,7 +148,7 @@ impl Store {
                 false => Attempts::default(),
             };
             bytes_given += bytes.len();
-            let body = match record::is_apart(&bytes) {
+            let body = match record::is_out_of_line(&bytes) {
                 true => Some(read::<Bytes>(parts.next().ok_or_else(|| unexpected("claim"))?)?),
                 false => None,
             };

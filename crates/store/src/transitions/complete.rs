@@ -11,7 +11,7 @@ use crate::{
     entry::CatalogEntry,
     keys::DestinationKeys,
     record::{self, Written},
-    rows::{BodyApart, LaneRow},
+    rows::{BodyOutOfLine, LaneRow},
 };
 use domain::{LeaseToken, Ordering, Processing, Sequence, Stamped};
 use faults::planted;
@@ -88,7 +88,7 @@ contract! {
         lanes: LaneRow<'a>,
         /// By ascending sequence.
         completions: CompletionRow,
-        bodies: BodyApart,
+        bodies: BodyOutOfLine,
     }
 }
 
@@ -150,7 +150,7 @@ impl Store {
         let mut bodies = Vec::new();
         let row = |(which, (completion, lane)): (usize, (&'_ Completion, usize))| {
             let written = written(completion, entry, schema);
-            bodies.extend(written.bodies.into_iter().map(|(part, body)| BodyApart {
+            bodies.extend(written.bodies.into_iter().map(|(part, body)| BodyOutOfLine {
                 of: which + 1,
                 suffix: part.suffix(),
                 body: body.unwrap_or_default(),

@@ -135,7 +135,7 @@ fn read_all(
         let sequence: Sequence = read(parts.next())?;
         let bytes: Bytes = read(parts.next())?;
         let attempts = attempts::read(&read::<Bytes>(parts.next())?);
-        let body = match record::is_apart(&bytes) {
+        let body = match record::is_out_of_line(&bytes) {
             true => Some(read::<Bytes>(parts.next())?),
             false => None,
         };

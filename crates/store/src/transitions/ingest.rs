@@ -14,7 +14,7 @@ use crate::{
     entry::CatalogEntry,
     keys::{Claimers, DestinationKeys},
     record::{self, Part},
-    rows::{BodyApart, LaneRow},
+    rows::{BodyOutOfLine, LaneRow},
 };
 use domain::{
     Arrival, Destination, Due, Epoch, Ordering, Position, Processing, Redrive, TransformKind,
@@ -107,7 +107,7 @@ contract! {
         /// Without a window: the idempotency keys.
         idempotency_keys: &'a str,
         arrivals: ArrivalRow<'a>,
-        bodies: BodyApart,
+        bodies: BodyOutOfLine,
         options: ArrivalOptions,
     }
 }
@@ -122,7 +122,7 @@ struct Batch<'a> {
     options: Vec<ArrivalOptions>,
     /// The sum of the accounted bytes.
     accounted_bytes: u64,
-    bodies: Vec<BodyApart>,
+    bodies: Vec<BodyOutOfLine>,
 }
 
 impl<'a> Batch<'a> {
@@ -166,10 +166,10 @@ impl<'a> Batch<'a> {
             batch.accounted_bytes += accounted_bytes;
             batch.arrivals.push((lane, written.record));
             let which = batch.arrivals.len();
-            let apart = |(part, body): (Part, Option<Bytes>)| {
-                Some(BodyApart { of: which, suffix: part.suffix(), body: body? })
+            let out_of_line = |(part, body): (Part, Option<Bytes>)| {
+                Some(BodyOutOfLine { of: which, suffix: part.suffix(), body: body? })
             };
-            batch.bodies.extend(written.bodies.into_iter().filter_map(apart));
+            batch.bodies.extend(written.bodies.into_iter().filter_map(out_of_line));
             let options = options(arrival);
             if !seen.is_empty() || !options.is_empty() {
                 batch.options.push(ArrivalOptions { arrival: which, seen, options });

@@ -41,7 +41,7 @@ row! {
         key: &'a str,
         /// The last settled sequence; 0: none.
         upto: Sequence,
-        /// Of the settled; if any were tombstones, as in `lua/include/gone.lua`.
+        /// Of the settled; if any were tombstones, as in `lua/include/settle.lua`.
         accounted_bytes: String,
         /// The last sequence that the owner still holds; 0: none.
         held_upto: Sequence,
@@ -172,8 +172,10 @@ impl Settled {
         // The log keeps one of the bodies, if it keeps bodies; the script keeps those of dead
         // letters.
         let kept = entry.as_ref().and_then(LogEntry::part_kept);
-        let apart = [(Part::Body, message.apart.body), (Part::Input, message.apart.input)];
-        let gone = apart.iter().filter(|(part, length)| length.is_some() && kept != Some(*part));
+        let out_of_line =
+            [(Part::Body, message.out_of_line.body), (Part::Input, message.out_of_line.input)];
+        let gone =
+            out_of_line.iter().filter(|(part, length)| length.is_some() && kept != Some(*part));
         self.bodies.extend(gone.map(|(part, _)| part.field(sequence)));
         self.log.extend(entry.map(|entry| (sequence, entry)));
     }
@@ -350,7 +352,7 @@ fn read_run(lane: Value, entry: &CatalogEntry) -> Result<LaneRun, StoreError> {
     while let (Some(sequence), Some(bytes)) = (parts.next(), parts.next()) {
         let sequence: Sequence = redis::from_redis_value(sequence).map_err(shape)?;
         let bytes: Bytes = redis::from_redis_value(bytes).map_err(shape)?;
-        let body = match record::is_apart(&bytes) {
+        let body = match record::is_out_of_line(&bytes) {
             true => {
                 let body = parts.next().ok_or_else(|| unexpected("release"))?;
                 Some(redis::from_redis_value::<Bytes>(body).map_err(shape)?)

@@ -43,6 +43,9 @@ contract! {
 /// The most of each kind in one partition that are moved.
 const MOVED_MAX: isize = 20_000;
 
+/// How many destinations are asked at once for their lanes.
+const ASKED_MAX: usize = 16;
+
 type Scored = Vec<(Vec<u8>, f64)>;
 
 /// A page of [`Behind`] for what was found, by destination and kind.
@@ -127,26 +130,23 @@ impl Store {
         let mut found = Found::default();
         found.add(Ends::Lease, None, leases);
         found.add(Ends::Delay, None, delays);
-        for some in destinations.chunks(PAGE_MAX as usize) {
+        let names = destinations.into_iter().filter_map(|(name, score)| {
+            let parsed: DestinationName = str::from_utf8(&name).ok()?.parse().ok()?;
+            let own: Scored = if score as u64 > now_ms { vec![(name, score)] } else { Vec::new() };
+            Some((parsed, own))
+        });
+        let (mut names, mut left): (Vec<_>, _) = (names.collect(), MOVED_MAX);
+        while !names.is_empty() && left > 0 {
+            let some = names.split_off(names.len().saturating_sub(ASKED_MAX));
             let mut pipe = redis::pipe();
-            let names = some.iter().filter_map(|(name, score)| {
-                let name: DestinationName = str::from_utf8(name).ok()?.parse().ok()?;
-                Some((name, *score))
-            });
-            let names: Vec<_> = names.collect();
-            for (name, _) in &names {
+            for (name, _) in &some {
                 let lanes = self.keys().destination(name).lanes();
-                pipe.zrangebyscore_limit_withscores(lanes, now_ms, "+inf", 0, MOVED_MAX);
+                pipe.zrangebyscore_limit_withscores(lanes, now_ms, "+inf", 0, left);
             }
             let lanes: Vec<Scored> = self.query(&pipe).await?;
-            for ((name, score), lanes) in names.iter().zip(lanes) {
-                let own = (name.as_str().as_bytes().to_vec(), *score);
-                found.add(Ends::Backoff, Some(name), lanes);
-                found.add(
-                    Ends::Backoff,
-                    Some(name),
-                    (*score as u64 > now_ms).then_some(own).into_iter().collect(),
-                );
+            for ((name, own), lanes) in some.into_iter().zip(lanes) {
+                left -= lanes.len() as isize;
+                found.add(Ends::Backoff, Some(&name), [own, lanes].concat());
             }
         }
         Ok(found.pages(back_ms))

@@ -8,6 +8,7 @@
 
 pub mod compare;
 pub mod draw;
+pub mod events;
 pub mod generate;
 pub mod invariant;
 pub mod op;

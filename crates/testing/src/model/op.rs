@@ -103,7 +103,7 @@ pub struct Gone {
     pub accounted_bytes: u64,
     pub idempotency_key: Option<String>,
     /// Its body is stored apart from its record.
-    pub is_apart: bool,
+    pub is_out_of_line: bool,
     /// It was unreadable, so it is never delivered.
     pub is_damaged: bool,
 }
@@ -116,7 +116,7 @@ impl Gone {
             tombstone: message.tombstone,
             accounted_bytes: message.accounted_bytes,
             idempotency_key: message.idempotency_key.clone(),
-            is_apart: message.tombstone.is_none() && message.body.len() > INLINE_MAX,
+            is_out_of_line: message.tombstone.is_none() && message.body.len() > INLINE_MAX,
             is_damaged: message.is_damaged,
         }
     }

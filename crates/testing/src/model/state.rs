@@ -200,9 +200,9 @@ impl Message {
     }
 
     /// The length of its body, if it is stored apart.
-    pub fn length_apart(&self) -> Option<usize> {
-        let is_apart = self.tombstone.is_none() && self.body.len() > INLINE_MAX;
-        (is_apart && self.damage != Some(Damage::NoBody)).then_some(self.body.len())
+    pub fn length_out_of_line(&self) -> Option<usize> {
+        let is_out_of_line = self.tombstone.is_none() && self.body.len() > INLINE_MAX;
+        (is_out_of_line && self.damage != Some(Damage::NoBody)).then_some(self.body.len())
     }
 
     /// True if it may be released when its turn comes.

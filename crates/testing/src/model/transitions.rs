@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{Event, Sequence, Stage, State, Tombstone};
+use domain::{Sequence, Stage, State, Tombstone};
 
 use super::{
+    events::{Event, after, arrived},
     op::{Op, Reply},
     state::{Message, Name, Stand, State as Partition},
 };
@@ -44,7 +45,7 @@ fn table() -> BTreeSet<String> {
     events.extend(how.map(Event::Withdraw));
     let pairs =
         states.into_iter().chain(ended).flat_map(|state| events.iter().map(move |e| (state, *e)));
-    pairs.filter(|(state, event)| state.after(*event).is_ok()).map(entry).collect()
+    pairs.filter(|(state, event)| after(*state, *event).is_some()).map(entry).collect()
 }
 
 fn entry((state, event): (State, Event)) -> String {
@@ -112,9 +113,9 @@ impl Seen {
         let (mut state, mut entries) = (from, Vec::new());
         for event in path {
             entries.push(entry((state, *event)));
-            match state.after(*event) {
-                Ok(next) => state = next,
-                Err(_) => return false,
+            match after(state, *event) {
+                Some(next) => state = next,
+                None => return false,
             }
         }
         let leads_there = state == to;
@@ -167,7 +168,7 @@ fn is_arrival(op: &Op, state: State) -> bool {
     let first = [(true, false), (true, true), (false, false)];
     let mut first = first
         .into_iter()
-        .map(|(needs_processing, is_delayed)| State::arrived(needs_processing, is_delayed));
+        .map(|(needs_processing, is_delayed)| arrived(needs_processing, is_delayed));
     matches!(op, Op::Ingest { .. }) && first.any(|first| first == state)
 }
 

@@ -6,11 +6,11 @@ mod steer;
 
 use domain::DestinationName;
 use redis::{RedisResult, Value, aio::MultiplexedConnection};
-use redis_client::Words;
+use redis_client::CallArgs;
 use store::{
     Claimers, Keys,
     keys::{DestinationKeys, IndexKeys},
-    rows::{BodyApart, LaneRow, LaneSets},
+    rows::{BodyOutOfLine, LaneRow, LaneSets},
     scripts::Scripts,
     transitions::*,
 };
@@ -65,7 +65,7 @@ impl Call {
 }
 
 /// A call as the store makes it.
-fn made(script: &'static str, words: Words) -> Call {
+fn made(script: &'static str, words: CallArgs) -> Call {
     let texts = |words: Vec<Vec<u8>>| {
         words.into_iter().map(|word| String::from_utf8(word).expect("a text")).collect()
     };
@@ -214,7 +214,7 @@ impl Calls {
         });
         // One message has a body that is stored separately.
         let body =
-            |_: &Arrival| BodyApart { of: 1, suffix: "", body: Bytes::from_static(b"a body") };
+            |_: &Arrival| BodyOutOfLine { of: 1, suffix: "", body: Bytes::from_static(b"a body") };
         let options = |(index, arrival): (usize, &Arrival)| ingest::ArrivalOptions {
             arrival: index + 1,
             seen: arrival.seen.to_owned(),
@@ -276,7 +276,7 @@ impl Calls {
             record: RECORD.as_bytes().to_vec(),
             lane: *lane,
         };
-        let body = |(suffix, body): (&'static str, &'static str)| BodyApart {
+        let body = |(suffix, body): (&'static str, &'static str)| BodyOutOfLine {
             of: 1,
             suffix,
             body: Bytes::from_static(body.as_bytes()),

@@ -59,7 +59,7 @@ fn plain(name: &'static str) -> World {
 }
 
 /// One message per call, from two producers.
-fn apart() -> Vec<Vec<Vec<Arrival>>> {
+fn out_of_line() -> Vec<Vec<Vec<Arrival>>> {
     vec![vec![vec![arrival("a", None)]], vec![vec![arrival("b", None)]]]
 }
 
@@ -77,7 +77,7 @@ pub fn small() -> Vec<World> {
 fn dying() -> Vec<World> {
     let none = Troubles::default();
     vec![
-        World { producers: apart(), ..plain("two producers, two processors") },
+        World { producers: out_of_line(), ..plain("two producers, two processors") },
         World {
             errors: Troubles { processor_dies: 1, ..none },
             wanted: &["lease reaped"],
@@ -129,7 +129,7 @@ fn again() -> Vec<World> {
         World {
             processors: 1,
             claim: 2,
-            producers: apart(),
+            producers: out_of_line(),
             errors: Troubles { restarts: 1, ..none },
             wanted: &["ingest refused: STALE_EPOCH", "refused: STALE_EPOCH"],
             ..plain("Redis restarts")

@@ -196,11 +196,12 @@ pub fn to_damage(draw: &Draw, name: Name, state: &State) -> Option<Op> {
     let whole = destination.messages.iter();
     let whole =
         whole.filter(|(_, message)| message.tombstone.is_none() && message.damage.is_none());
-    let whole: Vec<(Sequence, bool)> =
-        whole.map(|(sequence, message)| (*sequence, message.length_apart().is_some())).collect();
-    let (sequence, is_apart) = *whole.get(at as usize % whole.len().max(1))?;
+    let whole: Vec<(Sequence, bool)> = whole
+        .map(|(sequence, message)| (*sequence, message.length_out_of_line().is_some()))
+        .collect();
+    let (sequence, is_out_of_line) = *whole.get(at as usize % whole.len().max(1))?;
     let damage = match how % 5 {
-        _ if is_apart && how < 160 => Damage::NoBody,
+        _ if is_out_of_line && how < 160 => Damage::NoBody,
         0 | 1 => Damage::Unreadable,
         _ => Damage::Missing,
     };

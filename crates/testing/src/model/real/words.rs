@@ -1,7 +1,7 @@
 //! Translates between the model's types and the store's.
 
 use domain::{
-    Apart, Arrival, AttemptError, Body, Due, ErrorKind, LeaseToken, Message, Position, Redrive,
+    Arrival, AttemptError, Body, Due, ErrorKind, LeaseToken, Message, OutOfLine, Position, Redrive,
     Stage, Stamped, Tombstone,
 };
 use store::{
@@ -91,7 +91,7 @@ impl Real {
             accounted_bytes: output.accounted_bytes,
             idempotency_key: output.idempotency_key.clone(),
             // A claimed message is as it arrived.
-            apart: Apart {
+            out_of_line: OutOfLine {
                 body: (output.accounted_bytes > INLINE_MAX as u64)
                     .then_some(output.accounted_bytes),
                 input: None,
@@ -197,7 +197,7 @@ pub fn request(request: &LaneRequest, with_log: bool) -> StoreRequest {
         bodies: request
             .settled
             .iter()
-            .filter(|gone| gone.is_apart)
+            .filter(|gone| gone.is_out_of_line)
             .map(|gone| gone.sequence.to_string())
             .collect(),
         idempotency_keys: request

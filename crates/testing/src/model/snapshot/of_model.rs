@@ -157,7 +157,7 @@ fn of_destination(all: &mut Snapshot, name: Name, destination: &Destination) {
     for (sequence, one) in &destination.letters {
         put("dead-letters", sequence.to_string(), sequence.to_string());
         put("dead-lettered-at", sequence.to_string(), age(one.is_old));
-        if let Some(length) = one.message.length_apart() {
+        if let Some(length) = one.message.length_out_of_line() {
             put("bodies", sequence.to_string(), length.to_string());
         }
         let message = stored(*sequence, &one.message);
@@ -194,7 +194,7 @@ fn of_message(
     if message.has_record() {
         put(format!("{hash}:messages"), at.clone(), record(&stored(sequence, message)));
     }
-    if let Some(length) = message.length_apart() {
+    if let Some(length) = message.length_out_of_line() {
         put(format!("{hash}:bodies"), at.clone(), length.to_string());
     }
     let halted_in = match message.stand {

@@ -92,7 +92,7 @@ fn halt_damaged(destination: &mut Destination, kinds: &mut BTreeSet<&'static str
 /// Removes bodies that no record, dead letter or log entry refers to.
 fn remove_bodies(destination: &mut Destination, kinds: &mut BTreeSet<&'static str>) {
     for message in destination.messages.values_mut().filter(|message| message.is_unreadable()) {
-        if message.length_apart().is_some() {
+        if message.length_out_of_line().is_some() {
             message.body.clear();
             kinds.insert("body");
         }

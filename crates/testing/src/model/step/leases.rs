@@ -204,7 +204,7 @@ pub fn complete(
 /// True if the output needs much more memory: Redis stores it apart, and the body not.
 fn is_longer(message: &Message, output: &Output) -> bool {
     let is_long = !output.dropped && !output.is_unchanged && output.body.len() > INLINE_MAX;
-    is_long && message.length_apart().is_none()
+    is_long && message.length_out_of_line().is_none()
 }
 
 /// The output replaces the body; earlier errors stay.

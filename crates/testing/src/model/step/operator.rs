@@ -86,7 +86,7 @@ fn withdraw_one(
     if how == Tombstone::DeadLettered {
         let letter = letter_of(message, failed, reason);
         destination.letters.insert(sequence, letter);
-    } else if let Some(length) = message.length_apart().filter(|_| message.is_unreadable()) {
+    } else if let Some(length) = message.length_out_of_line().filter(|_| message.is_unreadable()) {
         destination.left_bodies.insert(sequence, length);
     }
     if message.is_unreadable() {

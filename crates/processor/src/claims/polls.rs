@@ -62,12 +62,12 @@ impl Claims {
     pub(crate) fn stop_poll(&mut self) {
         (self.poll, self.check) = (None, None);
         self.poll_again = false;
-        self.rivals.clear();
+        self.claim_priority.clear();
     }
 
     /// Asks which destinations that were left to rivals still have waiting messages.
     pub(super) fn start_check(&mut self) {
-        let names = self.rivals.take(Instant::now());
+        let names = self.claim_priority.take(Instant::now());
         let entries = names.iter().filter_map(|name| self.catalog.get(name.as_str()));
         let entries: Vec<_> =
             entries.filter(|entry| entry.claimers() == Claimers::Builtin).collect();
@@ -97,7 +97,7 @@ impl Claims {
         match found.pods {
             Ok(pods) => {
                 let processors = pods.into_iter().filter(|pod| pod.has_role(ROLE));
-                self.rivals.live(processors.map(|pod| pod.pod));
+                self.claim_priority.live(processors.map(|pod| pod.pod));
             }
             // Those that were alive before probably still are.
             Err(error) => tracing::debug!(%error, "cannot read which processors are alive"),

@@ -1,6 +1,6 @@
 -- Bodies that no record, dead letter or log entry refers to any more.
 
--- True if a body may belong to this sequence even though it has no record.
+-- True if a dead letter or a log entry may still use the body of this sequence.
 local function has_left_body(letters, log, sequence)
   return redis.call('HEXISTS', letters, sequence) == 1 or redis.call('HEXISTS', log, sequence) == 1
 end

@@ -37,15 +37,15 @@ pub(super) fn is_long(bytes: &Bytes) -> bool {
 }
 
 /// Writes the mark for a body that is stored apart.
-pub(super) fn write_apart(out: &mut Vec<u8>, body: &Bytes) {
+pub(super) fn write_out_of_line(out: &mut Vec<u8>, body: &Bytes) {
     if is_long(body) {
         out.extend_from_slice(format!("B{};", body.len()).as_bytes());
     }
 }
 
-/// True if a script that returns this record also returns its body (`bodies_apart` in
+/// True if a script that returns this record also returns its body (`bodies_out_of_line` in
 /// `lua/include/bodies.lua`).
-pub fn is_apart(record: &[u8]) -> bool {
+pub fn is_out_of_line(record: &[u8]) -> bool {
     let Some(rest) = record.strip_prefix(b"B") else { return false };
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     rest.get(digits) == Some(&b';') && rest[..digits].iter().any(|digit| *digit != b'0')
@@ -70,8 +70,8 @@ pub fn read_with(
 pub fn fill(stamped: &mut Stamped, part: Part, found: Option<Bytes>) -> Result<(), RecordError> {
     let found = found.ok_or_else(|| damaged(&"its body is missing"))?;
     let (length, body) = match part {
-        Part::Body => (stamped.apart.body, Some(&mut stamped.message.body)),
-        Part::Input => (stamped.apart.input, stamped.input.as_mut()),
+        Part::Body => (stamped.out_of_line.body, Some(&mut stamped.message.body)),
+        Part::Input => (stamped.out_of_line.input, stamped.input.as_mut()),
     };
     if length != Some(found.len() as u64) {
         return Err(damaged(&"its body has another length than its record says"));
@@ -92,7 +92,7 @@ mod tests {
         *,
     };
     use crate::{known_schema::FIRST, record::Written};
-    use domain::{Apart, Body, Ordering, Tombstone};
+    use domain::{Body, Ordering, OutOfLine, Tombstone};
 
     #[test]
     fn long_bodies_stand_apart_and_are_put_in_again() {
@@ -102,13 +102,13 @@ mod tests {
         let Written { record, bodies } = of_stamped(&whole, Ordering::Key, FIRST);
         assert!(record.starts_with(b"B2049;P41;3") && record.len() < 200, "{record:?}");
         let input = whole.input.as_ref().unwrap().bytes.clone();
-        let apart = [(Part::Body, Some(long.into())), (Part::Input, Some(input.clone()))];
-        assert_eq!(bodies, apart);
+        let out_of_line = [(Part::Body, Some(long.into())), (Part::Input, Some(input.clone()))];
+        assert_eq!(bodies, out_of_line);
 
         let record = Bytes::from(record);
         let attempts = whole.attempts.clone();
         let mut found = read(record.clone(), &whole.destination, 42, attempts).unwrap();
-        assert_eq!(found.apart, Apart { body: Some(2049), input: Some(3000) });
+        assert_eq!(found.out_of_line, OutOfLine { body: Some(2049), input: Some(3000) });
         assert_eq!(found.message.body.bytes, "");
         // A message that was read without bodies can be written again; the input stays where it is.
         let again = Stamped { tombstone: Some(Tombstone::Dropped), ..found.clone() };
@@ -118,11 +118,13 @@ mod tests {
         assert!(fill(&mut found, Part::Body, Some("short".into())).is_err());
         fill(&mut found, Part::Body, Some(long.into())).unwrap();
         fill(&mut found, Part::Input, Some(input)).unwrap();
-        assert_eq!(Stamped { apart: Apart::default(), ..found }, whole);
+        assert_eq!(Stamped { out_of_line: OutOfLine::default(), ..found }, whole);
 
         // A shorter output removes the longer one.
-        let shorter =
-            Stamped { apart: Apart { body: Some(2049), input: None }, ..stamped("a", JSON, b"{}") };
+        let shorter = Stamped {
+            out_of_line: OutOfLine { body: Some(2049), input: None },
+            ..stamped("a", JSON, b"{}")
+        };
         assert_eq!(of_stamped(&shorter, Ordering::Key, FIRST).bodies, [(Part::Body, None)]);
     }
 }

@@ -7,7 +7,7 @@ use redis::{FromRedisValue, Value};
 use tokio::{runtime::Handle, task::yield_now};
 
 use super::{
-    blocks::{Blocks, Place, Waiting, is_small, read_answers},
+    blocks::{BatchKey, Blocks, Waiting, is_small, read_answers},
     call::Work,
     client::RedisClient,
     error::{ClientError, fitting, unexpected},
@@ -17,17 +17,17 @@ use faults::planted;
 
 /// Exists while a call is on its way. When it is dropped, also because its caller gave up, the
 /// blocks that have gathered go in the next call.
-struct Turn {
+struct InFlight {
     client: RedisClient,
-    place: Place,
+    key: BatchKey,
     composed: Arc<Script>,
 }
 
-impl Drop for Turn {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        let Some(some) = self.client.companies.next(self.place) else { return };
+        let Some(some) = self.client.coalescer.next(self.key) else { return };
         let (client, composed) = (self.client.clone(), self.composed.clone());
-        let next = Turn { client, place: self.place, composed };
+        let next = InFlight { client, key: self.key, composed };
         // The callers of these blocks may give up at any time, so the call runs in a task of its
         // own. Without a runtime, the process is ending, and so are the callers.
         if let Ok(runtime) = Handle::try_current() {
@@ -36,7 +36,7 @@ impl Drop for Turn {
     }
 }
 
-impl Turn {
+impl InFlight {
     /// Makes one call for these blocks. Those that it leaves out go in the next one.
     async fn carry(self, some: Vec<Waiting>) {
         telemetry::redis_blocks(some.len());
@@ -55,7 +55,7 @@ impl Turn {
             // An error only means that the caller has given up.
             let _ = one.reply.send(answer);
         }
-        self.client.companies.put_back(self.place, some);
+        self.client.coalescer.put_back(self.key, some);
     }
 }
 
@@ -70,29 +70,29 @@ impl RedisClient {
             telemetry::redis_blocks(1);
             return self.value_at(call.route(), Work::Script(call)).await;
         };
-        let place = (self.together(call.route()), Arc::as_ptr(composed) as usize);
-        let turn = || Turn { client: self.clone(), place, composed: composed.clone() };
-        if self.companies.begin(place) {
-            let turn = turn();
+        let key = (self.batch_of(call.route()), Arc::as_ptr(composed) as usize);
+        let in_flight = || InFlight { client: self.clone(), key, composed: composed.clone() };
+        if self.coalescer.begin(key) {
+            let in_flight = in_flight();
             // Whoever calls at the same moment goes along: the destinations of one request, those of wake-ups that
             // arrived together. This waits for no time, only for the tasks that can run now.
             yield_now().await;
-            if !self.companies.has_waiting(place) {
+            if !self.coalescer.has_waiting(key) {
                 telemetry::redis_blocks(1);
                 let answer = self.value_at(call.route(), Work::Script(call)).await;
-                drop(turn);
+                drop(in_flight);
                 return answer;
             }
             let (one, answer) = Waiting::of(call, *number);
-            self.companies.put_back(place, std::iter::once(one));
+            self.coalescer.put_back(key, std::iter::once(one));
             // Its end makes the call.
-            drop(turn);
+            drop(in_flight);
             return answer.await.map_err(|_| lost())?;
         }
         let (one, answer) = Waiting::of(call, *number);
-        if self.companies.wait(place, one) {
-            // The call on its way has just ended: dropping a turn starts the next one.
-            drop(turn());
+        if self.coalescer.wait(key, one) {
+            // The call on its way has just ended: dropping a in_flight starts the next one.
+            drop(in_flight());
         }
         answer.await.map_err(|_| lost())?
     }

@@ -1,6 +1,6 @@
 -- Cleans up after messages that have left: `is_gone` holds their sequences.
 
--- Adds their entries to the log. Returns the length of the log.
+-- Adds the log entries of these messages. Returns the length of the log.
 local function log_gone(log, order, is_gone, new)
   local length = 0
   for from = 1, #new, 1000 do
@@ -39,7 +39,7 @@ local function shorten_log(log, order, bodies, dead, excess)
   if redis.call('HLEN', bodies) > 0 then remove_bodies(bodies, no_letters(dead, oldest)) end
 end
 
--- Removes bodies of messages that have left, except those of dead letters. `named` are their fields.
+-- Removes bodies of messages that have left, except bodies of dead letters. `named` holds the fields of the bodies.
 local function forget_bodies(bodies, dead, is_gone, named)
   for from = 1, #named, 2000 do
     local fields, sequences = {}, {}
@@ -74,7 +74,7 @@ end
 
 -- Counts the tombstones among the messages that left a lane. `counts` is
 -- 'bytes=<accounted bytes>;dropped=<count>;dead_lettered=<count>;cancelled=<count>;'. Returns the accounted
--- bytes, and how many were not tombstones.
+-- bytes, and how many of the messages were not tombstones.
 local function count_tombstones(hash, counts, left)
   for _, counter in ipairs({'dropped', 'dead_lettered', 'cancelled'}) do
     local count = math.min(tonumber(string.match(counts, counter .. '=(%d+);')), left)

@@ -14,7 +14,7 @@ const NOT_LISTED: &str =
 
 /// Who makes a request. The guard of the routes adds it to each request.
 #[derive(Debug, Clone)]
-pub struct Caller {
+pub struct Principal {
     /// The id of its token, or why it needs none.
     pub who: Arc<str>,
     /// The name of its token.
@@ -37,21 +37,21 @@ enum Proof {
     Unverified,
 }
 
-impl Caller {
+impl Principal {
     /// A caller whose token has this grant.
-    pub fn new(who: &str, grant: Arc<Grant>) -> Caller {
+    pub fn new(who: &str, grant: Arc<Grant>) -> Principal {
         let proof = Proof::Of(grant.clone());
-        Caller { who: who.into(), name: None, session: None, proof, grant }
+        Principal { who: who.into(), name: None, session: None, proof, grant }
     }
 
     /// The same, with the name of its token.
-    pub fn named(self, name: &str) -> Caller {
-        Caller { name: Some(name.into()), ..self }
+    pub fn named(self, name: &str) -> Principal {
+        Principal { name: Some(name.into()), ..self }
     }
 
     /// The same, in a session of the console that began then.
-    pub fn in_session(self, id: &str, begun_ms: u64) -> Caller {
-        Caller { session: Some((id.into(), begun_ms)), ..self }
+    pub fn in_session(self, id: &str, begun_ms: u64) -> Principal {
+        Principal { session: Some((id.into(), begun_ms)), ..self }
     }
 
     /// The id of its session in the console, and when that began.
@@ -60,25 +60,25 @@ impl Caller {
     }
 
     /// A caller that needs no token for this grant.
-    pub fn without_token(who: &str, grant: Arc<Grant>) -> Caller {
-        Caller { who: who.into(), name: None, grant, session: None, proof: Proof::NotNeeded }
+    pub fn without_token(who: &str, grant: Arc<Grant>) -> Principal {
+        Principal { who: who.into(), name: None, grant, session: None, proof: Proof::NotNeeded }
     }
 
     /// A caller that has no token, but a signature for this destination, which is not verified yet.
-    pub fn with_signature(destination: &DestinationName) -> Caller {
+    pub fn with_signature(destination: &DestinationName) -> Principal {
         let grant = Arc::new(Grant::to_send(destination));
         let (who, proof) = ("signature".into(), Proof::Unverified);
-        Caller { who, name: None, grant, session: None, proof }
+        Principal { who, name: None, grant, session: None, proof }
     }
 
     /// The same caller, with what this one has shown.
-    pub fn showing(self, other: &Caller) -> Caller {
-        Caller { proof: other.proof.clone(), ..self }
+    pub fn showing(self, other: &Principal) -> Principal {
+        Principal { proof: other.proof.clone(), ..self }
     }
 
     /// The same caller, after the signature of its request for this destination was verified.
-    pub fn with_verified_signature(self, destination: &DestinationName) -> Caller {
-        Caller { proof: Proof::Of(Arc::new(Grant::to_send(destination))), ..self }
+    pub fn with_verified_signature(self, destination: &DestinationName) -> Principal {
+        Principal { proof: Proof::Of(Arc::new(Grant::to_send(destination))), ..self }
     }
 
     /// True if it needs a token, or the like, and has shown it.

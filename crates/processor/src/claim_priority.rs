@@ -23,7 +23,7 @@ const PERIOD_MAX: Duration = Duration::from_millis(100);
 /// The most periods that a processor waits, however many are before it.
 const PERIODS_MAX: usize = 4;
 
-pub(super) struct Rivals {
+pub(super) struct ClaimPriority {
     /// This processor's pod.
     pod: String,
     /// The pods of the others.
@@ -36,9 +36,9 @@ pub(super) struct Rivals {
     claim_takes: Duration,
 }
 
-impl Rivals {
-    pub(super) fn new(pod: &str) -> Rivals {
-        Rivals {
+impl ClaimPriority {
+    pub(super) fn new(pod: &str) -> ClaimPriority {
+        ClaimPriority {
             pod: pod.to_owned(),
             others: Vec::new(),
             left: VecDeque::new(),
@@ -73,7 +73,7 @@ impl Rivals {
         true
     }
 
-    /// When [`Rivals::take`] is due; `None`: nothing is left to others.
+    /// When [`ClaimPriority::take`] is due; `None`: nothing is left to others.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next
     }
@@ -109,9 +109,9 @@ mod tests {
 
     const PODS: [&str; 3] = ["a", "b", "c"];
 
-    fn all() -> Vec<Rivals> {
+    fn all() -> Vec<ClaimPriority> {
         let live = |pod: &&str| {
-            let mut rivals = Rivals::new(pod);
+            let mut rivals = ClaimPriority::new(pod);
             rivals.live(PODS.iter().map(|pod| (*pod).to_owned()));
             rivals
         };
@@ -131,7 +131,7 @@ mod tests {
             firsts[first[0]] += 1;
         }
         assert!(firsts.iter().all(|count| (70..130).contains(count)), "{firsts:?}");
-        let mut alone = Rivals::new("a");
+        let mut alone = ClaimPriority::new("a");
         assert!(!alone.defers(&names()[0], now));
         assert_eq!(alone.next(), None);
     }

@@ -19,7 +19,7 @@ use faults::planted;
 
 /// The minimum speed. Only time spent waiting for the client counts.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct MinRate {
     /// The fewest bytes per window; 0: no limit.
     bytes_min: u64,
     /// The length of a window.
@@ -31,13 +31,13 @@ pub struct Pace {
 #[error("the body came too slowly")]
 pub struct TooSlow;
 
-impl Pace {
+impl MinRate {
     /// This many bytes per second, over windows of this length.
-    pub fn new(bytes_per_second_min: u64, window: Duration) -> Pace {
+    pub fn new(bytes_per_second_min: u64, window: Duration) -> MinRate {
         let bytes = u128::from(bytes_per_second_min) * window.as_millis() / 1000;
         // Require at least one byte, even in a very short window.
         let least = u64::from(bytes_per_second_min > 0);
-        Pace { bytes_min: u64::try_from(bytes).unwrap_or(u64::MAX).max(least), window }
+        MinRate { bytes_min: u64::try_from(bytes).unwrap_or(u64::MAX).max(least), window }
     }
 
     /// True if this many bytes in one window are enough.
@@ -49,7 +49,7 @@ impl Pace {
 /// A body that fails if it arrives too slowly.
 pub struct Paced {
     body: Body,
-    pace: Pace,
+    pace: MinRate,
     /// Set when it was too slow.
     is_late: Arc<AtomicBool>,
     /// The end of the window; `None` before the first wait.
@@ -64,7 +64,7 @@ pub struct Paced {
 
 impl Paced {
     /// Limits this body. `is_late` becomes true if it fails for being too slow.
-    pub fn new(body: Body, pace: Pace, is_late: Arc<AtomicBool>) -> Paced {
+    pub fn new(body: Body, pace: MinRate, is_late: Arc<AtomicBool>) -> Paced {
         let (since, waited) = (None, Duration::ZERO);
         Paced { body, pace, is_late, window: None, since, waited, came: 0 }
     }
@@ -143,7 +143,7 @@ mod tests {
     async fn a_body_that_brings_too_little_in_a_window_fails() {
         let (send, slow) = body();
         let is_late = Arc::new(AtomicBool::new(false));
-        let pace = Pace::new(1, Duration::from_millis(1));
+        let pace = MinRate::new(1, Duration::from_millis(1));
         let mut slow: BodyDataStream =
             Body::new(Paced::new(slow, pace, is_late.clone())).into_data_stream();
         for bytes in [1, 60, 1] {
@@ -158,7 +158,7 @@ mod tests {
     #[tokio::test]
     async fn only_time_in_which_the_client_is_waited_for_counts() {
         let (send, slow) = body();
-        let pace = Pace::new(1, Duration::from_secs(3600));
+        let pace = MinRate::new(1, Duration::from_secs(3600));
         let mut slow = Paced::new(slow, pace, Arc::default());
         let mut next = async || {
             let frame = futures::future::poll_fn(|cx| Pin::new(&mut slow).poll_frame(cx));
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn no_least_speed_is_kept_by_nothing_and_the_smallest_is_not() {
-        assert!(Pace::new(0, Duration::from_secs(1)).is_kept(0));
-        let smallest = Pace::new(1, Duration::from_millis(10));
+        assert!(MinRate::new(0, Duration::from_secs(1)).is_kept(0));
+        let smallest = MinRate::new(1, Duration::from_millis(10));
         assert!(!smallest.is_kept(0) && smallest.is_kept(1));
     }
 }

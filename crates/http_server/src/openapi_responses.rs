@@ -12,12 +12,15 @@ use utoipa::{
     },
 };
 
+use axum::http::StatusCode;
 use formats::code::Code;
 
 use super::problem::MEDIA_TYPE;
 
-/// The answers with these codes, by status.
-pub fn problems(codes: &[&[Code]]) -> BTreeMap<String, RefOr<Response>> {
+/// A group of routes with the same problems: its name, and their codes.
+type Group = (&'static str, &'static [&'static [Code]]);
+
+fn by_status(codes: &[&[Code]]) -> BTreeMap<u16, Vec<Code>> {
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     for &code in codes.iter().copied().flatten() {
         let of_status = by_status.entry(code.status().as_u16()).or_default();
@@ -25,21 +28,64 @@ pub fn problems(codes: &[&[Code]]) -> BTreeMap<String, RefOr<Response>> {
             of_status.push(code);
         }
     }
-    let answer = |(status, codes): (u16, Vec<Code>)| {
-        let lines = codes.iter().map(|code| format!("- `{code}`: {}", code.title()));
-        let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Problem"))));
-        let mut response = ResponseBuilder::new()
-            .description(lines.collect::<Vec<_>>().join("\n"))
-            .content(MEDIA_TYPE, content);
-        if codes.iter().any(|code| code.is_temporary()) {
-            let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
-            let header = HeaderBuilder::new().schema(seconds.build());
-            let header = header.description(Some("Seconds until the request may succeed"));
-            response = response.header("Retry-After", header.build());
-        }
-        (status.to_string(), RefOr::T(response.build()))
+    by_status
+}
+
+/// The name of a response in the document: `Forbidden` if its codes are those of every route, else with the group
+/// before it, such as `ReadsTopicNotFound`.
+fn name_of(group: &str, status: u16, codes: &[Code]) -> String {
+    let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    let reason: String =
+        reason.unwrap_or("Problem").chars().filter(char::is_ascii_alphanumeric).collect();
+    match by_status(&[ANY]).get(&status).is_some_and(|of_all| of_all == codes) {
+        true => reason,
+        false => format!("{group}{reason}"),
+    }
+}
+
+fn response_of(codes: &[Code]) -> Response {
+    let lines = codes.iter().map(|code| format!("- `{code}`: {}", code.title()));
+    let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Problem"))));
+    let mut response = ResponseBuilder::new()
+        .description(lines.collect::<Vec<_>>().join("\n"))
+        .content(MEDIA_TYPE, content);
+    if codes.iter().any(|code| code.is_temporary()) {
+        let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
+        let header = HeaderBuilder::new().schema(seconds.build());
+        let header = header.description(Some("Seconds until the request may succeed"));
+        response = response.header("Retry-After", header.build());
+    }
+    response.build()
+}
+
+/// The responses of a group, by status.
+fn responses_of((group, codes): Group) -> BTreeMap<String, RefOr<Response>> {
+    let refer = |(status, codes): (u16, Vec<Code>)| {
+        let name = name_of(group, status, &codes);
+        (status.to_string(), RefOr::Ref(Ref::from_response_name(name)))
     };
-    by_status.into_iter().map(answer).collect()
+    by_status(codes).into_iter().map(refer).collect()
+}
+
+/// All responses that routes refer to, by name.
+pub fn components() -> BTreeMap<String, Response> {
+    let mut all = BTreeMap::new();
+    for (group, codes) in GROUPS {
+        for (status, codes) in by_status(codes) {
+            all.insert(name_of(group, status, &codes), response_of(&codes));
+        }
+    }
+    for (status, codes) in by_status(Ingests::GROUP.1) {
+        let mut response = response_of(&codes);
+        let lines = Content::new(Some(String::schema()));
+        response.content.insert("application/x-ndjson".to_owned(), lines);
+        all.insert(of_batch(status, &codes), response);
+    }
+    all
+}
+
+fn of_batch(status: u16, codes: &[Code]) -> String {
+    format!("IngestsBatch{}", name_of("", status, codes))
 }
 
 /// The schema of a merge patch (RFC 7396) for objects with this schema: no field is required, and
@@ -113,11 +159,17 @@ macro_rules! groups {
     ($($(#[$doc:meta])* $name:ident: $($codes:expr),*;)*) => {
         $($(#[$doc])* pub struct $name;
 
+        impl $name {
+            const GROUP: Group = (stringify!($name), &[$($codes),*]);
+        }
+
         impl IntoResponses for $name {
             fn responses() -> BTreeMap<String, RefOr<Response>> {
-                problems(&[$($codes),*])
+                responses_of($name::GROUP)
             }
         })*
+
+        const GROUPS: &[Group] = &[$($name::GROUP),*];
     };
 }
 
@@ -172,13 +224,9 @@ pub struct IngestsBatch;
 
 impl IntoResponses for IngestsBatch {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let mut responses = Ingests::responses();
-        for response in responses.values_mut() {
-            if let RefOr::T(response) = response {
-                let lines = Content::new(Some(String::schema()));
-                response.content.insert("application/x-ndjson".to_owned(), lines);
-            }
-        }
-        responses
+        let refer = |(status, codes): (u16, Vec<Code>)| {
+            (status.to_string(), RefOr::Ref(Ref::from_response_name(of_batch(status, &codes))))
+        };
+        by_status(Ingests::GROUP.1).into_iter().map(refer).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! `reseq keys`.
+//! `reseq lanes`.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ async fn the_lanes_with_the_most_pending_messages_are_found_and_a_partial_scan_s
     let lease = scenario.lease(json!({})).await;
     scenario.end("fail", &lease, json!({"error": "no", "final": true})).await;
 
-    let text = scenario.command(&["keys", ERP, "--limit", "3"]).await.ended(0);
+    let text = scenario.command(&["lanes", ERP, "--limit", "3"]).await.ended(0);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 4, "{text}");
     for (line, parts) in
@@ -27,7 +27,7 @@ async fn the_lanes_with_the_most_pending_messages_are_found_and_a_partial_scan_s
     // The bars are not coloured where nobody sees it.
     assert!(lines[1].contains("halted") && lines[1].ends_with('█'), "{text}");
     assert!(!text.contains('\u{1b}'), "{text:?}");
-    let found = scenario.json(&["keys", ERP], 0).await;
+    let found = scenario.json(&["lanes", ERP], 0).await;
     assert_eq!((found["items"].as_array().unwrap().len(), &found["complete"]), (4, &json!(true)));
     assert_eq!(found["items"][0]["head"]["state"], "halted", "{found}");
     assert_eq!(found["items"][0]["head"]["sequence"], 1, "{found}");
@@ -36,11 +36,11 @@ async fn the_lanes_with_the_most_pending_messages_are_found_and_a_partial_scan_s
     scenario.redis.ask::<()>(&["DEBUG", "POPULATE", "60000"]).await.unwrap();
     let part = scenario.ok("GET", "/v1/destinations/erp/lanes?limit=1", json!(null)).await;
     assert!(part["next_cursor"].is_string() && part["progress"].as_f64() < Some(1.0), "{part}");
-    let partial = scenario.json(&["keys", ERP, "--scan-time", "0ms"], 0).await;
+    let partial = scenario.json(&["lanes", ERP, "--scan-time", "0ms"], 0).await;
     assert_eq!(partial["complete"], false, "{partial}");
-    let text = scenario.command(&["keys", ERP, "--scan-time", "0ms"]).await.ended(0);
+    let text = scenario.command(&["lanes", ERP, "--scan-time", "0ms"]).await.ended(0);
     assert!(text.contains("partial: ") && text.contains("--scan-time"), "{text}");
-    let whole = scenario.json(&["keys", ERP, "--limit", "1"], 0).await;
+    let whole = scenario.json(&["lanes", ERP, "--limit", "1"], 0).await;
     assert_eq!((&whole["complete"], &whole["progress"]), (&json!(true), &json!(1.0)), "{whole}");
     let only = whole["items"].as_array().unwrap();
     assert_eq!((only.len(), &only[0]["key"], &only[0]["pending"]), (1, &json!("a b"), &json!(5)));
@@ -52,14 +52,14 @@ async fn the_lanes_with_the_most_pending_messages_are_found_and_a_partial_scan_s
         let item = json!({"destinations": [name], "body": 1});
         scenario.ok("POST", "/v1/messages", item).await;
     }
-    let found = scenario.json(&["keys", "whole"], 0).await;
+    let found = scenario.json(&["lanes", "whole"], 0).await;
     assert_eq!(
         (&found["items"][0]["key"], &found["items"][0]["pending"]),
         (&json!(null), &json!(1))
     );
-    let text = scenario.command(&["keys", "loose"]).await.ended(0);
+    let text = scenario.command(&["lanes", "loose"]).await.ended(0);
     assert!(text.contains("each message is a lane of its own"), "{text}");
-    scenario.command(&["keys", "nowhere"]).await.failed(3, "unknown_destination");
+    scenario.command(&["lanes", "nowhere"]).await.failed(3, "unknown_destination");
     let (status, problem) =
         scenario.ask("GET", "/v1/destinations/erp/lanes?limit=101", json!(null)).await;
     assert_eq!((status, &problem["code"]), (400, &json!("invalid_field")), "{problem}");

@@ -13,7 +13,7 @@ const REMEMBERED_MAX: usize = 1024;
 /// weight; among equals, the one that waited longest. A new or returning destination starts at the
 /// level of the one being served: no destination saves up turns, so none waits longer than one round.
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct FairQueue {
     /// By the cost used so far, then by number of arrival.
     queue: BTreeMap<(u64, u64), (DestinationName, u32)>,
     places: HashMap<DestinationName, (u64, u64)>,
@@ -26,7 +26,7 @@ pub(super) struct Turns {
     number: u64,
 }
 
-impl Turns {
+impl FairQueue {
     /// Adds a destination to the queue, unless it is there.
     pub(super) fn push(&mut self, name: DestinationName, weight: u32) {
         if self.places.contains_key(&name) {
@@ -86,21 +86,21 @@ mod tests {
         Destination { weight, ..Destination::new(name, "http://h/") }
     }
 
-    fn push(turns: &mut Turns, all: &[&Destination]) {
-        all.iter().for_each(|one| turns.push(one.name.clone(), one.weight));
+    fn push(queue: &mut FairQueue, all: &[&Destination]) {
+        all.iter().for_each(|one| queue.push(one.name.clone(), one.weight));
     }
 
     /// Who is served while slots free up one by one and all always have more to do.
     fn one_by_one(all: &[&Destination], count: usize) -> String {
-        let mut turns = Turns::default();
-        push(&mut turns, all);
+        let mut queue = FairQueue::default();
+        push(&mut queue, all);
         let mut served = String::new();
         for _ in 0..count {
-            let (name, _) = turns.pop().unwrap();
+            let (name, _) = queue.pop().unwrap();
             let destination = all.iter().find(|one| one.name == name).unwrap();
             served += name.as_str();
-            turns.took(destination, 1);
-            push(&mut turns, &[destination]);
+            queue.took(destination, 1);
+            push(&mut queue, &[destination]);
         }
         served
     }
@@ -118,11 +118,11 @@ mod tests {
     #[test]
     fn free_slots_are_shared_by_weight_and_none_is_left() {
         let all = [destination("a", 1), destination("b", 2), destination("c", 5)];
-        let mut turns = Turns::default();
-        push(&mut turns, &all.each_ref());
+        let mut queue = FairQueue::default();
+        push(&mut queue, &all.each_ref());
         let mut free = 80;
         for (destination, expected) in all.iter().zip([10, 20, 50]) {
-            let (name, weights) = turns.pop().unwrap();
+            let (name, weights) = queue.pop().unwrap();
             assert_eq!(name, destination.name);
             let share = destination.share(free, weights);
             assert_eq!(share, expected);
@@ -134,33 +134,33 @@ mod tests {
     #[test]
     fn who_comes_with_one_message_waits_for_one_turn_however_much_another_has_waiting() {
         let (heavy, light) = (destination("heavy", 1), destination("light", 1));
-        let mut turns = Turns::default();
+        let mut queue = FairQueue::default();
         for _ in 0..1000 {
-            push(&mut turns, &[&heavy]);
-            turns.pop().unwrap();
-            turns.took(&heavy, 100);
+            push(&mut queue, &[&heavy]);
+            queue.pop().unwrap();
+            queue.took(&heavy, 100);
         }
         // Both together: the heavy one has used so much that the light one is first.
-        push(&mut turns, &[&heavy, &light]);
-        assert_eq!(turns.pop().unwrap().0, light.name);
+        push(&mut queue, &[&heavy, &light]);
+        assert_eq!(queue.pop().unwrap().0, light.name);
         // The idle one has saved nothing up: after one turn the other is level again.
-        turns.took(&light, 1);
-        turns.pop().unwrap();
-        turns.took(&heavy, 1);
-        push(&mut turns, &[&light, &heavy]);
-        assert_eq!(turns.pop().unwrap().0, light.name);
-        turns.took(&light, 200);
-        push(&mut turns, &[&light]);
-        assert_eq!(turns.pop().unwrap().0, heavy.name);
+        queue.took(&light, 1);
+        queue.pop().unwrap();
+        queue.took(&heavy, 1);
+        push(&mut queue, &[&light, &heavy]);
+        assert_eq!(queue.pop().unwrap().0, light.name);
+        queue.took(&light, 200);
+        push(&mut queue, &[&light]);
+        assert_eq!(queue.pop().unwrap().0, heavy.name);
     }
 
     #[test]
     fn slots_that_were_not_used_cost_nothing() {
         let (a, b) = (destination("a", 1), destination("b", 1));
-        let mut turns = Turns::default();
-        turns.took(&a, 100);
-        turns.gave_back(&a, 100);
-        push(&mut turns, &[&a, &b]);
-        assert_eq!(turns.pop().unwrap().0, a.name);
+        let mut queue = FairQueue::default();
+        queue.took(&a, 100);
+        queue.gave_back(&a, 100);
+        push(&mut queue, &[&a, &b]);
+        assert_eq!(queue.pop().unwrap().0, a.name);
     }
 }

@@ -11,7 +11,7 @@ use faults::planted;
 
 /// The counts, by name. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Counts<K>(Arc<Inner<K>>);
+pub struct ConcurrencyLimit<K>(Arc<Inner<K>>);
 
 #[derive(Debug)]
 struct Inner<K> {
@@ -24,13 +24,13 @@ struct Inner<K> {
 #[derive(Debug)]
 pub struct Held<K: Hash + Eq> {
     /// `None` without a limit.
-    of: Option<(Counts<K>, K)>,
+    of: Option<(ConcurrencyLimit<K>, K)>,
 }
 
-impl<K: Hash + Eq + Clone> Counts<K> {
+impl<K: Hash + Eq + Clone> ConcurrencyLimit<K> {
     /// Each name holds at most `max`; 0: no limit.
-    pub fn new(max: usize) -> Counts<K> {
-        Counts(Arc::new(Inner { max, held: Mutex::default() }))
+    pub fn new(max: usize) -> ConcurrencyLimit<K> {
+        ConcurrencyLimit(Arc::new(Inner { max, held: Mutex::default() }))
     }
 
     /// Takes one more of this name; `None` if it has all that it may.
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_name_holds_no_more_than_it_may_and_what_it_returned_may_be_taken_again() {
-        let counts = Counts::new(2);
+        let counts = ConcurrencyLimit::new(2);
         let (first, second) = (counts.take("a"), counts.take("a"));
         assert!(first.is_some() && second.is_some() && counts.take("a").is_none());
         assert!(counts.take("b").is_some());
@@ -86,7 +86,7 @@ mod tests {
         assert!(counts.take("a").is_some());
         drop(second);
         assert!(counts.0.held.lock().unwrap().is_empty());
-        let without = Counts::new(0);
+        let without = ConcurrencyLimit::new(0);
         let all: Vec<_> = (0..100).map(|_| without.take("a")).collect();
         assert!(all.iter().all(Option::is_some));
     }

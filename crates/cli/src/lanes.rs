@@ -1,4 +1,4 @@
-//! `reseq keys`: the lanes with the most pending messages. The service scans the keys in Redis part by part,
+//! `reseq lanes`: the lanes with the most pending messages. The service scans the keys in Redis part by part,
 //! and the command keeps the largest lanes of all parts.
 
 use std::{
@@ -23,9 +23,9 @@ const COLUMNS: [&str; 8] = ["key", "pending", "ready", "head", "state", "age", "
 /// The width of the longest bar.
 const BAR_WIDTH: u64 = 24;
 
-/// The arguments of `reseq keys`.
+/// The arguments of `reseq lanes`.
 #[derive(Debug, Clone, Args)]
-pub struct KeysArgs {
+pub struct LanesArgs {
     #[command(flatten)]
     client: ClientArgs,
     /// Name of the destination
@@ -49,7 +49,7 @@ struct Found {
 }
 
 /// Scans, and prints the lanes.
-pub async fn run(args: KeysArgs) -> anyhow::Result<()> {
+pub async fn run(args: LanesArgs) -> anyhow::Result<()> {
     let service = args.client.service()?;
     let mut found = Found::default();
     let scanned = tokio::select! {
@@ -68,7 +68,7 @@ pub async fn run(args: KeysArgs) -> anyhow::Result<()> {
 
 impl Found {
     /// Visits all parts, as long as there is time.
-    async fn scan(&mut self, service: &Service, args: &KeysArgs) -> anyhow::Result<()> {
+    async fn scan(&mut self, service: &Service, args: &LanesArgs) -> anyhow::Result<()> {
         let (begun, bar) = (Instant::now(), progress_bar());
         let mut cursor = None;
         loop {
