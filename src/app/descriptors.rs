@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn at_least_half_is_kept_for_others_and_a_maximum_is_taken_as_it_is() {
+    fn at_least_half_is_kept_for_others_unless_configured() {
         assert_eq!(shares(1 << 20, ""), Ok((4096, 1024)));
         assert_eq!(shares(1024, ""), Ok((215, 215)));
         assert_eq!(shares(1024, "[http]\nconnections_max = 600\n"), Ok((600, 215)));

@@ -183,7 +183,7 @@ fn without_order_any_order_is_right() {
 }
 
 #[test]
-fn what_nobody_sent_is_invented_and_another_body_in_a_place_is_a_mismatch() {
+fn unsent_message_is_invented_and_another_body_is_mismatch() {
     let mut case = Case::sound();
     let mut invented = case.deliveries[3].clone();
     invented.body = transformed("5");
@@ -196,7 +196,7 @@ fn what_nobody_sent_is_invented_and_another_body_in_a_place_is_a_mismatch() {
 }
 
 #[test]
-fn one_place_for_two_messages_is_found_in_deliveries_and_in_promises() {
+fn doubled_place_is_found_in_deliveries_and_in_promises() {
     let mut case = Case::sound();
     case.headers(3).sequence = 3;
     let found = case.found(Order::Key);
@@ -254,7 +254,7 @@ fn placed_again(promised_epoch: u64) -> Case {
 }
 
 #[test]
-fn a_place_may_change_only_if_nobody_was_promised_it_and_losses_are_expected() {
+fn place_may_change_only_if_unpromised_and_losses_expected() {
     assert_eq!(placed_again(8).found(Order::Key), []);
     let mut strict = placed_again(8);
     strict.losses = Losses::None;
@@ -268,7 +268,7 @@ fn a_place_may_change_only_if_nobody_was_promised_it_and_losses_are_expected() {
 }
 
 #[test]
-fn after_a_loss_a_message_names_the_last_one_that_was_promised_or_a_later_one() {
+fn message_after_loss_names_last_promised_one_or_a_later_one() {
     let named = |previous: u64| {
         let mut case = placed_again(8);
         case.headers(4).previous = previous;
@@ -301,7 +301,7 @@ fn only_what_is_removed_begins_again() {
 }
 
 #[test]
-fn a_long_body_is_written_down_short_only_if_it_came_to_the_byte() {
+fn long_body_is_written_short_only_if_every_byte_arrived() {
     let short = short_form("one", 7, 5000);
     let long = long_form(&short);
     assert_eq!(long.len(), 5000);

@@ -35,7 +35,7 @@ fn in_rules(rules: &str, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_alert_has_a_section_and_only_metrics_that_exist_and_so_has_the_dashboard() {
+fn alerts_have_sections_and_only_existing_metrics_are_used() {
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let rules = read("deploy/prometheus/reseq.rules.yml");
     let (alerts, pages) = (in_rules(&rules, "alert"), in_rules(&rules, "runbook_url"));

@@ -402,7 +402,7 @@ fn every_page_is_once_in_the_table_of_contents() {
 }
 
 #[test]
-fn the_documentation_lists_every_bug_that_is_planted_in_a_script() {
+fn documentation_lists_every_bug_planted_in_a_script() {
     let table = fs::read_to_string(root().join("tests/lua_bugs/table.rs")).unwrap();
     let page = "docs/explanation/testing.md";
     let rows = generated::rows(page, "bugs in scripts");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::sandbox::Sandbox;
 
 #[tokio::test]
-async fn hits_are_counted_exactly_in_few_requests_and_one_mail_is_sent() {
+async fn hits_are_counted_exactly_in_few_requests_with_one_mail() {
     let sandbox = Sandbox::open(1).await;
     let found = sandbox.run("12-hit-counters.mjs", &[]).await;
     assert_eq!(found["hits"], 20_000, "{found}");

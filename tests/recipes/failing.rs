@@ -15,7 +15,7 @@ fn without_poison() -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_failing_message_is_retried_set_aside_discarded_or_halts_its_lane() {
+async fn failing_message_is_retried_set_aside_discarded_or_halts() {
     let sandbox = Sandbox::open(2).await;
     let found = sandbox.run("14-retry-and-dead-letters.mjs", &[]).await;
     retried(&found["retry"]);

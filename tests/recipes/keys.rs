@@ -71,7 +71,7 @@ async fn each_of_many_records_has_a_queue_while_it_needs_one() {
 }
 
 #[tokio::test]
-async fn withdrawals_of_an_account_are_made_in_order_and_never_two_at_once() {
+async fn account_withdrawals_run_in_order_and_never_two_at_once() {
     let sandbox = Sandbox::open(2).await;
     let mut redis = sandbox.redis.connection().await;
     let running = sandbox.run("07-bank-accounts.mjs", &[]);

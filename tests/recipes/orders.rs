@@ -18,7 +18,7 @@ async fn no_two_open_orders_share_a_code_and_each_is_called_once() {
 }
 
 #[tokio::test]
-async fn webhooks_reach_the_erp_in_order_though_one_is_poison_and_some_come_twice() {
+async fn webhooks_reach_erp_in_order_despite_poison_and_repeats() {
     let sandbox = Sandbox::open(2).await;
     let found = sandbox.run("00-webhook-to-erp.mjs", &[]).await;
     assert_eq!((&found["booked"], &found["different"]), (&json!(59), &json!(59)), "{found}");

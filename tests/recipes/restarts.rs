@@ -77,7 +77,7 @@ async fn a_kitchen_that_is_made_again_calls_all_orders() {
 
 /// Proves that the tests of destinations that are made again detect a missing epoch.
 #[tokio::test]
-async fn who_compares_sequences_alone_skips_what_comes_to_a_destination_that_is_made_again() {
+async fn receiver_ignoring_epochs_skips_recreated_destination() {
     let mut sandbox = Sandbox::open(1).await;
     sandbox.forget_epochs();
     let settings = [("ORDERS", "150"), ("DAYS", "2")];

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::sandbox::Sandbox;
 
 #[tokio::test]
-async fn deleted_entries_never_take_effect_and_nothing_is_lost_or_done_twice() {
+async fn deleted_entries_have_no_effect_and_others_exactly_one() {
     let sandbox = Sandbox::open(2).await;
     let found = sandbox.run("08-provider-and-processor.mjs", &[]).await;
     let number = |field: &str| found[field].as_u64().unwrap_or_else(|| panic!("{field}: {found}"));

@@ -3,6 +3,6 @@
 use crate::blocks;
 
 #[tokio::test]
-async fn blocks_of_several_partitions_in_one_call_are_checked_and_answered_each_on_its_own() {
+async fn blocks_in_one_call_are_checked_and_answered_separately() {
     assert_eq!(blocks::many_partitions().await, Ok(()));
 }

@@ -12,7 +12,7 @@ use store::{Keys, scripts::Scripts};
 use support::{redis::TestRedis, source::root};
 
 #[tokio::test]
-async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
+async fn script_that_meets_a_wrong_type_changes_nothing() {
     let redis = TestRedis::start().await;
     let mut connection = redis.connection().await;
     let count = calls_of(&populate(&mut connection).await).len();
@@ -136,7 +136,7 @@ const UNNOTICED: &[&str] = &[
 
 /// The cases that occur only with serial lanes, or where each message is a lane.
 #[tokio::test]
-async fn a_wrong_type_changes_nothing_in_serial_lanes_or_without_order() {
+async fn wrong_type_changes_nothing_in_serial_or_unordered_lanes() {
     let redis = TestRedis::start().await;
     let mut connection = redis.connection().await;
     for (ordering, processing, expected) in [("key", "serial", 8), ("none", "parallel", 12)] {
@@ -170,7 +170,7 @@ async fn a_wrong_type_changes_nothing_in_serial_lanes_or_without_order() {
 
 /// `ingest` writes the records first, and undoes that if a later key has another type.
 #[tokio::test]
-async fn the_first_message_that_meets_a_wrong_type_leaves_nothing_behind() {
+async fn first_message_meeting_a_wrong_type_leaves_nothing_behind() {
     let redis = TestRedis::start().await;
     let mut connection = redis.connection().await;
     for ordering in ["destination", "key", "none"] {
@@ -428,7 +428,7 @@ async fn a_script_whose_user_lacks_a_right_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_missing_right_changes_nothing_in_serial_lanes_or_without_order() {
+async fn missing_right_changes_nothing_in_serial_or_unordered_lanes() {
     let redis = TestRedis::start().await;
     let mut connection = redis.connection().await;
     redis.acl(&["~reseq*", "&reseq*", "+@all"]).await;

@@ -253,7 +253,7 @@ async fn each_route_refuses_who_may_not_and_lets_in_who_may() {
 }
 
 #[tokio::test]
-async fn a_limited_token_sees_and_does_only_what_concerns_its_destinations() {
+async fn limited_token_sees_and_acts_on_only_its_destinations() {
     let guarded = Guarded::start().await;
     guarded.define("erp").await;
     guarded.define("crm").await;
@@ -365,7 +365,7 @@ async fn a_limited_token_sees_and_does_only_what_concerns_its_destinations() {
 }
 
 #[tokio::test]
-async fn tokens_are_followed_by_all_pods_hold_while_redis_is_away_and_show_their_last_use() {
+async fn tokens_hold_on_all_pods_without_redis_and_show_last_use() {
     let guarded = Guarded::start().await;
     let mut settings = guarded.settings.clone();
     settings.tcp.clear();

@@ -291,7 +291,7 @@ async fn cause(deployment: &Deployment) -> Vec<TcpStream> {
 }
 
 #[tokio::test]
-async fn promtool_accepts_the_metrics_of_running_pods_and_they_tell_what_is_stuck_and_why() {
+async fn promtool_accepts_metrics_that_say_what_is_stuck_and_why() {
     let mut deployment = Deployment::start().await;
     reaches(&deployment.sender, "reseq_sender_partitions_owned", 64.0).await;
     let open = cause(&deployment).await;

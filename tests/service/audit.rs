@@ -258,7 +258,7 @@ async fn one_token_cannot_flood_out_the_audit_log() {
 }
 
 #[tokio::test]
-async fn the_audit_log_is_bounded_and_can_neither_be_skipped_nor_stop_an_action() {
+async fn audit_log_is_bounded_unskippable_and_stops_no_action() {
     let audited = Audited::start().await;
     audited.define("erp").await;
     // The client leaves in the middle of its request.

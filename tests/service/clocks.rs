@@ -102,7 +102,7 @@ fn ms_of(time: &Value) -> u64 {
 }
 
 #[tokio::test]
-async fn pods_whose_clocks_are_wrong_keep_order_leases_epochs_and_tell_true_latencies() {
+async fn wrong_pod_clocks_change_no_order_lease_epoch_or_latency() {
     let deployment = Deployment::new().await;
     let doors = deployment.pair("ingest").await;
     clock_is_wrong(&doors).await;

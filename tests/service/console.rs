@@ -80,7 +80,7 @@ async fn status(request: RequestBuilder) -> u16 {
 }
 
 #[tokio::test]
-async fn a_session_is_accepted_only_from_pages_of_the_console_and_ends_with_its_token() {
+async fn session_needs_pages_of_the_console_and_ends_with_its_token() {
     let console = Console::start().await;
     assert_eq!(console.sign_in("rsq_wrong").await.unwrap_err().0, 401);
     let made = client().post(format!("{}/v1/tokens", console.base)).bearer_auth(ADMIN);
@@ -225,7 +225,7 @@ async fn calls(redis: &TestRedis, command: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_strip_is_read_once_for_all_who_watch_it_and_never_when_nobody_does() {
+async fn strip_is_read_once_for_all_watchers_and_never_for_none() {
     let console = Console::start().await;
     let path = format!("{}/v1/destinations/erp", console.base);
     let define = client().put(path).bearer_auth(ADMIN);

@@ -201,7 +201,7 @@ async fn consumers_get_each_lane_in_order_and_one_at_a_time() {
 }
 
 #[tokio::test]
-async fn what_is_refused_or_given_back_comes_again_and_what_is_late_changes_nothing() {
+async fn refused_or_requeued_comes_again_late_call_changes_nothing() {
     let service = Service::start().await;
     service.define("erp", json!({"on_exhausted": "dead_letter"})).await;
     service.send_at_once("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
@@ -244,7 +244,7 @@ async fn what_is_refused_or_given_back_comes_again_and_what_is_late_changes_noth
 }
 
 #[tokio::test]
-async fn a_withdrawal_waits_only_for_a_consumer_and_the_kind_changes_only_without_messages() {
+async fn withdrawal_waits_for_consumer_kind_change_for_no_messages() {
     let service = Service::start().await;
     service.define("erp", json!({"log_max": 10})).await;
     service.send("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
@@ -289,7 +289,7 @@ async fn a_withdrawal_waits_only_for_a_consumer_and_the_kind_changes_only_withou
 }
 
 #[tokio::test]
-async fn consumers_go_on_while_the_sender_dies_and_after_a_restart_of_redis() {
+async fn consumers_go_on_after_sender_death_and_redis_restart() {
     let mut service = Service::start().await;
     service.define("erp", json!({})).await;
     service.send_at_once("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
@@ -498,7 +498,7 @@ async fn innocent_messages_beside_a_deadly_one_are_not_given_up() {
 }
 
 #[tokio::test]
-async fn what_a_consumer_holds_is_the_oldest_head_however_many_lanes_are_free() {
+async fn head_held_by_consumer_is_oldest_despite_many_free_lanes() {
     let service = Service::start().await;
     service.define("parcels", json!({"ordering": "key"})).await;
     service.send("parcels", &[("held", 0)]).await;

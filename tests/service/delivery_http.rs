@@ -89,7 +89,7 @@ fn covered(seen: &common::Seen) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_signed_delivery_carries_signatures_of_its_body_and_of_the_headers_of_reseq() {
+async fn signed_delivery_signs_its_body_and_the_headers_of_reseq() {
     let mut receiver = receiver(|| StatusCode::ACCEPTED).await;
     let secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", &format!("whsec_{}", "B".repeat(32))];
     let mut destination = destination(&receiver.url());

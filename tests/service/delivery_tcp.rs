@@ -124,7 +124,7 @@ async fn each_answer_has_its_verdict_and_the_connection_is_kept() {
 }
 
 #[tokio::test]
-async fn length_frames_carry_line_breaks_and_are_answered_in_length_frames() {
+async fn length_frames_carry_line_breaks_and_get_length_answers() {
     let peer = peer(|d| d.delivery.framing = Framing::Length).await;
     let (verdict, mut stream) =
         peer.first_exchange("a\nb", b"\0\0\0\x03a\nb", b"\0\0\0\x02OK").await;
@@ -236,7 +236,7 @@ async fn a_greeting_before_any_frame_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_second_answer_closes_the_connection_for_it_could_be_taken_for_the_next() {
+async fn second_answer_to_one_frame_closes_the_connection() {
     let peer = peer(|_| {}).await;
     let (verdict, stream) = peer.first_exchange("one", b"one\n", b"OK\nOK\n").await;
     assert_eq!(verdict, Verdict::Accepted(1));
@@ -247,7 +247,7 @@ async fn a_second_answer_closes_the_connection_for_it_could_be_taken_for_the_nex
 }
 
 #[tokio::test]
-async fn a_receiver_that_does_not_answer_times_out_and_loses_the_connection() {
+async fn silent_receiver_times_out_and_loses_its_connection() {
     let peer = peer(|d| d.delivery.timeout_ms = 200).await;
     let (verdict, stream) = peer.first_exchange("x", b"x\n", b"O").await;
     let expected = refused(ErrorKind::Timeout, "timed out after 200 ms", Finality::Retryable);
@@ -334,7 +334,7 @@ async fn without_answers_all_lanes_share_one_connection() {
 }
 
 #[tokio::test]
-async fn lanes_side_by_side_have_connections_of_their_own_up_to_the_limit() {
+async fn parallel_lanes_have_own_connections_up_to_the_limit() {
     let peer = peer(|d| d.delivery.lanes_max = 1).await;
     let messages = (message("x"), message("x"));
     let receive = async {
@@ -377,7 +377,7 @@ async fn window(
 }
 
 #[tokio::test]
-async fn the_frames_of_a_window_are_there_before_the_first_is_answered() {
+async fn frames_of_a_window_arrive_before_the_first_is_answered() {
     let peer = peer(|d| d.delivery.window_max = 4).await;
     let (verdict, mut stream) =
         window(&peer, &["1", "2", "3"], b"1\n2\n3\n", b"OK\nOK\nOK\n").await;
@@ -388,7 +388,7 @@ async fn the_frames_of_a_window_are_there_before_the_first_is_answered() {
 }
 
 #[tokio::test]
-async fn a_window_ends_at_the_first_refusal_and_its_connection_with_it() {
+async fn window_and_its_connection_end_at_the_first_refusal() {
     let peer = peer(|d| d.delivery.window_max = 4).await;
     for (answers, reason, finality) in [
         ("OK\nREJECT no\n", "rejected: no", Finality::Permanent),

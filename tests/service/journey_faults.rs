@@ -170,7 +170,7 @@ async fn the_owner(senders: &[&Pod]) -> usize {
 }
 
 #[tokio::test]
-async fn an_ingest_pod_is_killed_and_its_producer_goes_on_with_another() {
+async fn producer_of_a_killed_ingest_pod_goes_on_with_another() {
     let journey = Journey::new().await;
     let mut ingests = journey.pods("ingest", 2).await;
     let _processors = journey.pods("processor", 2).await;
@@ -196,7 +196,7 @@ async fn an_ingest_pod_is_killed_and_its_producer_goes_on_with_another() {
 }
 
 #[tokio::test]
-async fn a_processor_is_killed_and_what_it_had_taken_is_taken_up_by_another() {
+async fn messages_of_a_killed_processor_are_taken_up_by_another() {
     let journey = Journey::new().await;
     let ingests = journey.pods("ingest", 1).await;
     let mut processors = journey.pods("processor", 3).await;
@@ -230,7 +230,7 @@ async fn a_processor_is_killed_and_what_it_had_taken_is_taken_up_by_another() {
 }
 
 #[tokio::test]
-async fn the_only_sender_is_killed_and_restarted_and_repeats_only_what_it_had_not_noted() {
+async fn killed_sole_sender_repeats_only_what_it_had_not_noted() {
     let journey = Journey::with_mortal_senders().await;
     let ingests = journey.pods("ingest", 1).await;
     let _processors = journey.pods("processor", 2).await;
@@ -284,7 +284,7 @@ async fn two_senders_take_over_from_each_other_when_they_are_killed() {
 }
 
 #[tokio::test]
-async fn a_sender_frozen_past_its_lease_wakes_up_to_a_request_that_is_only_a_repeat() {
+async fn request_of_sender_frozen_past_its_lease_is_only_a_repeat() {
     let mut journey = Journey::with_mortal_senders().await;
     journey.settings.partitions = 1;
     let ingests = journey.pods("ingest", 1).await;
@@ -319,7 +319,7 @@ async fn a_sender_frozen_past_its_lease_wakes_up_to_a_request_that_is_only_a_rep
 }
 
 #[tokio::test]
-async fn redis_is_killed_and_restarted_and_nothing_is_lost_or_out_of_order() {
+async fn redis_killed_and_restarted_loses_and_misorders_nothing() {
     let mut journey = Journey::with_mortal_senders().await;
     let ingests = journey.pods("ingest", 2).await;
     let _processors = journey.pods("processor", 2).await;
@@ -350,7 +350,7 @@ async fn redis_is_killed_and_restarted_and_nothing_is_lost_or_out_of_order() {
 }
 
 #[tokio::test]
-async fn an_ingest_pod_asked_to_stop_answers_what_it_has_taken_and_takes_nothing_more() {
+async fn stopping_ingest_pod_answers_what_it_took_and_takes_no_more() {
     let mut journey = Journey::new().await;
     let lines = Receiver::lines(&journey.inbox, "lines").await;
     journey.settings =
@@ -428,7 +428,7 @@ async fn a_processor_asked_to_stop_finishes_what_it_has_taken() {
 }
 
 #[tokio::test]
-async fn a_sender_asked_to_stop_gives_its_partitions_back_and_repeats_nothing() {
+async fn stopping_sender_returns_its_partitions_without_repeats() {
     let mut journey = Journey::new().await;
     // No test waits until such a lease expires: partitions change owners because they are resigned.
     journey.settings.sender_lease_ms = 600_000;
@@ -472,7 +472,7 @@ async fn a_sender_asked_to_stop_gives_its_partitions_back_and_repeats_nothing() 
 }
 
 #[tokio::test]
-async fn a_partition_changes_hands_although_one_of_its_receivers_does_not_answer() {
+async fn partition_changes_hands_despite_an_unresponsive_receiver() {
     let redis = TestRedis::start().await;
     let inbox = Arc::new(Inbox::default());
     let receiver = Receiver::http(&inbox).await;

@@ -134,7 +134,7 @@ impl Journey {
 }
 
 #[tokio::test]
-async fn messages_with_random_processing_times_arrive_in_order_over_http_and_tcp() {
+async fn randomly_slow_messages_arrive_in_order_over_http_and_tcp() {
     let journey = Journey::start().await;
     journey.produce().await;
     let found = journey.end().await;
@@ -144,7 +144,7 @@ async fn messages_with_random_processing_times_arrive_in_order_over_http_and_tcp
 }
 
 #[tokio::test]
-async fn a_receiver_that_fails_a_third_of_its_requests_gets_everything_in_order_all_the_same() {
+async fn receiver_failing_a_third_of_requests_gets_all_in_order() {
     let journey = Journey::start().await;
     journey.inbox.fail(SEED, 1.0 / 3.0);
     journey.produce().await;
@@ -159,7 +159,7 @@ async fn a_receiver_that_fails_a_third_of_its_requests_gets_everything_in_order_
 }
 
 #[tokio::test]
-async fn a_hundred_destinations_are_delivered_at_once_and_none_waits_for_anothers_receiver() {
+async fn hundred_destinations_deliver_at_once_despite_a_stuck_one() {
     const DESTINATIONS: usize = 100;
     const MESSAGES: usize = 100;
     let names: Vec<&'static str> = (0..DESTINATIONS)

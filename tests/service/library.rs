@@ -89,7 +89,7 @@ fn expected(count: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_transform_that_panics_has_failed_an_attempt_and_keeps_no_slot() {
+async fn panicking_transform_fails_an_attempt_and_frees_its_slot() {
     let (redis, inbox) = (TestRedis::start().await, Arc::new(Inbox::default()));
     let receiver = Receiver::http(&inbox).await;
     let running = start(&redis, vec![destination(&receiver)], true).await;
@@ -122,7 +122,7 @@ async fn a_definition_that_changes_under_load_costs_no_slot() {
 }
 
 #[tokio::test]
-async fn where_a_role_ends_by_itself_the_whole_ends_and_another_goes_on() {
+async fn whole_ends_if_a_role_ends_by_itself_and_another_goes_on() {
     let (redis, inbox) = (TestRedis::start().await, Arc::new(Inbox::default()));
     let receiver = Receiver::http(&inbox).await;
     let mut broken = start_with(&redis, vec![destination(&receiver)], Broken).await;

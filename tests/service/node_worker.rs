@@ -149,7 +149,7 @@ fn outputs(inputs: &[Value]) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_worker_in_node_leases_extends_fails_and_completes_and_the_order_holds() {
+async fn node_worker_leases_extends_fails_and_completes_in_order() {
     // So long that it does not expire on a slow machine while it is extended.
     const LEASE_MS: u64 = 3000;
     let service = Service::start().await;
@@ -322,7 +322,7 @@ async fn the_worker_of_the_readme_works_as_it_stands_there() {
 }
 
 #[tokio::test]
-async fn the_worker_of_the_readme_fails_at_once_when_it_returns_nothing() {
+async fn readme_worker_that_returns_nothing_fails_at_once() {
     let output = "return { ...order, gross: order.net * 1.2 };";
     let (service, _worker) = readme((output, ""), 1).await;
     is_halted_after_one_attempt(&service.pod, "invoices").await;
@@ -330,7 +330,7 @@ async fn the_worker_of_the_readme_fails_at_once_when_it_returns_nothing() {
 
 /// The work takes longer than the lease.
 #[tokio::test]
-async fn the_worker_of_the_readme_keeps_its_lease_for_as_long_as_it_works() {
+async fn readme_worker_keeps_its_lease_for_as_long_as_it_works() {
     let service = Service::start().await;
     let (pod, receiver) = (service.pod.url(""), service._receiver.url());
     let _worker = Worker::of_readme(&[

@@ -157,7 +157,7 @@ async fn start(redis: &TestRedis, is_turned: &Arc<AtomicBool>) -> Running {
 }
 
 #[tokio::test]
-async fn a_name_that_is_bound_to_another_address_later_is_refused_at_the_connection() {
+async fn name_rebound_after_definition_is_refused_at_connection() {
     let redis = TestRedis::start().await;
     let is_turned = Arc::new(AtomicBool::new(false));
     let running = start(&redis, &is_turned).await;

@@ -67,7 +67,7 @@ impl Scenario {
 }
 
 #[tokio::test]
-async fn what_is_given_back_just_after_a_count_does_not_wait_for_the_next_second() {
+async fn partition_returned_just_after_a_count_is_taken_at_once() {
     let redis = TestRedis::start().await;
     let settings = Settings { partitions: 2, ..Settings::new(redis.url()) };
     let pod = Pod::start("sender", "sender", &settings).await;

@@ -172,7 +172,7 @@ async fn a_topic_that_cannot_be_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_batch_for_many_destinations_is_taken_in_parts_and_answered_in_order() {
+async fn batch_for_many_destinations_is_split_and_answered_in_order() {
     let redis = TestRedis::start().await;
     let owned: Vec<String> = (0..100).map(|number| format!("d{number}")).collect();
     let names: Vec<&str> = owned.iter().map(String::as_str).collect();
@@ -206,7 +206,7 @@ async fn a_batch_for_many_destinations_is_taken_in_parts_and_answered_in_order()
 }
 
 #[tokio::test]
-async fn publishing_again_after_one_destination_was_full_completes_the_rest_and_doubles_nothing() {
+async fn republishing_completes_full_destination_without_doubles() {
     let service = Service::start().await;
     service.define("orders", &["erp", "small"]).await;
     service.inbox.gate.hold_only(&["small"], Point::Arrived);
@@ -236,7 +236,7 @@ async fn publishing_again_after_one_destination_was_full_completes_the_rest_and_
 }
 
 #[tokio::test]
-async fn a_destination_that_was_removed_fails_alone_and_is_completed_when_it_is_back() {
+async fn removed_destination_fails_alone_and_completes_when_back() {
     let service = Service::start().await;
     let mine = service.first.url("/v1/destinations/mine");
     let make = || client().put(&mine).json(&json!({"url": service.receiver.url()}));

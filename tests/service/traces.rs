@@ -173,7 +173,7 @@ impl Deployment {
 }
 
 #[tokio::test]
-async fn a_receiver_of_traces_sees_one_connected_trace_across_three_processes() {
+async fn receiver_sees_one_connected_trace_of_three_processes() {
     let deployment = Deployment::start().await;
     let of_producer = producer(1, true);
     deployment.send("erp", "traced", Some(of_producer)).await;

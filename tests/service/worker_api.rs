@@ -150,7 +150,7 @@ async fn min_is_all_or_nothing() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_goes_to_the_next_attempt_after_a_crash_and_after_a_failure() {
+async fn checkpoint_passes_to_next_attempt_after_crash_or_failure() {
     let service = Service::with_work().await;
     service.send("work", json!({"rows": 1000})).await;
     let first = service.next("work").await;
@@ -210,7 +210,7 @@ async fn two_idle_workers_share_slow_traffic() {
 }
 
 #[tokio::test]
-async fn a_worker_of_several_destinations_gets_of_each_by_weight_and_in_turn() {
+async fn worker_of_several_destinations_gets_each_by_weight_in_turn() {
     let destinations = [("light", WORKER, ""), ("heavy", WORKER, "weight = 3")];
     let service = Service::start("ingest", &destinations).await;
     for number in 0..10 {
@@ -279,7 +279,7 @@ async fn what_is_used_up_is_halted_skipped_or_dropped() {
 }
 
 #[tokio::test]
-async fn a_queue_without_a_receiver_ends_messages_in_order_when_they_are_processed() {
+async fn queue_without_receiver_ends_processed_messages_in_order() {
     let service = Service::with_work().await;
     let path = service.pod.url("/v1/destinations/queue");
     let queue = json!({"delivery": {"kind": "none"}, "ordering": "key", "log_max": 10,

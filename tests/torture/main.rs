@@ -141,7 +141,7 @@ fn the_same_seed_gives_the_same_plan_and_another_seed_another() {
 }
 
 #[test]
-fn a_plan_has_every_kind_and_some_at_once_but_never_two_on_one_victim() {
+fn plan_has_all_kinds_some_at_once_never_two_on_one_victim() {
     for topology in Topology::ALL {
         let plan = plan(1, topology, Duration::from_secs(600), FLOWING);
         let count = |kind: Kind| plan.iter().filter(|fault| fault.kind == kind).count();
@@ -160,7 +160,7 @@ fn a_plan_has_every_kind_and_some_at_once_but_never_two_on_one_victim() {
 }
 
 #[test]
-fn a_short_storm_damages_withdraws_purges_and_cuts_links_on_each_topology() {
+fn short_storm_damages_withdraws_purges_and_cuts_everywhere() {
     for topology in Topology::ALL {
         let plan = plan(SEED, topology, STORM, FLOWING);
         let has = |meant: &dyn Fn(Kind) -> bool| plan.iter().any(|fault| meant(fault.kind));

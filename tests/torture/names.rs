@@ -83,7 +83,7 @@ fn find(bytes: &[u8]) -> Option<usize> {
 }
 
 #[test]
-fn names_of_servers_become_those_of_links_wherever_an_answer_is_cut() {
+fn server_names_become_link_names_however_answer_is_cut() {
     let ports = Ports::default();
     let _ = ports.set([(12345, 40001), (12346, 40002)].into());
     let answers = b"-MOVED 7 127.0.0.1:12345\r\n*2\r\n$9\r\n127.0.0.1\r\n$5\r\n12346\r\n\

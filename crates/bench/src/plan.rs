@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_the_length_that_was_asked_for_and_its_number_in_it() {
+    fn body_has_the_requested_length_and_holds_its_number() {
         let plan = plan();
         for number in [0, 7, 123_456_789] {
             let mut body = Vec::new();

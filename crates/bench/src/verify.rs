@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_the_sequences_counts_and_not_that_of_the_numbers() {
+    fn order_is_judged_by_sequences_and_not_by_numbers() {
         let plan = plan(OrderingArg::Destination, 0);
         let judged = judge(&plan, PHASE, &sent(), &arrived(&[4, 6, 5, 7]), 1);
         assert_eq!((judged.in_order, judged.delivered, judged.accepted), (true, 4, 4));

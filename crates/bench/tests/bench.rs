@@ -63,7 +63,7 @@ async fn preloaded_each_by_itself_over_http_without_order() {
 }
 
 #[tokio::test]
-async fn the_sparse_case_is_many_destinations_and_says_how_many_blocks_a_call_has() {
+async fn sparse_case_has_many_destinations_and_says_blocks_per_call() {
     let small = ["--case", "sparse", "--destinations", "20", "--rate", "200", "--seconds", "1"];
     let report = bench(&small).await;
     is_well(&report, 200);
@@ -135,7 +135,7 @@ async fn senders_that_go_and_come_leave_order_as_it_is() {
 }
 
 #[tokio::test]
-async fn with_tokens_tls_and_traces_everything_arrives_and_so_do_the_traces() {
+async fn messages_and_traces_arrive_with_tokens_tls_and_tracing() {
     // The bench itself fails if ingest takes other tokens, or if no traces arrive.
     let around = ["--tokens", "--tls", "--traces", "1", "--messages", "200"];
     let http: &[&str] = &["--in", "http", "--out", "http", "--ingest", "2"];

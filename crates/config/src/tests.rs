@@ -54,7 +54,7 @@ fn what_is_unknown_or_wrong_is_refused_by_name() {
 }
 
 #[test]
-fn traces_go_where_either_variable_says_and_reseqs_own_comes_first() {
+fn traces_endpoint_is_read_from_reseq_then_otel_variable() {
     let of_all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4318");
     let own = ("RESEQ_TRACING_OTLP_ENDPOINT", "https://own:4318/x");
     let endpoint = |variables: &[_]| load("", variables).unwrap().tracing.otlp_endpoint;
@@ -139,7 +139,7 @@ fn the_password_of_redis_is_never_shown() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told_by_its_place_and_no_secret_is_shown() {
+fn unreadable_file_error_names_the_place_and_no_secret() {
     let wrong = [
         ("[redis]\nsentinel_pasword = 's3cret'\n", "line 2, column 1: unknown field"),
         (

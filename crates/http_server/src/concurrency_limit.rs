@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_holds_no_more_than_it_may_and_what_it_returned_may_be_taken_again() {
+    fn name_holds_up_to_its_maximum_and_may_retake_returned_places() {
         let counts = ConcurrencyLimit::new(2);
         let (first, second) = (counts.take("a"), counts.take("a"));
         assert!(first.is_some() && second.is_some() && counts.take("a").is_none());

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_read_keeps_the_room_of_its_length_and_gives_it_back_at_last() {
+    async fn body_keeps_room_of_its_length_until_its_last_permit_drops() {
         let memory = MemoryBudget::new(1 << 20);
         for parts in [&[][..], &[10], &[30_000, 30_000], &[READ_FIRST, 1], &[90_000, 10_000]] {
             let length: usize = parts.iter().sum();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_that_only_announce_their_length_take_no_room_from_others() {
+    async fn bodies_that_only_announce_their_length_take_no_room() {
         let memory = MemoryBudget::new(1 << 20);
         let mut announced = Vec::new();
         for _ in 0..300 {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_has_less_room_than_it_takes_lets_no_other_do_the_same() {
+    async fn body_over_the_budget_lets_no_second_one_exceed_it() {
         let memory = MemoryBudget::new(1 << 20);
         let (_, _whole) = memory.read(body(&[1 << 20, 1 << 20]), 4 << 20).await.unwrap();
         let (_, short) = memory.read(body(&[600 << 10]), 4 << 20).await.unwrap();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_body_that_finds_no_room_is_refused_and_a_later_one_finds_some() {
+    async fn long_body_without_room_is_refused_until_there_is_room() {
         let memory = MemoryBudget { room_within: Duration::ZERO, ..MemoryBudget::new(1 << 20) };
         let mut endless_ones =
             [500, 500].map(|kib| Box::pin(memory.read(endless(kib << 10), 1 << 20)));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_is_too_long_or_broken_is_refused_and_takes_nothing() {
+    async fn too_long_or_broken_body_is_refused_and_takes_no_room() {
         let memory = MemoryBudget::new(1 << 20);
         let broken = [Ok(vec![7; 10]), Err(std::io::Error::other("gone"))];
         for (body, code) in [

@@ -129,7 +129,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_second_s_messages_may_come_at_once_and_then_each_waits_its_turn() {
+    fn messages_of_one_second_pass_at_once_then_each_waits() {
         let (rates, start) = (Rates::default(), Instant::now());
         for _ in 0..4 {
             assert_eq!(rates.take("a", 4, 1, start), Ok(()));

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_of_one_publication_agree_on_an_id_and_nothing_else_does() {
+    fn only_copies_of_one_publication_share_a_fresh_id() {
         let topic = Recipients::Topic("orders".parse().unwrap());
         let both = Recipients::Destinations(["erp", "crm"].map(|d| d.parse().unwrap()).into());
         let id = topic.fresh_id(Some("k"), b"body");

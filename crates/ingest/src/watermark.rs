@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_server_stops_its_own_partitions_and_one_that_is_silent_changes_nothing() {
+    fn full_server_stops_own_partitions_silent_one_changes_nothing() {
         let watermark = Watermark::new(3);
         let high = || [0, 1, 2, 3].map(|partition| watermark.is_high(partition));
         let (full, free) = (Memory { used: 95, max: 100 }, Memory { used: 1, max: 100 });

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_goes_where_it_is_compiled_and_what_does_not_fit_gets_a_process_of_its_own() {
+    fn expression_goes_to_its_compiled_process_or_gets_a_new_one() {
         let (mut idle, max) = (Idle::default(), COMPILED_MAX.get());
         for (number, expressions) in [(1, 0..max), (2, max..2 * max - 1)] {
             let mut process = Process::new(number);

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn no_header_of_a_message_passes_for_one_of_reseq_or_of_the_definition() {
+    fn message_header_never_poses_as_one_of_reseq_or_definition() {
         use domain::{Body, Message, Position};
 
         let names = [

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn each_destination_has_one_processor_that_is_first_and_each_processor_about_as_many() {
+    fn destinations_have_one_first_processor_and_spread_evenly() {
         let (mut all, now, mut firsts) = (all(), Instant::now(), [0; 3]);
         for name in names() {
             let first: Vec<usize> = (0..3).filter(|at| !all[*at].defers(&name, now)).collect();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_destinations_of_a_processor_that_is_gone_get_another_first() {
+    fn only_destinations_of_a_gone_processor_get_another_first() {
         let (mut before, mut after, now) = (all(), all(), Instant::now());
         after.pop();
         after
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_checks_after_one_to_two_periods_and_the_third_a_period_later() {
+    fn second_checks_after_one_to_two_periods_third_one_later() {
         let (mut all, start, name) = (all(), Instant::now(), names().remove(0));
         let mut checked = Vec::new();
         for rivals in &mut all {

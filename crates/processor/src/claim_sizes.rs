@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_asks_for_twice_as_many_as_the_one_before_found_until_the_destination_is_not_quiet() {
+    fn claim_doubles_the_last_find_while_destination_is_quiet() {
         let (mut sizes, a) = (ClaimSizes::default(), "a".parse().unwrap());
         assert_eq!(sizes.next(&a), usize::MAX, "nothing is known of it");
         for (found, next) in [(0, 4), (1, 4), (3, 6), (6, 12), (12, 24), (24, 48), (48, usize::MAX)]

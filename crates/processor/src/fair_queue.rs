@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_with_one_message_waits_for_one_turn_however_much_another_has_waiting() {
+    fn one_message_waits_one_turn_however_much_another_has() {
         let (heavy, light) = (destination("heavy", 1), destination("light", 1));
         let mut queue = FairQueue::default();
         for _ in 0..1000 {

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_limited_in_blocks_bytes_and_messages_and_takes_at_least_one() {
+    fn call_limits_blocks_bytes_messages_but_takes_at_least_one() {
         let of = |count: usize, bytes: usize, messages: usize| {
             let all = (0..count).map(|_| waiting(bytes, messages));
             let (all, _answers): (Vec<_>, Vec<_>) = all.unzip();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_of_each_block_is_its_own_and_an_error_is_one_of_them() {
+    fn each_block_gets_its_own_answer_or_its_own_error() {
         let text = |text: &str| Value::BulkString(text.into());
         let answer = Value::Array(vec![
             Value::Int(1),

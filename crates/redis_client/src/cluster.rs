@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_has_moved_is_found_at_its_new_place_and_the_others_stay() {
+    fn moved_slot_is_found_at_its_new_place_and_others_stay() {
         let mut slots = Slots(vec![(0, 99, host(1)), (200, 299, host(2))]);
         slots.set(50, &host(3));
         slots.set(150, &host(3));

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_says_too_early_that_it_has_synced_is_not_believed() {
+    fn server_that_reports_sync_too_early_is_not_believed() {
         for (version, is_valkey, believed) in [
             ("7.0.15", false, false),
             ("7.2.4", false, true),

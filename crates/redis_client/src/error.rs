@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_another_protocol_says_nothing_of_the_call_and_one_with_another_content_is_damage() {
+    fn other_protocol_is_unconfirmed_and_other_content_is_damage() {
         let error = redis::parse_redis_value(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap_err();
         let error = ClientError::from(error);
         assert!(matches!(error, ClientError::Unconfirmed(_)), "{error:?}");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_before_it_runs_anything_may_be_asked_again() {
+    fn call_refused_before_it_ran_may_be_asked_again() {
         for (code, detail) in [
             ("ERR", "max number of clients reached"),
             ("LOADING", "Redis is loading the dataset in memory"),

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_took_over_lacks_what_was_confirmed_beyond_what_it_has() {
+    fn promoted_server_lacks_what_was_confirmed_beyond_its_data() {
         for (confirmed, kept, lost) in [(100, 100, None), (101, 100, Some((101, 100)))] {
             let takeovers = Takeovers::default();
             assert_eq!(takeovers.compare(1, &at("a", confirmed, None), true), None);

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_delivery_is_published_only_while_somebody_watches_its_destination() {
+    async fn delivery_is_published_only_while_destination_is_watched() {
         let (tail, mut queued) = Tail::new();
         let [erp, crm] = ["erp", "crm"].map(|name| name.parse::<DestinationName>().unwrap());
         let now = Instant::now();

@@ -26,7 +26,7 @@ fn one_name_may_have_all_but_the_last_tenth() {
 }
 
 #[test]
-fn while_another_waits_a_name_gets_half_of_what_the_others_leave() {
+fn name_gets_half_of_what_others_leave_while_another_waits() {
     let mut shares = Shares::new(256, 256);
     shares.take(&"hog", 230);
     assert_eq!(shares.room(&"hog", true, false), 0);

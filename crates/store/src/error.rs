@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_succeed_later_is_temporary_and_what_was_answered_is_not() {
+    fn error_is_temporary_only_if_a_repeat_may_succeed() {
         for (error, temporary) in [
             (ClientError::Unavailable("x".into()), true),
             (ClientError::Unconfirmed("x".into()), true),

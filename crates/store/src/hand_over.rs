@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_hand_overs_are_read_in_any_order_whatever_a_record_contains() {
+    fn mixed_names_and_hand_overs_are_read_with_any_record() {
         let handed = |sequence, record: &'static [u8]| {
             Some(HandOver { version: 7, epoch: 2, sequence, record: Bytes::from_static(record) })
         };

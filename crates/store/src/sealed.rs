@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_has_no_secret_and_is_read_with_any_of_the_keys() {
+    fn sealed_definition_has_no_secret_and_opens_with_its_keyring() {
         let [old, new] = KEYS.map(|key| Keyring::new(&[key]));
         let both = Keyring::new(&[KEYS[1], KEYS[0]]);
         let erp = destination("erp");

@@ -219,7 +219,7 @@ async fn goes_on(world: &mut World, stream: &Stream<'_>, case: Case, caught: &Ca
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wherever_a_pod_is_held_ended_or_cut_off_nothing_is_lost_and_all_stays_in_order() {
+async fn pod_held_ended_or_cut_off_anywhere_keeps_all_in_order() {
     let _one_at_a_time = crate::ALL_PROCESSORS.lock().await;
     tokio::task::LocalSet::new().run_until(all_cases()).await;
 }

@@ -134,7 +134,7 @@ const RULES: [Rule; 3] = [
 ];
 
 #[tokio::test]
-async fn a_power_cut_takes_nothing_that_was_acknowledged_where_each_write_is_synced() {
+async fn power_cut_takes_nothing_acknowledged_if_each_write_syncs() {
     let mut redis = PoweredRedis::start("always").await;
     let load = Load::new(&redis, "fsynced").await;
     let pod = Pod::start("pod", "ingest,processor,sender", &load.settings).await;
@@ -171,7 +171,7 @@ async fn lost_of_storm(
 }
 
 #[tokio::test]
-async fn what_a_power_cut_takes_where_syncs_are_a_second_apart_is_the_last_and_never_the_order() {
+async fn power_cut_takes_only_the_last_second() {
     let mut redis = PoweredRedis::start("everysec").await;
     let (lost, acknowledged, cuts) = lost_of_storm(&mut redis, "memory").await;
     assert!(!lost.bodies.is_empty(), "{cuts:?} took nothing");
@@ -190,7 +190,7 @@ async fn what_a_power_cut_takes_where_syncs_are_a_second_apart_is_the_last_and_n
 /// Redis 7.2 and later can wait for their next sync (WAITAOF); `make test-newer` runs with such a
 /// version.
 #[tokio::test]
-async fn a_power_cut_takes_nothing_that_was_acknowledged_after_a_sync_was_waited_for() {
+async fn power_cut_takes_nothing_acknowledged_after_an_awaited_sync() {
     let mut redis = PoweredRedis::start("everysec").await;
     if !redis.waits_for_sync().await {
         println!("this server has no WAITAOF that can be believed: nothing was tested");

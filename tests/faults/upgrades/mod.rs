@@ -32,7 +32,7 @@ async fn a_schema_that_is_too_old_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn two_versions_work_side_by_side_and_after_the_migration_the_older_one_is_refused() {
+async fn two_versions_coexist_until_migration_shuts_out_the_older() {
     let deployment = Deployment::new().await;
     let mut older = deployment.pods(NOW).await;
     let mut newer = deployment.pods(NEXT).await;
@@ -103,7 +103,7 @@ async fn changes_nothing_and_says_why(deployment: &Deployment, pod: &mut Pod) {
 }
 
 #[tokio::test]
-async fn a_migration_that_was_broken_off_is_taken_up_again_and_a_second_one_does_nothing() {
+async fn broken_off_migration_resumes_and_a_second_does_nothing() {
     let deployment = Deployment::new().await;
     let newer = deployment.pods(NEXT).await;
     deployment.send("before", &[&newer[0]], 40).await;
@@ -149,7 +149,7 @@ async fn cancels_a_record_of_the_new_format(deployment: &Deployment, pod: &Pod) 
 }
 
 #[tokio::test]
-async fn a_pod_of_the_next_version_that_starts_alone_writes_what_the_one_before_reads() {
+async fn next_version_pod_alone_writes_what_the_older_one_reads() {
     let deployment = Deployment::new().await;
     let mut newer = deployment.pods(NEXT).await;
     deployment.inbox.gate.hold(Point::Arrived);

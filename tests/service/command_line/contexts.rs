@@ -41,7 +41,7 @@ impl User {
 }
 
 #[tokio::test]
-async fn a_context_brings_the_url_and_its_token_and_the_token_goes_nowhere_else() {
+async fn context_brings_url_and_token_which_goes_nowhere_else() {
     let redis = TestRedis::start().await;
     let mut settings = Settings::new(redis.url());
     settings.environment = vec![("RESEQ_AUTH_ADMIN_TOKEN".into(), TOKEN.into())];

@@ -17,7 +17,7 @@ fn found(report: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn it_says_what_is_wrong_and_what_to_do_and_the_worst_decides_the_exit_code() {
+async fn doctor_names_faults_and_remedies_worst_sets_exit_code() {
     let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
     let set = async |name: &str, value: &str| {
         scenario.redis.ask::<()>(&["CONFIG", "SET", name, value]).await.unwrap();

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::policies::scenario::{ERP, Scenario};
 
 #[tokio::test]
-async fn the_lanes_with_the_most_pending_messages_are_found_and_a_partial_scan_says_so() {
+async fn lanes_with_most_pending_are_listed_partial_scan_says_so() {
     let scenario =
         Scenario::start(json!({"ordering": "key", "transform": {"kind": "worker"}})).await;
     for (key, count) in [("a b", 5), ("b", 3), ("c", 1), ("d", 4)] {

@@ -65,7 +65,7 @@ impl Scenario {
 }
 
 #[tokio::test]
-async fn deliveries_are_shown_as_they_happen_and_only_while_somebody_watches() {
+async fn tail_shows_deliveries_live_and_only_while_watched() {
     let scenario = Scenario::start(json!({"ordering": "key"})).await;
     assert_eq!(scenario.watched().await, 0);
     let mut all = Tailing::start(&scenario, &[]).await;

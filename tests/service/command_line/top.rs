@@ -6,7 +6,7 @@ use super::terminal::Terminal;
 use crate::policies::scenario::{ERP, Scenario};
 
 #[tokio::test]
-async fn top_shows_what_is_stuck_and_the_lane_and_gives_the_terminal_back() {
+async fn top_shows_what_is_stuck_its_lane_and_restores_terminal() {
     let scenario =
         Scenario::start(json!({"ordering": "key", "transform": {"kind": "worker"}})).await;
     scenario.define("calm", json!({})).await;

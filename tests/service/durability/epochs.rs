@@ -24,7 +24,7 @@ async fn noted(server: &TestRedis, field: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_new_deployment_waits_for_nobody_and_a_redis_that_forgot_everything_does() {
+async fn new_deployment_never_waits_but_a_redis_that_forgot_all_does() {
     let redis = TestRedis::start().await;
     let mut world = World::new(redis.url(), LONG).await;
     assert_eq!(world.acquire_partition(LONG).await.takeover_wait, Duration::ZERO);
@@ -45,7 +45,7 @@ async fn a_new_deployment_waits_for_nobody_and_a_redis_that_forgot_everything_do
 }
 
 #[tokio::test]
-async fn after_a_restart_releases_wait_out_the_longest_lease_that_was_ever_given() {
+async fn releases_after_restart_wait_out_the_longest_lease_given() {
     let lease = Duration::from_millis(1500);
     let redis = TestRedis::start().await;
     let mut world = World::new(redis.url(), lease).await;
@@ -174,7 +174,7 @@ async fn a_clock_that_is_behind_takes_no_epoch_back() {
 }
 
 #[tokio::test]
-async fn a_destination_that_is_made_again_counts_anew_in_a_higher_epoch() {
+async fn recreated_destination_counts_anew_in_a_higher_epoch() {
     let redis = TestRedis::start().await;
     let mut world = World::new(redis.url(), LONG).await;
     let owned = world.acquire_partition(LONG).await;
@@ -202,7 +202,7 @@ async fn a_destination_that_is_made_again_counts_anew_in_a_higher_epoch() {
 }
 
 #[tokio::test]
-async fn what_is_made_again_is_above_all_before_whatever_the_clock_says() {
+async fn recreated_destination_is_above_all_before_at_any_clock() {
     let redis = TestRedis::start().await;
     let mut world = World::new(redis.url(), LONG).await;
     let mut at = redis.connection().await;

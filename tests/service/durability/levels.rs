@@ -94,7 +94,7 @@ async fn replicated_waits_for_all_replicas_and_a_duplicate_does_too() {
 }
 
 #[tokio::test]
-async fn a_failover_to_the_replica_that_lags_loses_nothing_that_was_replicated() {
+async fn failover_to_lagging_replica_keeps_what_was_replicated() {
     let (primary, replicas) = primary_with(1).await;
     let (lagging, door) = (server().await, Door::to(&primary).await);
     follow(&lagging, door.address).await;
@@ -154,7 +154,7 @@ async fn run<T: redis::FromRedisValue>(at: &mut MultiplexedConnection, call: &Ca
 }
 
 #[tokio::test]
-async fn fsynced_is_taken_by_a_server_that_syncs_before_it_answers_and_by_no_other() {
+async fn fsynced_needs_a_server_that_syncs_before_it_answers() {
     let redis = server_with(&["--appendfsync", "always"]).await;
     let pod = pod(&redis, 0, &["fsynced"]).await;
     let (status, said) = send(&pod, &["fsynced"], "one").await;
@@ -239,7 +239,7 @@ async fn fsynced_needs_syncs_while_saving_and_a_complete_file() {
 }
 
 #[tokio::test]
-async fn what_the_deployment_cannot_give_is_refused_with_what_to_change() {
+async fn impossible_durability_is_refused_with_what_to_change() {
     let redis = TestRedis::start().await;
     let pod = pod(&redis, 0, &["memory"]).await;
     for (level, change) in [("replicated", "redis.replicas"), ("fsynced", "appendonly yes")] {

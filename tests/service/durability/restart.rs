@@ -41,7 +41,7 @@ async fn send(pod: &Pod, body: &str) {
 }
 
 #[tokio::test]
-async fn after_a_failover_the_owner_that_still_holds_its_lease_need_not_be_waited_for() {
+async fn failover_needs_no_wait_for_owner_that_holds_its_lease() {
     let (a, mut replicas) = primary_with(1).await;
     let b = replicas.remove(0);
     let door = Door::to(&a).await;
@@ -123,7 +123,7 @@ async fn quarantines(data_dir: &Path) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn after_a_clean_stop_of_an_embedded_redis_nobody_is_waited_for_and_after_any_other_all() {
+async fn embedded_redis_makes_owners_wait_unless_cleanly_stopped() {
     let home = tempfile::tempdir().unwrap();
     let data_dir = home.path().join("data");
     let server = ServerIn(data_dir.clone());

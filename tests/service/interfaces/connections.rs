@@ -60,7 +60,7 @@ async fn service(http: &str) -> Service {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_end_is_answered_408_and_a_silent_connection_closed() {
+async fn endless_head_gets_408_and_silent_connection_is_closed() {
     let service = service("header_timeout_ms = 100\nidle_timeout_ms = 200").await;
     for begun_with in ["P", "POST / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nhost: localhost\r\nx: "] {
         let answer = rest(begun(&service, begun_with).await).await;
@@ -114,7 +114,7 @@ async fn a_body_that_comes_too_slowly_is_answered_408_on_every_route() {
 }
 
 #[tokio::test]
-async fn a_frame_that_has_begun_comes_to_its_end_and_a_silent_connection_stays() {
+async fn unfinished_frame_times_out_but_silent_connection_stays() {
     let service = service("body_window_ms = 100").await;
     let silent = TcpStream::connect(service.pod.addresses.tcp(0)).await.unwrap();
     for (listener, bytes) in [(0, &b"half a line"[..]), (1, b"\0\0"), (1, b"\0\0\0\x0Ahalf")] {
@@ -132,7 +132,7 @@ async fn a_frame_that_has_begun_comes_to_its_end_and_a_silent_connection_stays()
 
 #[cfg(feature = "pause-points")]
 #[tokio::test]
-async fn a_client_that_closes_its_direction_after_the_request_gets_its_answer() {
+async fn client_closing_its_direction_still_gets_its_answer() {
     let control = Control::start();
     let service = Service::start_with(|mut settings| {
         settings.environment.push(control.environment());
@@ -195,7 +195,7 @@ async fn what_is_only_announced_takes_no_room_from_others() {
 }
 
 #[tokio::test]
-async fn a_connection_without_a_request_gives_its_place_to_one_that_has_one() {
+async fn connection_without_a_request_yields_to_one_with_a_request() {
     let service = service("connections_max = 3").await;
     let mut silent = Vec::new();
     for _ in 0..3 {
@@ -215,7 +215,7 @@ async fn a_connection_without_a_request_gives_its_place_to_one_that_has_one() {
 }
 
 #[tokio::test]
-async fn where_all_connections_are_at_work_health_is_told_and_others_are_refused() {
+async fn server_with_all_connections_busy_tells_health_only() {
     let service = service("connections_max = 2").await;
     let mut busy = Vec::new();
     for _ in 0..2 {
@@ -253,7 +253,7 @@ async fn where_all_connections_are_at_work_health_is_told_and_others_are_refused
 }
 
 #[tokio::test]
-async fn more_connections_than_descriptors_stop_neither_health_nor_deliveries() {
+async fn connections_beyond_descriptors_stop_no_health_or_delivery() {
     let service =
         Service::start_with(|settings| Settings { descriptors: Some(256), ..settings }).await;
     service.inbox.gate.hold(Point::Arrived);

@@ -46,7 +46,7 @@ fn definition(mut view: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_patch_changes_the_fields_that_it_has_and_null_stands_for_the_default() {
+async fn patch_changes_only_its_fields_and_null_means_default() {
     let service = Service::start().await;
     let fields = json!({"weight": 3, "headers": {"x-tenant": "7", "x-site": "a"},
         "delivery": {"lanes_max": 7, "batch_max": 5}, "on_exhausted": "drop"});
@@ -289,7 +289,7 @@ async fn the_secrets_of_a_transform_are_kept_in_the_same_way() {
 }
 
 #[tokio::test]
-async fn secrets_of_signatures_are_never_shown_and_are_kept_by_their_masks() {
+async fn signature_secrets_stay_hidden_and_are_kept_by_masks() {
     let service = Service::start().await;
     let secret = |byte: &str| format!("whsec_{}", byte.repeat(32));
     let (old, new) = (secret("A"), secret("B"));

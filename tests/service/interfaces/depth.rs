@@ -59,7 +59,7 @@ async fn a_raw_body_may_nest_as_deep_as_it_likes() {
 }
 
 #[tokio::test]
-async fn one_message_that_parsers_refuse_does_not_break_the_leases_of_others() {
+async fn message_that_parsers_refuse_breaks_no_other_lease() {
     let service = Service::start().await;
     service.define("small", json!({"transform": {"kind": "worker"}, "ordering": "none"})).await;
     let raw = "/v1/destinations/small/messages";
@@ -115,7 +115,7 @@ async fn one_message_that_parsers_refuse_does_not_break_the_leases_of_others() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_that_parsers_refuse_is_refused_and_changes_nothing() {
+async fn checkpoint_that_parsers_refuse_is_refused_without_change() {
     let service = Service::start().await;
     service.define("small", json!({"transform": {"kind": "worker"}})).await;
     let raw = "/v1/destinations/small/messages";

@@ -6,7 +6,7 @@ use super::{Service, said};
 use crate::support::{checker::keys, gate::Point, wait::within};
 
 #[tokio::test]
-async fn a_definition_that_cannot_be_is_refused_by_name_and_changes_nothing() {
+async fn impossible_definition_is_refused_by_name_without_change() {
     let service = Service::start().await;
     service.define("crm", json!({"headers": {"authorization": "s3cret"}})).await;
     let url = "http://127.0.0.1:9/";
@@ -136,7 +136,7 @@ async fn a_definition_that_redis_has_lost_is_followed_back() {
 }
 
 #[tokio::test]
-async fn a_destination_with_pending_messages_is_only_changed_and_removed_by_explicit_word() {
+async fn destination_with_pending_messages_needs_explicit_word() {
     let service = Service::start().await;
     service.define("crm", json!({})).await;
     service.inbox.gate.hold(Point::Arrived);

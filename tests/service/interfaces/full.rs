@@ -54,7 +54,7 @@ async fn last(service: &Service) -> u64 {
 }
 
 #[tokio::test]
-async fn a_tcp_producer_waits_for_room_and_all_its_frames_are_taken_once_and_in_order() {
+async fn tcp_frames_wait_for_room_and_are_taken_once_in_order() {
     let (service, mut stream) = filled().await;
     // The frames are submitted again meanwhile, and still refused.
     let refused = "reseq_refused_total{destination=\"small\",code=\"backlog_full\"}";
@@ -86,7 +86,7 @@ async fn a_tcp_producer_waits_for_room_and_all_its_frames_are_taken_once_and_in_
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_answered_in_its_place_while_frames_wait_for_room() {
+async fn invalid_frame_is_answered_in_place_while_frames_wait() {
     let service = Service::start().await;
     service.define("small", json!({"backlog_max": ROOM})).await;
     service.inbox.gate.hold(Point::Arrived);
@@ -111,7 +111,7 @@ async fn what_is_no_message_is_answered_in_its_place_while_frames_wait_for_room(
 }
 
 #[tokio::test]
-async fn producers_that_are_always_too_fast_lose_nothing_and_keep_their_order() {
+async fn too_fast_producers_lose_nothing_and_keep_their_order() {
     const EACH: usize = 150;
     let service = Service::start().await;
     service.define("small", json!({"backlog_max": ROOM})).await;

@@ -47,7 +47,7 @@ async fn held(pod: &Pod) -> Held {
 }
 
 #[tokio::test]
-async fn destinations_that_came_and_went_leave_no_series_no_task_and_no_memory() {
+async fn removed_destinations_leave_no_series_task_or_memory() {
     const COUNT: usize = 500;
     let redis = TestRedis::start().await;
     let inbox = Arc::new(Inbox::default());

@@ -17,7 +17,7 @@ fn item(destination: &str, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_message_as_json_is_stamped_once_under_the_key_of_its_header() {
+async fn json_message_is_stamped_once_under_its_header_key() {
     let service = Service::start().await;
     let send =
         |body: Value| service.json(ITEMS, &item("erp", body)).header("Idempotency-Key", "order-7");
@@ -58,7 +58,7 @@ async fn headers_beside_json_say_what_they_say_beside_a_raw_body() {
 }
 
 #[tokio::test]
-async fn a_header_and_a_field_that_differ_are_refused_and_the_same_twice_is_fine() {
+async fn header_and_field_are_refused_only_if_they_differ() {
     let service = Service::start().await;
     let time = "2020-01-01T00:00:00Z";
     let before = service.holds().await;
@@ -110,7 +110,7 @@ async fn a_batch_refuses_headers_of_one_message_and_names_the_field() {
 }
 
 #[tokio::test]
-async fn a_header_of_reseq_that_nobody_knows_is_refused_wherever_messages_come() {
+async fn unknown_reseq_header_is_refused_wherever_messages_come() {
     let service = Service::start().await;
     let before = service.holds().await;
     for (header, nearest) in [

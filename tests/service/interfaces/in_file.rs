@@ -54,7 +54,7 @@ impl Two {
 }
 
 #[tokio::test]
-async fn a_destination_of_the_file_that_another_pod_removes_can_be_made_again_anywhere() {
+async fn any_pod_can_recreate_file_destination_removed_elsewhere() {
     let mut two = Two::start().await;
     let definition = json!({"url": two.receiver.url(), "weight": 7});
     let put = |pod: &Pod| client().put(pod.url(ERP)).json(&definition);
@@ -93,7 +93,7 @@ async fn a_destination_of_the_file_that_another_pod_removes_can_be_made_again_an
 }
 
 #[tokio::test]
-async fn a_destination_that_is_as_the_file_says_again_belongs_to_the_file_again() {
+async fn destination_matching_the_file_again_belongs_to_it_again() {
     let two = Two::start().await;
     assert_eq!(said(client().delete(two.without.url(ERP))).await.status, 200);
     two.the_log_says("a destination of the configuration file is no longer in Redis").await;
@@ -110,7 +110,7 @@ async fn a_destination_that_is_as_the_file_says_again_belongs_to_the_file_again(
 }
 
 #[tokio::test]
-async fn a_topic_of_the_file_that_another_pod_removes_can_be_made_again_anywhere() {
+async fn any_pod_can_recreate_file_topic_removed_elsewhere() {
     let two = Two::start().await;
     let put = || client().put(two.with_file.url(ORDERS)).json(&json!({"destinations": ["erp"]}));
     said(put()).await.is_problem(409, "defined_in_file", "orders");

@@ -23,7 +23,7 @@ const RAW: &str = "/v1/destinations/erp/messages";
 const JSON: &str = "application/json";
 
 #[tokio::test]
-async fn what_is_no_message_is_refused_by_name_and_leaves_nothing_behind() {
+async fn invalid_message_is_refused_by_name_and_leaves_nothing() {
     let service = Service::start().await;
     let long = "x".repeat(BODY_MAX);
     let item = |more: Value| {
@@ -311,7 +311,7 @@ async fn a_path_does_not_take_the_wrong_method() {
 }
 
 #[tokio::test]
-async fn a_bad_line_in_a_batch_fails_alone_and_the_others_keep_their_order() {
+async fn bad_line_of_a_batch_fails_alone_and_others_keep_order() {
     let service = Service::start().await;
     let good = |number: u64| json!({"destinations": ["erp"], "body": number}).to_string();
     let lines = [
@@ -354,7 +354,7 @@ async fn a_bad_line_in_a_batch_fails_alone_and_the_others_keep_their_order() {
 }
 
 #[tokio::test]
-async fn the_same_idempotency_key_stamps_once_and_refuses_another_body() {
+async fn idempotency_key_stamps_once_and_refuses_another_body() {
     let service = Service::start().await;
     let item = |body: Value| json!({"destinations": ["erp"], "body": body, "idempotency_key": "k"});
     let first = said(service.json(ITEMS, &item(json!(1)))).await;
@@ -383,7 +383,7 @@ async fn the_same_idempotency_key_stamps_once_and_refuses_another_body() {
 }
 
 #[tokio::test]
-async fn of_several_destinations_an_unknown_one_is_told_and_can_be_completed_later() {
+async fn unknown_one_of_several_destinations_can_be_completed_later() {
     let service = Service::start().await;
     let item =
         json!({"destinations": ["erp", "crm"], "body": 1, "idempotency_key": "k", "id": "mine"});

@@ -49,7 +49,7 @@ async fn token(service: &Service, request: Value) -> String {
 }
 
 #[tokio::test]
-async fn a_token_and_a_destination_take_no_more_messages_in_a_second_than_they_may() {
+async fn token_and_destination_take_no_more_than_their_rate() {
     let service = guarded(&[]).await;
     let slow = json!({"name": "slow", "scopes": ["ingest"], "rate_per_second_max": 2});
     let (slow, free) = (
@@ -125,7 +125,7 @@ async fn over_tcp_a_rate_only_slows_the_producer_down() {
 }
 
 #[tokio::test]
-async fn an_address_and_a_token_have_no_more_connections_and_requests_than_they_may() {
+async fn address_and_token_keep_connection_and_request_limits() {
     let service = guarded(&[
         ("RESEQ_HTTP_CONNECTIONS_PER_ADDRESS_MAX", "3"),
         ("RESEQ_INGEST_CONNECTIONS_PER_ADDRESS_MAX", "2"),

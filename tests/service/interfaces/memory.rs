@@ -39,7 +39,7 @@ async fn set_maxmemory(redis: &mut MultiplexedConnection, bytes: u64) {
 }
 
 #[tokio::test]
-async fn above_the_mark_nothing_is_taken_and_what_is_there_is_delivered() {
+async fn ingest_stops_above_memory_mark_but_delivery_goes_on() {
     let service = Service::start().await;
     service.inbox.gate.hold(Point::Arrived);
     assert_eq!(said(service.post(RAW, "text/plain", "first")).await.status, 202);

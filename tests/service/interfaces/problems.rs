@@ -11,7 +11,7 @@ const ITEMS: &str = "/v1/messages";
 const RAW: &str = "/v1/destinations/erp/messages";
 
 #[tokio::test]
-async fn the_type_of_each_problem_leads_to_a_page_that_explains_its_code() {
+async fn problem_type_leads_to_a_page_that_explains_its_code() {
     let service = Service::start().await;
     let page = async |path: &str| {
         let answer = service.get(path).send().await.unwrap();
@@ -52,7 +52,7 @@ async fn the_type_of_each_problem_leads_to_a_page_that_explains_its_code() {
 }
 
 #[tokio::test]
-async fn a_problem_names_the_field_the_parameter_or_the_header_that_is_wrong() {
+async fn problem_names_the_wrong_field_parameter_or_header() {
     let service = Service::start().await;
     service.define("work", json!({"transform": {"kind": "worker"}})).await;
     let item = |more: Value| {

@@ -39,7 +39,7 @@ async fn send(service: &Service, number: usize) -> bool {
 }
 
 #[tokio::test]
-async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_is_half_stored() {
+async fn requests_without_redis_fail_for_now_and_half_store_nothing() {
     let service = Service::start().await;
     service.define("work", json!({"transform": {"kind": "worker"}})).await;
     service.inbox.gate.hold(Point::Arrived);
@@ -87,7 +87,7 @@ async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_i
 }
 
 #[tokio::test]
-async fn redis_dies_under_load_and_each_message_is_there_once_or_not_at_all() {
+async fn message_is_stored_once_or_never_if_redis_dies_under_load() {
     const COUNT: usize = 600;
     let service = Service::start().await;
     service.inbox.gate.hold(Point::Arrived);

@@ -50,7 +50,7 @@ fn is_replay(said: &Said) -> bool {
 }
 
 #[tokio::test]
-async fn a_key_in_quotes_and_the_bare_key_are_one_and_a_repeat_says_so() {
+async fn quoted_and_bare_key_are_one_and_a_repeat_says_so() {
     let service = Service::start().await;
     let raw = |key: &str, body: u64| {
         said(service.post(RAW, JSON, body.to_string()).header("Idempotency-Key", key))
@@ -126,7 +126,7 @@ async fn a_repeat_that_stores_a_missing_copy_is_no_mere_repeat() {
 }
 
 #[tokio::test]
-async fn a_batch_of_which_nothing_was_stored_has_the_status_of_its_first_refused_line() {
+async fn batch_storing_nothing_has_status_of_first_refused_line() {
     let service = Service::start().await;
     let worker = json!({"kind": "worker"});
     service.define("full", json!({"transform": worker, "backlog_max": 1})).await;

@@ -89,7 +89,7 @@ impl Limited {
 }
 
 #[tokio::test]
-async fn a_user_without_channels_stores_each_message_once_and_delivers_it() {
+async fn user_without_channels_stores_each_once_and_delivers_it() {
     let limited = Limited::start(&ORDINARY).await;
     for number in 0..10 {
         let answer = limited.send("shaped", json!(number)).await;
@@ -259,7 +259,7 @@ async fn check(redis: &TestRedis) -> (bool, String) {
 }
 
 #[tokio::test]
-async fn each_single_right_that_is_missing_is_named_by_check_and_by_nothing_else() {
+async fn check_names_each_single_missing_right_and_no_other() {
     let redis = TestRedis::start().await;
     let rules: Vec<String> = minimal_rules();
     let all: Vec<&str> = rules.iter().map(String::as_str).collect();
@@ -293,7 +293,7 @@ async fn what_redis_does_not_accept_is_named_and_the_password_is_not() {
 
 /// Rights are revoked while a pod runs, and granted again.
 #[tokio::test]
-async fn without_a_right_a_pod_is_not_ready_and_with_it_goes_on_without_loss() {
+async fn pod_lacking_a_right_is_unready_and_resumes_without_loss() {
     let limited = Limited::start(&["~reseq*", "&reseq*", "+@all"]).await;
     let mut expected = Vec::new();
     for command in ["zmscore", "publish", "info", "evalsha", "hset", "zadd", "set"] {

@@ -111,7 +111,7 @@ fn request(service: &Service, route: &str, query: &str) -> RequestBuilder {
 }
 
 #[tokio::test]
-async fn the_document_lists_every_route_and_every_route_that_it_lists_is_there() {
+async fn document_lists_every_route_and_only_existing_ones() {
     let service = Service::start().await;
     let documented = documented(&service).await;
     let listed: Vec<&str> = documented.keys().map(String::as_str).collect();
@@ -185,7 +185,7 @@ async fn the_document_is_whole_and_a_page_shows_it() {
 }
 
 #[tokio::test]
-async fn each_route_refuses_a_parameter_that_it_does_not_have_and_names_the_nearest() {
+async fn route_refuses_an_unknown_parameter_and_names_the_nearest() {
     let service = Service::start().await;
     let before = service.holds().await;
     for (route, told) in documented(&service).await {

@@ -68,7 +68,7 @@ async fn a_deployment_of_another_number_of_partitions_is_refused() {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_not_there_or_would_evict_or_is_too_old_is_refused() {
+async fn absent_evicting_or_too_old_redis_is_refused_at_start() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = gone.local_addr().unwrap();
     drop(gone);

@@ -32,7 +32,7 @@ async fn say(address: SocketAddr, bytes: &[u8], ends: bool) -> String {
 }
 
 #[tokio::test]
-async fn a_line_that_cannot_be_taken_gets_an_error_line_and_the_connection_ends() {
+async fn unacceptable_line_gets_error_line_and_connection_ends() {
     let service = Service::start().await;
     let lines = service.pod.addresses.tcp(0);
     let long = vec![b'x'; BODY_MAX + 1];
@@ -95,7 +95,7 @@ async fn http_in_a_first_frame_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn a_length_that_cannot_be_taken_gets_an_error_frame_and_the_connection_ends() {
+async fn unacceptable_length_gets_error_frame_and_connection_ends() {
     let service = Service::start().await;
     let address = service.pod.addresses.tcp(1);
     let frame = |body: &[u8]| [&(body.len() as u32).to_be_bytes(), body].concat();
@@ -123,7 +123,7 @@ async fn a_length_that_cannot_be_taken_gets_an_error_frame_and_the_connection_en
 }
 
 #[tokio::test]
-async fn an_envelope_says_what_belongs_to_the_body_and_a_bad_one_is_refused_in_its_place() {
+async fn envelope_describes_its_body_and_a_bad_one_fails_in_place() {
     let service = Service::start().await;
     service.define("small", json!({"ordering": "key"})).await;
     let lines = service.pod.addresses.tcp(3);

@@ -249,7 +249,7 @@ async fn a_redelivery_of_github_is_a_duplicate() {
 }
 
 #[tokio::test]
-async fn headers_of_standard_webhooks_travel_and_a_header_orders_without_any_child_process() {
+async fn webhook_headers_travel_and_one_orders_without_a_process() {
     let fields = "ordering = \"key\"\nkey_from = { header = \"account\" }\n\
                   idempotency_key_from = { header = \"webhook-id\" }";
     let mut service = Service::start(&[("hooks", fields)]).await;
@@ -281,7 +281,7 @@ async fn headers_of_standard_webhooks_travel_and_a_header_orders_without_any_chi
 }
 
 #[tokio::test]
-async fn each_destination_of_a_topic_has_its_own_list_and_its_own_keys() {
+async fn topic_destinations_have_own_header_lists_and_own_keys() {
     let erp = "forward_headers = [\"x-a*\"]\nidempotency_key_from = { header = \"x-delivery\" }";
     let crm = "ordering = \"key\"\nforward_headers = [\"x-b\"]\n\
                key_from = { jq = \".customer\" }\n\
@@ -382,7 +382,7 @@ async fn without_one_key_of_allowed_length_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn an_expression_that_never_ends_is_answered_in_time_and_blocks_no_one_else() {
+async fn endless_expression_is_answered_in_time_and_blocks_nobody() {
     let service = Service::start(&[("loop", MAY_LOOP), ("erp", BY_CUSTOMER)]).await;
     let endless = [r#"{"loop": true}"#, r#"{"big": true}"#];
     // More than run at once.

@@ -115,7 +115,7 @@ async fn a_long_poll_that_was_hung_up_takes_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_in_an_answer_that_could_not_be_written_is_given_back() {
+async fn messages_of_an_unwritable_answer_are_given_back() {
     let service = service(12, 1 << 20).await;
     let mut stream = begun(&service, json!({})).await;
     // The worker dies while it reads.
@@ -126,7 +126,7 @@ async fn what_was_in_an_answer_that_could_not_be_written_is_given_back() {
 }
 
 #[tokio::test]
-async fn what_was_in_an_answer_that_is_never_acknowledged_is_given_back() {
+async fn messages_of_an_unacknowledged_answer_are_given_back() {
     let service = Service::start_with(|settings| Settings {
         http: "body_bytes_max = 1048576\nacknowledge_timeout_ms = 500\nidle_timeout_ms = 600000"
             .into(),
@@ -150,7 +150,7 @@ async fn what_was_in_an_answer_that_is_never_acknowledged_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_worker_that_has_closed_its_direction_gets_its_leases_and_keeps_them() {
+async fn worker_closing_its_direction_gets_and_keeps_its_leases() {
     let service = service(2, 10).await;
     let mut stream = begun(&service, json!({})).await;
     stream.shutdown().await.unwrap();
@@ -212,7 +212,7 @@ async fn leases_in(redis: &TestRedis) -> usize {
 }
 
 #[tokio::test]
-async fn what_was_claimed_in_a_call_whose_answer_redis_could_not_give_is_given_back() {
+async fn messages_claimed_in_a_lost_redis_answer_are_given_back() {
     let (redis, proxy, pod) = behind_proxy("ingest,processor,sender", "worker").await;
     // From now on, Redis knows the script.
     assert!(leased(&pod).await.is_empty());

@@ -56,7 +56,7 @@ impl Service {
 }
 
 #[tokio::test]
-async fn a_look_at_messages_dead_letters_and_the_log_reads_no_long_bodies() {
+async fn look_at_messages_dead_letters_and_log_reads_no_long_body() {
     let service = Service::start().await;
     let worker = json!({"kind": "worker"});
     service.define("crm", json!({"transform": worker, "log_max": 9, "log_bodies": true})).await;
@@ -117,7 +117,7 @@ async fn a_look_at_messages_dead_letters_and_the_log_reads_no_long_bodies() {
 }
 
 #[tokio::test]
-async fn a_repaired_body_replaces_a_long_one_and_a_long_one_a_short_one() {
+async fn repaired_body_replaces_long_by_short_and_short_by_long() {
     let service = Service::start().await;
     service.define_worker("crm", "key").await;
     for (repaired, fields) in [(json!("short"), &[][..]), (long(9), &["1"][..])] {
@@ -180,7 +180,7 @@ async fn what_leaves_a_long_list_is_not_looked_for_in_it() {
 }
 
 #[tokio::test]
-async fn when_a_whole_long_list_was_withdrawn_what_comes_after_it_is_claimed() {
+async fn message_behind_a_withdrawn_long_list_is_claimed() {
     let service = Service::start().await;
     service.define_worker("crm", "destination").await;
     for from in (0..25_000).step_by(5_000) {

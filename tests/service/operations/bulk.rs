@@ -202,7 +202,7 @@ async fn an_answer_waits_for_the_end_as_long_as_the_client_likes() {
 }
 
 #[tokio::test]
-async fn a_cancelled_operation_stops_halfway_and_the_same_again_does_the_rest() {
+async fn cancelled_operation_stops_halfway_and_repeat_does_the_rest() {
     let service = Service::start().await;
     service.define_worker("crm", "destination").await;
     service.define_worker("aside", "none").await;
@@ -279,7 +279,7 @@ async fn an_operation_that_fails_says_why_and_how_far_it_came() {
 }
 
 #[tokio::test]
-async fn an_operation_whose_pod_was_killed_is_interrupted_and_the_same_again_does_the_rest() {
+async fn operation_of_killed_pod_is_interrupted_repeat_does_rest() {
     let mut service = Service::start().await;
     service.define_worker("crm", "destination").await;
     service.send_many("crm", MANY).await;

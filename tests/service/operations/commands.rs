@@ -106,7 +106,7 @@ async fn a_stuck_lane_is_found_and_freed_by_command() {
 }
 
 #[tokio::test]
-async fn messages_are_skipped_cancelled_purged_and_brought_back_by_command() {
+async fn commands_skip_cancel_purge_and_bring_back_messages() {
     let service = Service::start().await;
     service.define("crm", json!({"log_bodies": true})).await;
     for n in 1..=8 {

@@ -79,7 +79,7 @@ async fn dead_letters_are_listed_by_what_they_are_like() {
 }
 
 #[tokio::test]
-async fn redriven_letters_arrive_in_their_order_and_are_not_processed_twice() {
+async fn redriven_letters_keep_order_and_are_not_processed_twice() {
     let service = Service::start().await;
     with_letters(&service, worker()).await;
     let path = format!("{LETTERS}/redrive");
@@ -118,7 +118,7 @@ async fn redriven_letters_arrive_in_their_order_and_are_not_processed_twice() {
 }
 
 #[tokio::test]
-async fn a_redrive_stops_where_there_is_no_room_and_says_how_far_it_came() {
+async fn redrive_stops_without_room_and_says_how_far_it_came() {
     let service = Service::start().await;
     let mut definition = worker();
     with_letters(&service, definition.clone()).await;

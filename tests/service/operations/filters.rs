@@ -113,7 +113,7 @@ async fn messages_are_found_by_when_they_came_and_by_their_errors() {
 }
 
 #[tokio::test]
-async fn dead_letters_are_found_by_their_range_and_by_when_they_were_given_up() {
+async fn dead_letters_are_found_by_range_and_time_of_giving_up() {
     let service = Service::start().await;
     dead_letters::with_letters(&service, json!({"transform": {"kind": "worker"}})).await;
     let keys = service.store.keys().destination(&"crm".parse().unwrap());

@@ -18,7 +18,7 @@ async fn delivered(service: &Service, count: u64, fields: Value) {
 }
 
 #[tokio::test]
-async fn the_log_is_paged_from_the_newest_and_does_not_move_under_the_reader() {
+async fn log_pages_go_from_newest_and_do_not_move_while_read() {
     let service = Service::start().await;
     delivered(&service, 10, json!({})).await;
     let page = |cursor: String| {

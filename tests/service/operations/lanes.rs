@@ -157,7 +157,7 @@ async fn a_skipped_head_is_a_dead_letter_and_its_lane_goes_on() {
 }
 
 #[tokio::test]
-async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
+async fn message_in_hand_is_withdrawn_unless_delivered_first() {
     let service = Service::start().await;
     service.define("crm", json!({})).await;
     service.send("crm", json!(1), json!({})).await;

@@ -136,7 +136,7 @@ async fn a_message_is_cancelled_by_its_idempotency_key() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_is_found_by_its_sequence_although_there_is_no_log() {
+async fn dead_letter_is_found_by_its_sequence_without_a_log() {
     let service = Service::start().await;
     service.define("crm", json!({"log_max": 0})).await;
     for n in 1..=2 {
@@ -176,7 +176,7 @@ async fn a_definition_that_another_pod_has_changed_is_read_again() {
 }
 
 #[tokio::test]
-async fn a_message_is_found_by_its_id_among_the_last_that_are_remembered() {
+async fn message_is_found_by_its_id_among_the_last_remembered() {
     let service = Service::start().await;
     let worker = json!({"kind": "worker"});
     let found =

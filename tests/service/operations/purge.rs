@@ -13,7 +13,7 @@ pub(super) fn cancelled(at_once: u64, withdrawing: u64) -> Value {
 }
 
 #[tokio::test]
-async fn a_purge_counts_first_and_then_cancels_whatever_stands_anywhere() {
+async fn purge_counts_first_then_cancels_messages_in_any_state() {
     let service = Service::start().await;
     for ordering in ["destination", "key", "none"] {
         service.define_worker(ordering, ordering).await;
@@ -51,7 +51,7 @@ async fn a_purge_counts_first_and_then_cancels_whatever_stands_anywhere() {
 }
 
 #[tokio::test]
-async fn what_is_ready_behind_a_halted_head_is_ordered_before_the_head_goes() {
+async fn withdrawal_behind_a_halted_head_is_ordered_before_it_goes() {
     let service = Service::start().await;
     service.define_worker("crm", "destination").await;
     for n in 1..=3 {
@@ -99,7 +99,7 @@ async fn a_purge_ends_although_more_comes_and_leaves_that_alone() {
 }
 
 #[tokio::test]
-async fn where_one_is_processed_at_a_time_those_held_behind_it_are_purged_too() {
+async fn purge_in_serial_processing_takes_those_held_behind_one() {
     let service = Service::start().await;
     let worker = json!({"kind": "worker"});
     let serial = json!({"transform": worker, "processing": "serial", "ordering": "key"});

@@ -90,7 +90,7 @@ const DAMAGES: [Damage; 17] = [
 ];
 
 #[tokio::test]
-async fn each_kind_of_damage_is_told_and_repaired_and_messages_flow_again() {
+async fn each_damage_is_told_and_repaired_and_messages_flow_again() {
     let service = Service::start().await;
     for (number, (damages, kinds, flows)) in DAMAGES.into_iter().enumerate() {
         let name = format!("crm-{number}");
@@ -130,7 +130,7 @@ async fn each_kind_of_damage_is_told_and_repaired_and_messages_flow_again() {
 }
 
 #[tokio::test]
-async fn what_no_lane_holds_is_kept_as_a_dead_letter_and_what_is_damaged_is_halted() {
+async fn unheld_message_becomes_dead_letter_and_damaged_one_halts() {
     let service = Service::start().await;
     service.define_worker("crm", "destination").await;
     for n in 1..=3 {
@@ -326,7 +326,7 @@ async fn a_removal_leaves_no_key_whatever_is_damaged() {
 }
 
 #[tokio::test]
-async fn a_repair_by_command_tells_what_it_did_and_its_exit_code_tells_whether_there_was_anything() {
+async fn repair_command_says_what_it_did_and_exits_accordingly() {
     let service = Service::start().await;
     service.define_worker("crm", "destination").await;
     service.send("crm", json!(1), json!({})).await;

@@ -73,7 +73,7 @@ impl Scenario {
 }
 
 #[tokio::test]
-async fn a_message_damaged_before_it_is_processed_holds_up_its_lane_alone() {
+async fn message_damaged_before_processing_blocks_only_its_lane() {
     for ordering in ["destination", "key", "none"] {
         for how in DAMAGE {
             let scenario =
@@ -149,7 +149,7 @@ async fn a_message_damaged_before_it_is_processed_holds_up_its_lane_alone() {
 }
 
 #[tokio::test]
-async fn a_message_damaged_before_it_is_delivered_holds_up_its_lane_alone() {
+async fn message_damaged_before_delivery_blocks_only_its_lane() {
     for ordering in ["destination", "key", "none"] {
         for how in DAMAGE {
             let mut scenario =

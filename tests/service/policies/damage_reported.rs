@@ -106,7 +106,7 @@ async fn a_damaged_message_is_named_until_it_is_gone() {
 }
 
 #[tokio::test]
-async fn a_message_damaged_before_its_delivery_is_named_until_it_is_gone() {
+async fn message_damaged_before_delivery_is_named_until_it_is_gone() {
     let mut scenario = Scenario::start(json!({"ordering": "key"})).await;
     scenario.steer("pause", json!({"what": "delivery"})).await;
     scenario.send_four().await;
@@ -182,7 +182,7 @@ async fn a_lane_that_cannot_be_read_keeps_no_other_from_ending() {
 /// Redis cannot store what becomes of a refused head. The sender does not send it again meanwhile,
 /// and the other lanes go on.
 #[tokio::test]
-async fn a_head_that_cannot_be_ended_keeps_no_other_lane_and_is_not_sent_again() {
+async fn head_that_cannot_end_is_not_resent_nor_blocks_others() {
     let scenario = Scenario::start(json!({"ordering": "key"})).await;
     scenario.receiver.refuse("\"a1\"", 422, None);
     scenario.spoil(&scenario.keys().halted()).await;
@@ -201,7 +201,7 @@ async fn a_head_that_cannot_be_ended_keeps_no_other_lane_and_is_not_sent_again()
 }
 
 #[tokio::test]
-async fn a_destination_that_cannot_be_read_keeps_no_other_from_its_workers() {
+async fn unreadable_destination_keeps_no_other_from_its_workers() {
     let scenario = Scenario::start(worker()).await;
     scenario.define("other", worker()).await;
     let both = json!({"destinations": [ERP, "other"], "max": 9, "wait_ms": 20_000});
@@ -300,7 +300,7 @@ async fn a_listing_that_meets_damage_says_so_and_goes_on() {
 
 /// A value of the wrong kind is damage, not a lost answer: the client must not ask again.
 #[tokio::test]
-async fn an_answer_that_holds_something_else_is_damage_and_not_unconfirmed() {
+async fn answer_with_wrong_content_is_damage_and_not_unconfirmed() {
     let scenario = Scenario::start(json!({})).await;
     let hash = scenario.keys().hash();
     scenario.redis_ask::<u64>(&["HSET", &hash, "settled", "many"]).await;

@@ -20,7 +20,7 @@ async fn with_a_bad_message(fields: Value) -> Scenario {
 }
 
 #[tokio::test]
-async fn a_message_halted_in_processing_is_repaired_and_leaves_in_its_order() {
+async fn message_halted_in_processing_is_repaired_and_keeps_order() {
     let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
     scenario.send_all(&["one", "two", "three"]).await;
     let leases = scenario.lease(json!({"max": 3})).await;
@@ -51,7 +51,7 @@ async fn a_message_halted_in_processing_is_repaired_and_leaves_in_its_order() {
 }
 
 #[tokio::test]
-async fn a_message_that_the_receiver_rejects_halts_its_lane_and_is_retried_in_place() {
+async fn rejected_message_halts_its_lane_and_is_retried_in_place() {
     let scenario = Scenario::start(json!({"ordering": "key"})).await;
     scenario.receiver.refuse("\"a2\"", 422, None);
     for (body, key) in [("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b")] {
@@ -188,7 +188,7 @@ async fn a_message_that_cannot_be_read_holds_up_its_own_lane_alone() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_refused_again_and_again_can_be_skipped_between_its_attempts() {
+async fn repeatedly_refused_head_can_be_skipped_between_attempts() {
     let scenario = Scenario::start(json!({})).await;
     scenario.receiver.refuse("\"two\"", 500, None);
     scenario.send_all(&["one", "two", "three"]).await;

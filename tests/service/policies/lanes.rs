@@ -41,7 +41,7 @@ async fn serial_processing_takes_one_message_of_a_lane_at_a_time() {
 }
 
 #[tokio::test]
-async fn where_nothing_is_in_order_the_higher_priority_is_claimed_first() {
+async fn higher_priority_is_claimed_first_without_order() {
     let definition = json!({"ordering": "none", "transform": {"kind": "worker"}});
     let scenario = Scenario::start(definition).await;
     for (body, priority) in [("low", Some(0)), ("usual", None), ("high", Some(9)), ("next", None)] {
@@ -70,7 +70,7 @@ async fn where_nothing_is_in_order_the_higher_priority_is_claimed_first() {
 }
 
 #[tokio::test]
-async fn batches_hold_one_lanes_messages_in_order_and_may_be_accepted_in_part() {
+async fn batch_of_one_lane_is_in_order_and_may_be_partly_accepted() {
     let delivery = json!({"batch_max": 4});
     let scenario = Scenario::start(json!({"delivery": delivery})).await;
     let gate = scenario.receiver.gate.write().await;

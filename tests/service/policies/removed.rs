@@ -80,7 +80,7 @@ async fn a_removal_has_nothing_of_other_destinations_sent_again() {
 }
 
 #[tokio::test]
-async fn what_a_sender_holds_is_not_taken_for_what_is_made_again_under_the_name() {
+async fn held_messages_are_not_taken_for_recreated_destination() {
     let scenario = Scenario::start_apart(json!({})).await;
     let sender = scenario.sender.as_ref().unwrap();
     let path = format!("/v1/destinations/{ERP}");
@@ -142,7 +142,7 @@ async fn a_removal_is_completed_only_where_one_has_begun() {
 }
 
 #[tokio::test]
-async fn a_refusal_counts_nothing_against_what_is_made_again_under_the_name() {
+async fn old_refusal_does_not_count_against_recreated_destination() {
     let scenario = Scenario::start_apart(json!({})).await;
     let sender = scenario.sender.as_ref().unwrap();
     let path = format!("/v1/destinations/{ERP}");
@@ -201,7 +201,7 @@ fn previous(service: &Service) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_message_before_is_known_also_where_a_key_had_nothing_pending() {
+async fn previous_message_is_known_even_if_key_had_none_pending() {
     let scenario = Scenario::start(json!({"ordering": "key", "previous_keys_max": 2})).await;
     let send = async |key: &str| {
         scenario.send("x", json!({"key": key})).await;

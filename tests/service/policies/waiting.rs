@@ -20,7 +20,7 @@ async fn a_delayed_message_holds_its_place_and_survives_a_restart() {
 }
 
 #[tokio::test]
-async fn a_delayed_message_is_cancelled_by_its_idempotency_key_or_its_sequence() {
+async fn delayed_message_is_cancelled_by_idempotency_key_or_sequence() {
     let scenario = Scenario::start(json!({})).await;
     scenario.send("later", json!({"delay_ms": 3_600_000, "idempotency_key": "alarm 7"})).await;
     let second = scenario.send("much later", json!({"delay_ms": 7_200_000})).await;

@@ -32,7 +32,7 @@ impl Scenario {
 }
 
 #[tokio::test]
-async fn it_is_said_who_processes_the_head_and_how_to_go_on_when_it_is_halted() {
+async fn why_says_who_works_on_head_and_how_to_resume_if_halted() {
     let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
     let why = scenario.why("").await;
     assert_eq!((&why["cause"], &why["head"]), (&json!("nothing"), &Value::Null), "{why}");
@@ -77,7 +77,7 @@ async fn it_is_said_who_processes_the_head_and_how_to_go_on_when_it_is_halted() 
 }
 
 #[tokio::test]
-async fn a_worker_without_a_name_is_possible_and_a_bad_name_is_refused() {
+async fn worker_may_have_no_name_but_not_a_bad_one() {
     let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
     scenario.send_all(&["one"]).await;
     let asked = json!({"destinations": [ERP], "worker": "a b"});
@@ -169,7 +169,7 @@ async fn takeover_wait_tells_no_time_that_runs_ahead() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_and_a_missing_redis_are_causes_and_the_time_is_told_by_cause() {
+async fn why_names_rate_limit_and_missing_redis_and_time_by_cause() {
     let scenario = Scenario::start(json!({"delivery": {"rate_per_second_max": 1}})).await;
     scenario.send_all(&["1", "2", "3", "4", "5", "6", "7", "8"]).await;
     let why = scenario.blocked_by("rate_limit").await;
@@ -195,7 +195,7 @@ async fn a_rate_limit_and_a_missing_redis_are_causes_and_the_time_is_told_by_cau
 }
 
 #[tokio::test]
-async fn the_pods_are_listed_with_their_roles_and_partitions_and_a_missing_role_is_the_cause() {
+async fn pods_show_roles_and_partitions_and_missing_role_is_cause() {
     let mut scenario = Scenario::start_apart(json!({})).await;
     scenario.define(ERP, json!({})).await;
     let owned = |pods: &Value| {

@@ -117,7 +117,7 @@ async fn status(stream: &mut BufStream<TlsStream<TcpStream>>) -> String {
 }
 
 #[tokio::test]
-async fn a_listener_that_wants_certificates_serves_only_clients_that_show_one() {
+async fn listener_wanting_certificates_serves_only_who_shows_one() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let (redis, mine) = (TestRedis::start().await, ours.issue("client"));
     let lines = format!(
@@ -227,7 +227,7 @@ async fn new_certificates_serve_new_connections_and_open_ones_stay() {
 }
 
 #[tokio::test]
-async fn a_producer_needs_a_certificate_or_a_token_as_its_listener_says() {
+async fn producer_needs_certificate_or_token_as_listener_says() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let (redis, server) = (TestRedis::start().await, ours.issue("server"));
     let listener = |auth: &str| {
@@ -278,7 +278,7 @@ async fn a_producer_needs_a_certificate_or_a_token_as_its_listener_says() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_go_on_ends_and_one_that_fails_does_too() {
+async fn stuck_or_failed_handshake_ends_the_connection() {
     let (ours, redis) = (Authority::new("ours"), TestRedis::start().await);
     let lines = format!(
         "[http]\nlisten = '127.0.0.1:0'\nheader_timeout_ms = 200\nidle_timeout_ms = 600000\n{}",

@@ -78,7 +78,7 @@ async fn arrive(receiver: &Running, client: &Client, phase: &str) {
 }
 
 #[tokio::test]
-async fn receivers_that_want_a_certificate_get_messages_while_certificates_change() {
+async fn mutual_tls_receivers_get_messages_as_certificates_change() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let (of_receiver, of_sender) = (TestRedis::start().await, TestRedis::start().await);
     let (server, identity) = (old.issue("server"), old.issue("reseq"));
@@ -163,7 +163,7 @@ async fn a_receiver_that_offers_http_2_is_spoken_to_in_it() {
 
 /// The transform and the receiver have certificates of a private authority, and want one of Reseq.
 #[tokio::test]
-async fn a_transform_and_a_receiver_of_a_private_authority_serve_who_trusts_it() {
+async fn transform_and_receiver_of_private_authority_need_trust() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let redis = TestRedis::start().await;
     let inbox = Arc::new(Inbox::default());

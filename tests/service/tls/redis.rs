@@ -86,7 +86,7 @@ async fn a_journey_goes_over_a_cluster_while_a_slot_moves() {
 }
 
 #[tokio::test]
-async fn redis_of_an_unknown_authority_is_refused_and_so_is_a_file_that_is_none() {
+async fn redis_of_unknown_authority_and_invalid_file_are_refused() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let redis = TestRedis::start_over_tls(&ours).await;
     let refused = async |lines: &str| {

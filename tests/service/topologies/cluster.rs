@@ -50,7 +50,7 @@ async fn one_of_each(cluster: &TestCluster) -> Vec<(&'static str, u16)> {
 const SMALL_SCRIPT: usize = 500;
 
 #[tokio::test]
-async fn a_journey_goes_through_a_death_a_failover_and_slot_moves_in_order_and_complete() {
+async fn journey_survives_death_failover_and_slot_moves_in_order() {
     let cluster = TestCluster::start_with_replicas().await;
     let places = one_of_each(&cluster).await;
     let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();
@@ -175,7 +175,7 @@ async fn owners(cluster: &TestCluster, but: usize) -> BTreeMap<u16, (String, u64
 
 /// The frozen primary holds the heartbeats (`reseq:pods`), so every sender waits for it, too.
 #[tokio::test]
-async fn a_frozen_primary_keeps_no_sender_from_renewing_its_leases_at_the_others() {
+async fn frozen_primary_stops_no_lease_renewal_at_the_others() {
     const LEASE_MS: u64 = 3000;
     let cluster = TestCluster::start().await;
     let settings = Settings {
@@ -208,7 +208,7 @@ async fn a_frozen_primary_keeps_no_sender_from_renewing_its_leases_at_the_others
 }
 
 #[tokio::test]
-async fn a_slot_that_stays_on_its_way_is_answered_503_and_goes_on_when_it_has_arrived() {
+async fn slot_on_its_way_is_answered_503_and_goes_on_once_arrived() {
     let cluster = TestCluster::start().await;
     let places = one_of_each(&cluster).await;
     let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();
@@ -229,7 +229,7 @@ async fn a_slot_that_stays_on_its_way_is_answered_503_and_goes_on_when_it_has_ar
 }
 
 #[tokio::test]
-async fn a_script_that_one_node_has_forgotten_is_sent_to_that_node_only() {
+async fn script_forgotten_by_one_node_is_sent_to_that_node_only() {
     let cluster = TestCluster::start().await;
     let places = one_of_each(&cluster).await;
     let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();
@@ -286,7 +286,7 @@ fn sources(noted: &[SlowCall]) -> usize {
 }
 
 #[tokio::test]
-async fn a_node_of_a_cluster_is_refused_by_a_plain_url_and_the_right_one_is_named() {
+async fn plain_url_of_cluster_node_is_refused_with_the_right_one() {
     let cluster = TestCluster::start().await;
     let url = cluster.nodes[0].url();
     let config = format!("[http]\nlisten = \"127.0.0.1:0\"\n[redis]\nurl = \"{url}\"\n");
@@ -296,7 +296,7 @@ async fn a_node_of_a_cluster_is_refused_by_a_plain_url_and_the_right_one_is_name
 }
 
 #[tokio::test]
-async fn each_node_has_users_of_its_own_and_each_is_asked_for_their_rights() {
+async fn each_cluster_node_is_asked_for_the_rights_of_its_users() {
     let cluster = TestCluster::start().await;
     let rules = minimal_rules();
     let mut rules: Vec<&str> = rules.iter().map(String::as_str).collect();
@@ -346,7 +346,7 @@ async fn pods_start_without(name: &'static str, other: &'static str, journey: &m
 }
 
 #[tokio::test]
-async fn pods_start_although_a_slot_is_on_its_way_and_serve_the_other_partitions() {
+async fn pods_start_despite_moving_slot_and_serve_other_partitions() {
     let cluster = TestCluster::start().await;
     let places = one_of_each(&cluster).await;
     let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();
@@ -361,7 +361,7 @@ async fn pods_start_although_a_slot_is_on_its_way_and_serve_the_other_partitions
 }
 
 #[tokio::test]
-async fn pods_start_although_a_primary_is_dead_and_serve_the_other_partitions() {
+async fn pods_start_despite_dead_primary_and_serve_other_partitions() {
     let cluster = TestCluster::start().await;
     let places = one_of_each(&cluster).await;
     let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();

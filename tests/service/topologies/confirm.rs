@@ -33,7 +33,7 @@ async fn own(store: &Store, partition: u16, confirm: Confirm) -> (u64, bool) {
 }
 
 #[tokio::test]
-async fn a_call_is_confirmed_when_so_many_replicas_have_it_and_not_when_one_hangs() {
+async fn call_is_confirmed_only_if_enough_replicas_have_it() {
     let redis = TestSentinel::start(2).await;
     let store = open(&redis.url()).await;
     let both = Confirm::Replicas { count: 2 };
@@ -50,7 +50,7 @@ async fn a_call_is_confirmed_when_so_many_replicas_have_it_and_not_when_one_hang
 }
 
 #[tokio::test]
-async fn a_call_on_a_cluster_is_confirmed_by_the_replica_of_its_own_primary_wherever_that_is() {
+async fn cluster_call_is_confirmed_by_replica_of_its_own_primary() {
     let cluster = TestCluster::start_with_replicas().await;
     let store = open(&cluster.url()).await;
     for partition in 0..16 {

@@ -95,7 +95,7 @@ impl Deployment {
 }
 
 #[tokio::test]
-async fn the_death_of_one_of_three_servers_stops_replicated_and_not_quorum() {
+async fn death_of_one_of_three_stops_replicated_but_not_quorum() {
     let deployment = Deployment::start().await;
     for level in ["quorum", "replicated"] {
         let (status, said) = deployment.send(level).await;
@@ -119,7 +119,7 @@ async fn the_death_of_one_of_three_servers_stops_replicated_and_not_quorum() {
 }
 
 #[tokio::test]
-async fn a_failover_keeps_what_a_quorum_had_where_no_priority_says_otherwise() {
+async fn failover_keeps_quorum_writes_unless_priority_interferes() {
     let deployment = Deployment::start().await;
     deployment.taken("quorum").await;
     deployment.redis.in_sync().await;
@@ -138,7 +138,7 @@ async fn a_failover_keeps_what_a_quorum_had_where_no_priority_says_otherwise() {
 }
 
 #[tokio::test]
-async fn a_replica_that_lags_and_is_promoted_by_its_priority_loses_and_that_is_told() {
+async fn loss_is_told_if_priority_promotes_a_lagging_replica() {
     let deployment = Deployment::start().await;
     let first = deployment.taken("quorum").await;
     deployment.redis.in_sync().await;

@@ -8,7 +8,7 @@ use crate::{
 const COUNT: usize = 150;
 
 #[tokio::test]
-async fn a_journey_goes_through_a_failover_and_back_in_order_and_complete() {
+async fn journey_survives_a_failover_and_back_complete_and_in_order() {
     let redis = TestSentinel::start(2).await;
     let journey = Journey::start(&redis.url(), &["erp", "crm", "log"]).await;
     journey.produce("before", COUNT).await;
@@ -31,7 +31,7 @@ async fn a_journey_goes_through_a_failover_and_back_in_order_and_complete() {
 }
 
 #[tokio::test]
-async fn a_primary_that_only_stops_answering_is_left_for_the_one_that_the_sentinels_name() {
+async fn unresponsive_primary_is_left_for_the_sentinels_choice() {
     let redis = TestSentinel::start(1).await;
     let journey = Journey::start(&redis.url(), &["erp"]).await;
     journey.produce("before", COUNT).await;

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_of_another_version_is_read_and_a_broken_one_is_shown() {
+    fn audit_entry_of_another_version_is_read_broken_one_shown() {
         let read = Entry::read(r#"{"actor":"a","action":"purge","affected":3,"later":true}"#);
         assert_eq!((read.action.as_str(), read.affected), ("purge", 3));
         for broken in ["", "{", "7", r#"{"affected":"many"}"#] {

@@ -75,7 +75,7 @@ mod tests {
         "deliveries":[{"destination":"crm","sequence":4}]}"#;
 
     #[test]
-    fn a_result_with_a_status_is_a_problem_even_if_it_has_deliveries() {
+    fn result_with_a_status_is_a_problem_even_with_deliveries() {
         let full = FULL.replace('\n', " ");
         let results = parse_results(&format!("{OK}\n{full}\n{OK}\n"), 3).unwrap();
         assert_eq!(first_refused(&results), Some(1));

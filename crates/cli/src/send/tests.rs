@@ -107,7 +107,7 @@ fn lines(count: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_refused_for_the_time_being_is_sent_again_from_there_in_order() {
+async fn send_resumes_in_order_at_first_temporarily_refused_line() {
     let fake = Fake { full_from: Some(1), ..Fake::default() };
     let (fake, sending, outcome) = send(fake, &lines(1000)).await;
     outcome.unwrap();

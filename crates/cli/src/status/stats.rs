@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_pages_are_read_and_damage_of_one_destination_does_not_hide_the_others() {
+    async fn status_reads_all_pages_despite_one_damaged_destination() {
         let routes = Router::new()
             .route("/v1/destinations", get(list))
             .route("/v1/destinations/{name}/stats", get(stats));

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_shows_rates_and_what_is_stuck_and_the_lane_behind_it() {
+    fn screen_shows_rates_what_is_stuck_and_the_lane_behind_it() {
         let mut state = State::new("http://reseq:8080");
         let head = json!({"head": {"sequence": 7, "key": "a", "age_ms": 61_000}});
         let at = Instant::now();

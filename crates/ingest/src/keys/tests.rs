@@ -90,7 +90,7 @@ async fn without_one_text_in_the_header_there_is_no_key() {
 }
 
 #[tokio::test]
-async fn a_message_without_a_request_has_only_the_headers_that_it_names() {
+async fn message_without_a_request_has_only_headers_that_it_names() {
     let erp = destination(header("X-Account"), None);
     let copies = vec![
         Ok(arrival(&[("x-account", "7")])),
@@ -111,7 +111,7 @@ async fn a_message_without_a_request_has_only_the_headers_that_it_names() {
 }
 
 #[tokio::test]
-async fn what_is_behind_a_key_that_cannot_be_found_now_is_not_stored_either() {
+async fn messages_behind_an_unavailable_key_are_not_stored() {
     let erp = destination(Some(KeySource::Jq(".customer".into())), None);
     let mut given = arrival(&[]);
     given.message.key = Some("mine".into());

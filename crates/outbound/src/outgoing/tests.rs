@@ -176,7 +176,7 @@ async fn request(clients: &Clients, url: &str) -> Result<(), RefusedAddress> {
 }
 
 #[tokio::test]
-async fn every_disguise_is_refused_when_defined_and_when_connected_over_http_and_tcp() {
+async fn disguised_address_is_refused_at_definition_and_connection() {
     let outgoing = Outgoing::new(Vec::new());
     let clients = clients_of(outgoing.clone());
     for (host, kind) in DISGUISES {
@@ -307,7 +307,7 @@ impl Lookup for Rebinding {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_elsewhere_after_its_definition_is_refused_at_the_connection() {
+async fn name_leading_elsewhere_after_definition_is_not_connected() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     for scheme in ["http", "tcp"] {
@@ -329,7 +329,7 @@ async fn a_name_that_leads_elsewhere_after_its_definition_is_refused_at_the_conn
 }
 
 #[tokio::test]
-async fn of_a_names_addresses_only_those_that_are_allowed_are_connected_to() {
+async fn only_allowed_addresses_of_a_name_are_connected_to() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let allow = vec![format!("127.0.0.1:{port}").parse().unwrap()];

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hand_over_is_used_only_if_nothing_can_have_happened_to_the_message_since() {
+    fn hand_over_is_used_only_if_message_is_surely_unchanged() {
         let handed = HandOver { version: 3, epoch: 7, sequence: 5, record: Bytes::new() };
         let known = Known {
             version: 3,

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_that_was_poked_does_not_end_and_one_that_has_ended_is_not_poked() {
+    fn poked_task_does_not_end_and_ended_task_is_not_poked() {
         let poke = Poke::default();
         assert!(poke.poke(None));
         assert!(!poke.end());
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_message_that_was_handed_over_is_told_and_whether_there_was_more() {
+    fn poke_tells_last_handed_over_message_and_if_there_was_more() {
         let poke = Poke::default();
         let handed =
             |sequence| Some(HandOver { version: 1, epoch: 1, sequence, record: Bytes::new() });

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_final_is_not_tried_again_and_what_is_gone_always_halts() {
+    fn final_refusal_is_not_retried_and_gone_always_halts() {
         let of = |on_exhausted, finality| {
             disposition(&destination(0, on_exhausted), 1, finality, None, 0.5)
         };

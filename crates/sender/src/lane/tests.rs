@@ -99,7 +99,7 @@ fn the_next_is_not_sent_before_the_one_in_flight_is_accepted() {
 }
 
 #[test]
-fn a_refused_head_is_resolved_only_after_everything_before_it_is_settled() {
+fn refused_head_waits_until_everything_before_is_settled() {
     let rules = rules(1);
     for disposition in [
         Disposition::Postpone(Duration::from_millis(5)),
@@ -123,7 +123,7 @@ fn a_refused_head_is_resolved_only_after_everything_before_it_is_settled() {
 }
 
 #[test]
-fn behind_a_head_that_was_refused_more_is_fetched_as_deliveries_succeed() {
+fn fetch_behind_a_refused_head_grows_as_deliveries_succeed() {
     let refused =
         || Stamped { attempts: Attempts { failed: 2, ..Attempts::default() }, ..message(1, None) };
     let of_one = rules(1);
@@ -183,7 +183,7 @@ fn tombstones_are_settled_by_kind_without_being_sent() {
 }
 
 #[test]
-fn a_draining_lane_settles_what_was_delivered_and_drops_the_rest() {
+fn draining_lane_settles_what_was_delivered_and_drops_rest() {
     let rules = rules(1);
     let mut lane = with(&rules, &plain(1..=2));
     begin(&mut lane, &rules, at(0));
@@ -261,7 +261,7 @@ fn the_refused_of_a_window_is_the_head_also_behind_a_tombstone() {
 }
 
 #[test]
-fn a_withdrawal_truncates_the_queue_unless_the_message_is_in_flight() {
+fn withdrawal_truncates_queue_unless_message_is_in_flight() {
     let rules = rules(2);
     let mut lane = with(&rules, &plain(1..=6));
     begin(&mut lane, &rules, at(0));
@@ -282,7 +282,7 @@ fn a_withdrawal_truncates_the_queue_unless_the_message_is_in_flight() {
 }
 
 #[test]
-fn a_lane_of_one_message_asks_once_and_is_done_when_it_is_settled() {
+fn one_message_lane_asks_once_and_ends_when_it_is_settled() {
     let rules =
         Rules { release_batch_max: 1, is_single: true, linger: Duration::from_secs(1), ..rules(9) };
     let mut lane = with(&rules, &plain(7..=7));
@@ -314,7 +314,7 @@ fn a_damaged_head_halts_and_what_is_before_it_is_sent_first() {
 }
 
 #[test]
-fn a_lane_that_delivered_much_makes_room_for_others_but_sends_what_it_holds() {
+fn lane_that_delivered_much_yields_but_sends_what_it_holds() {
     let rules = Rules { linger: Duration::from_secs(1), ..rules(2) };
     let mut lane = with(&rules, &plain(1..=3));
     assert_eq!(begin(&mut lane, &rules, at(0)), [1, 2]);
@@ -552,7 +552,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn whatever_happens_messages_are_sent_in_order_and_all_leave_once(
+    fn messages_leave_once_and_in_order_whatever_happens(
         steps in steps(),
         batch_max in 1usize..5,
         linger_ms in prop_oneof![Just(0u64), Just(40)],

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_overhead_is_what_order_processing_and_delivery_do_not_explain() {
+    fn overhead_excludes_order_processing_and_delivery_time() {
         let mut lane = Lane::default();
         let mut times = |message: &Arc<Stamped>, took_ms, end_ms| {
             let now = Now { instant: Instant::now(), ms: end_ms };
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_processed_is_ready_when_it_arrives_and_a_retry_has_no_wait() {
+    fn unprocessed_message_is_ready_on_arrival_retry_has_no_wait() {
         let mut lane = Lane::default();
         let now = Now { instant: Instant::now(), ms: 1_050 };
         let mut again = (*message(2, 1_000, None)).clone();

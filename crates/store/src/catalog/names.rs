@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_meets_each_destination_of_the_partitions_once_and_then_begins_again() {
+    fn round_meets_each_destination_once_and_then_begins_again() {
         let mut names = Names::default();
         let all = [("a", 3), ("b", 1), ("c", 3), ("d", 2), ("e", 3), ("f", 7)];
         for (name, partition) in all {

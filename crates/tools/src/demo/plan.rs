@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_each_waits_for_the_one_before_and_an_idle_moment_stays_idle() {
+    fn one_at_a_time_plan_waits_for_each_and_keeps_idle_time() {
         let sent = ms([0, 250, 500, 5000]);
         let work = ms([900, 500, 1000, 500]);
         assert_eq!(one_at_a_time_departures(&sent, &work), ms([900, 1400, 2400, 5500]));

@@ -219,7 +219,7 @@ fn memory_kib(pid: u32) -> u64 {
 }
 
 #[tokio::test]
-async fn each_bad_input_has_its_exact_answer_and_leaves_nothing_behind() {
+async fn bad_input_gets_its_exact_answer_and_leaves_nothing_behind() {
     let service = Service::start_with(|mut settings| {
         settings.environment = vec![("RESEQ_AUTH_ADMIN_TOKEN".into(), ADMIN.into())];
         settings.tcp = vec![("erp", "lines"), ("erp", "length"), ("erp", "lines json")];

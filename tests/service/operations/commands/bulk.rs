@@ -40,7 +40,7 @@ async fn a_bulk_command_can_leave_its_operation_to_itself() {
 }
 
 #[tokio::test]
-async fn a_bulk_command_watches_a_long_operation_and_fails_if_it_is_cancelled() {
+async fn bulk_command_watches_operation_and_fails_if_cancelled() {
     let operation = |state: &str, affected: u64| {
         json!({"id": "7", "kind": "purge", "state": state, "affected": affected, "matched": 9,
             "failed": 0, "dry_run": false})

@@ -59,7 +59,7 @@ async fn destinations_and_topics_are_applied_from_toml_and_json() {
 }
 
 #[tokio::test]
-async fn a_definition_that_is_refused_is_named_and_those_before_it_are_applied() {
+async fn refused_definition_is_named_and_earlier_ones_are_applied() {
     let service = Service::start().await;
     let all = json!([
         {"name": "crm", "url": "http://h/"},

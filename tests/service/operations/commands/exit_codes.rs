@@ -30,7 +30,7 @@ async fn a_refusal_is_3_and_a_service_that_is_not_there_is_4() {
 }
 
 #[tokio::test]
-async fn a_check_of_the_status_is_5_while_a_lane_is_halted_or_data_is_damaged() {
+async fn status_check_exits_with_5_while_lane_halted_or_data_damaged() {
     let service = Service::start().await;
     service.define_worker("crm", "destination").await;
     service.define_worker("erp", "destination").await;

@@ -43,7 +43,7 @@ const V1: (&str, &str) = ("webhook-signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3u
 const BODY: &[u8] = br#"{"test": 2432232314}"#;
 
 #[test]
-fn the_example_of_standard_webhooks_is_accepted_within_its_window() {
+fn standard_webhooks_example_is_accepted_within_its_window() {
     let verify = verify(STANDARD);
     let claim = checked(&verify, &[ID, TIME, V1], BODY, NOW_MS).unwrap();
     assert_eq!((claim.id(), claim.timestamp()), (Some(ID.1), Some(TIME.1)));

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_a_twentieth_of_a_second_and_then_each_waits_its_turn() {
+    fn burst_is_a_twentieth_of_a_second_then_deliveries_wait() {
         let start = Instant::now();
         let mut pace = Pace::default();
         assert!((0..1000).all(|_| pace.take(start).is_ok()), "without a limit none waits");

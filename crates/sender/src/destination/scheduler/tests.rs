@@ -259,7 +259,7 @@ fn a_scan_begins_only_when_all_named_lanes_are_loaded() {
 }
 
 #[test]
-fn a_draining_destination_loads_no_lane_but_settles_and_resolves() {
+fn draining_destination_settles_resolves_and_loads_no_lane() {
     let start = Instant::now();
     let mut scheduler = Scheduler::default();
     scheduler.wants_scan();
