@@ -1048,9 +1048,6 @@ export interface components {
              */
             request_id: string | null;
         };
-        BTreeMap: {
-            [key: string]: string;
-        };
         /**
          * @description The format of a batch.
          * @enum {string}
@@ -1229,7 +1226,9 @@ export interface components {
              */
             url?: string | null;
             /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
-            headers?: components["schemas"]["BTreeMap"];
+            headers?: {
+                [key: string]: string;
+            };
             sign?: null | components["schemas"]["Sign"];
             verify?: null | components["schemas"]["Verify"];
             /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
@@ -1349,7 +1348,9 @@ export interface components {
              */
             url?: string | null;
             /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
-            headers?: components["schemas"]["BTreeMap"];
+            headers?: {
+                [key: string]: string;
+            };
             sign?: null | components["schemas"]["Sign"];
             verify?: null | components["schemas"]["Verify"];
             /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
@@ -1430,7 +1431,7 @@ export interface components {
              */
             ids_max?: number;
         };
-        /** @description A destination's name: `[a-z0-9._-]{1,64}`. Cheap to clone. */
+        /** @description A destination's name: `[a-z0-9._-]{1,64}`. */
         DestinationName: string;
         /** @description Any field of the definition; null stands for the default. */
         DestinationPatch: {
@@ -1518,7 +1519,8 @@ export interface components {
         DiscardState: "discarded";
         /** @description The discarded dead letter. */
         Discarded: {
-            sequence: components["schemas"]["u64"];
+            /** Format: int64 */
+            sequence: number;
             state: components["schemas"]["DiscardState"];
         };
         /**
@@ -1576,8 +1578,8 @@ export interface components {
             /** @description With this ordering key; `""`: without one. */
             key?: string | null;
             stage?: null | components["schemas"]["Stage"];
-            from_sequence?: null | components["schemas"]["u64"];
-            to_sequence?: null | components["schemas"]["u64"];
+            from_sequence?: null | number;
+            to_sequence?: null | number;
             /** @description Dead letters since this time (RFC 3339). */
             from_time?: string | null;
             /** @description Dead letters until this time (RFC 3339). */
@@ -1623,7 +1625,8 @@ export interface components {
         Framing: "lines" | "length";
         /** @description A message that is gone. */
         GoneMessage: {
-            sequence: components["schemas"]["u64"];
+            /** Format: int64 */
+            sequence: number;
             /** Format: int64 */
             epoch: number;
             id: string;
@@ -1652,8 +1655,11 @@ export interface components {
         };
         /** @description A lane's head, and what it waits for. */
         Head: {
-            /** @description Its sequence. */
-            sequence: components["schemas"]["u64"];
+            /**
+             * Format: int64
+             * @description Its sequence.
+             */
+            sequence: number;
             /** @description Its ordering key, with ordering by key. */
             key?: string | null;
             /** @description Its state. */
@@ -1679,7 +1685,8 @@ export interface components {
         };
         /** @description A message and its state now. */
         HeadState: {
-            sequence: components["schemas"]["u64"];
+            /** Format: int64 */
+            sequence: number;
             state: components["schemas"]["State"];
         };
         /** @description A message that a consumer holds. */
@@ -1741,7 +1748,9 @@ export interface components {
                  */
                 url?: string | null;
                 /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
-                headers?: components["schemas"]["BTreeMap"];
+                headers?: {
+                    [key: string]: string;
+                };
                 sign?: null | components["schemas"]["Sign"];
                 verify?: null | components["schemas"]["Verify"];
                 /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
@@ -2158,7 +2167,7 @@ export interface components {
         Message: components["schemas"]["PendingMessage"] | components["schemas"]["GoneMessage"] | components["schemas"]["DeadLetter"];
         /** @description Fields that only the view of one message has. */
         MessageContent: {
-            previous?: null | components["schemas"]["u64"];
+            previous?: null | number;
             headers?: {
                 [key: string]: string;
             } | null;
@@ -2173,7 +2182,8 @@ export interface components {
         };
         /** @description The fields of every message. */
         MessageFields: {
-            sequence: components["schemas"]["u64"];
+            /** Format: int64 */
+            sequence: number;
             /** Format: int64 */
             epoch: number;
             id: string;
@@ -2245,9 +2255,12 @@ export interface components {
         };
         /** @description A message's old and new position. */
         NewPosition: {
-            sequence: components["schemas"]["u64"];
-            new_sequence: components["schemas"]["u64"];
-            epoch: components["schemas"]["u64"];
+            /** Format: int64 */
+            sequence: number;
+            /** Format: int64 */
+            new_sequence: number;
+            /** Format: int64 */
+            epoch: number;
         };
         /** @description A new token. */
         NewToken: components["schemas"]["Token"] & {
@@ -2322,13 +2335,13 @@ export interface components {
              */
             without_body: number | null;
             /** @default null */
-            first_sequence: null | components["schemas"]["u64"];
+            first_sequence: null | number;
             /** @default null */
-            last_sequence: null | components["schemas"]["u64"];
+            last_sequence: null | number;
             /** @default null */
-            new_first_sequence: null | components["schemas"]["u64"];
+            new_first_sequence: null | number;
             /** @default null */
-            new_last_sequence: null | components["schemas"]["u64"];
+            new_last_sequence: null | number;
             /**
              * @description `redrive`: the new positions of the first 1,000.
              * @default []
@@ -2365,11 +2378,12 @@ export interface components {
             destination: components["schemas"]["DestinationName"];
             /** Format: int64 */
             epoch: number;
-            sequence: components["schemas"]["u64"];
+            /** Format: int64 */
+            sequence: number;
         };
         /** @description What to pause. */
         Pause: {
-            what: components["schemas"]["What"];
+            what: components["schemas"]["PausedPart"];
         };
         /** @description What is paused now. */
         PauseState: {
@@ -2382,6 +2396,11 @@ export interface components {
             /** @description The sender sends nothing. */
             delivery: boolean;
         };
+        /**
+         * @description A part of a destination.
+         * @enum {string}
+         */
+        PausedPart: "delivery" | "ingest";
         /** @description A pending message. */
         PendingMessage: components["schemas"]["MessageFields"] & components["schemas"]["MessageContent"] & {
             state: components["schemas"]["State"];
@@ -2493,8 +2512,8 @@ export interface components {
         };
         /** @description What to replay, and where to. */
         ReplayRequest: {
-            from_sequence?: null | components["schemas"]["u64"];
-            to_sequence?: null | components["schemas"]["u64"];
+            from_sequence?: null | number;
+            to_sequence?: null | number;
             /** @description Delivered since this time (RFC 3339). */
             from_time?: string | null;
             /** @description Delivered until this time (RFC 3339). */
@@ -2529,7 +2548,7 @@ export interface components {
         };
         /** @description What to resume; both if `what` is absent. */
         Resume: {
-            what?: null | components["schemas"]["What"];
+            what?: null | components["schemas"]["PausedPart"];
         };
         /** @description The head that was retried; with `all`, the operation. */
         Retried: components["schemas"]["HeadState"] | components["schemas"]["Operation"];
@@ -2537,7 +2556,7 @@ export interface components {
         RetryHead: {
             /** @description With ordering by key: the lane. */
             key?: string | null;
-            sequence?: null | components["schemas"]["u64"];
+            sequence?: null | number;
             /** @description A repaired body, as JSON. */
             body?: unknown;
             /** @description A repaired body, in base64. */
@@ -2562,7 +2581,7 @@ export interface components {
          */
         Selection: {
             /** @description The dead letters with these sequences. */
-            sequences?: components["schemas"]["u64"][] | null;
+            sequences?: number[] | null;
             /** @description True: all of the destination. */
             all?: boolean;
             filter?: null | components["schemas"]["Filter"];
@@ -2591,8 +2610,11 @@ export interface components {
         SkipHead: {
             /** @description With ordering by key: the lane. */
             key?: string | null;
-            /** @description The head; refused if another message is it, so that a repeat skips no other. */
-            sequence: components["schemas"]["u64"];
+            /**
+             * Format: int64
+             * @description The head; refused if another message is it, so that a repeat skips no other.
+             */
+            sequence: number;
         };
         /**
          * @description The stage of an attempt.
@@ -2606,8 +2628,11 @@ export interface components {
         State: "waiting" | "processing" | "delayed" | "ready" | "delivering" | "halted" | "damaged" | "delivered" | "dropped" | "dead_lettered" | "cancelled";
         /** @description A destination's numbers, read at one instant. */
         Stats: {
-            /** @description The last sequence stamped. */
-            last_sequence: components["schemas"]["u64"];
+            /**
+             * Format: int64
+             * @description The last sequence stamped.
+             */
+            last_sequence: number;
             /**
              * Format: int64
              * @description Messages that are not gone: the sum of the next six. Together with the totals of gone
@@ -2688,8 +2713,10 @@ export interface components {
         /** @description The copy of a message in one destination. */
         StoredCopy: {
             destination: components["schemas"]["DestinationName"];
-            sequence: components["schemas"]["u64"];
-            epoch: components["schemas"]["u64"];
+            /** Format: int64 */
+            sequence: number;
+            /** Format: int64 */
+            epoch: number;
             /** @description True if the message had been stored before under the same idempotency key. */
             duplicate: boolean;
             /** @description The level that the message has reached. */
@@ -2746,7 +2773,7 @@ export interface components {
             /** @description Each gets a copy of what is published. */
             destinations: components["schemas"]["DestinationName"][];
         };
-        /** @description A topic's name: `[a-z0-9._-]{1,64}`, like a destination's. Cheap to clone. */
+        /** @description A topic's name: `[a-z0-9._-]{1,64}`, like a destination's. */
         TopicName: string;
         /** @description Sums over all destinations. */
         Totals: {
@@ -2797,7 +2824,9 @@ export interface components {
              */
             expression: string | null;
             /** @default {} */
-            headers: components["schemas"]["BTreeMap"];
+            headers: {
+                [key: string]: string;
+            };
             /**
              * Format: int64
              * @description Time limit of one attempt, in milliseconds.
@@ -2848,7 +2877,8 @@ export interface components {
         TransformKind: "none" | "http" | "worker" | "jq" | "native";
         /** @description A log entry that cannot be read. */
         Unreadable: {
-            sequence: components["schemas"]["u64"];
+            /** Format: int64 */
+            sequence: number;
             /** @description Why. */
             damaged: string;
         };
@@ -2882,11 +2912,6 @@ export interface components {
          * @enum {string}
          */
         VerifyKind: "standard_webhooks" | "stripe" | "github" | "hmac";
-        /**
-         * @description A part of a destination.
-         * @enum {string}
-         */
-        What: "delivery" | "ingest";
         /** @description What blocks a lane. */
         Why: {
             destination: components["schemas"]["DestinationName"];
@@ -2930,7 +2955,8 @@ export interface components {
         };
         /** @description The result of a withdrawal. */
         Withdrawal: {
-            sequence: components["schemas"]["u64"];
+            /** Format: int64 */
+            sequence: number;
             state: components["schemas"]["WithdrawalState"];
             /** @description What a message that is still withdrawing waits for. */
             detail?: string | null;
@@ -2942,10 +2968,980 @@ export interface components {
         WithdrawalState: "cancelled" | "dead_lettered" | "dropped" | "withdrawing";
         /** @description The name of who holds a lease: a worker's own, or that of a pod. `[A-Za-z0-9._:@-]{1,64}` */
         WorkerName: string;
-        /** Format: int64 */
-        u64: number;
     };
-    responses: never;
+    responses: {
+        /**
+         * @description - `invalid_request`: Invalid request
+         *     - `invalid_field`: Invalid field
+         */
+        BadRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `invalid_request`: Invalid request
+         *     - `invalid_field`: Invalid field
+         *     - `invalid_json`: Invalid JSON
+         *     - `invalid_body`: Incomplete body
+         */
+        ChangesBadRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `wrong_state`: Not possible in this state */
+        ChangesConflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `wrong_state`: Not possible in this state */
+        ChangesMessageConflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `unknown_destination`: Unknown destination
+         *     - `unknown_message`: Unknown message
+         */
+        ChangesMessageNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `redis_unavailable`: Redis unavailable
+         *     - `redis_refuses_writes`: Redis refuses writes
+         *     - `no_rights`: Missing Redis right
+         *     - `newer_schema`: Newer schema
+         *     - `no_secrets_key`: Key of secrets missing
+         *     - `connections_full`: Too many connections
+         *     - `memory_high`: Redis memory high
+         *     - `not_confirmed`: Not confirmed
+         */
+        ChangesMessageServiceUnavailable: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `unknown_destination`: Unknown destination
+         *     - `unknown_message`: Unknown message
+         */
+        ChangesNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_too_large`: Body too large */
+        ChangesPayloadTooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_timeout`: Body too slow */
+        ChangesRequestTimeout: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `redis_unavailable`: Redis unavailable
+         *     - `redis_refuses_writes`: Redis refuses writes
+         *     - `no_rights`: Missing Redis right
+         *     - `newer_schema`: Newer schema
+         *     - `no_secrets_key`: Key of secrets missing
+         *     - `connections_full`: Too many connections
+         *     - `memory_high`: Redis memory high
+         *     - `not_confirmed`: Not confirmed
+         *     - `draining`: Process stopping
+         */
+        ChangesServiceUnavailable: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `too_many_requests`: Too many requests at once
+         *     - `backlog_full`: Backlog full
+         */
+        ChangesTooManyRequests: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `unauthorized`: No valid token
+         *     - `no_signature`: No signature
+         */
+        ChangesUnauthorized: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `invalid_request`: Invalid request
+         *     - `invalid_field`: Invalid field
+         *     - `invalid_json`: Invalid JSON
+         *     - `invalid_body`: Incomplete body
+         */
+        DefinesDestinationBadRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `wrong_state`: Not possible in this state
+         *     - `defined_in_file`: Defined in the configuration file
+         */
+        DefinesDestinationConflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `unknown_destination`: Unknown destination */
+        DefinesDestinationNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_too_large`: Body too large */
+        DefinesDestinationPayloadTooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `wrong_version`: Changed meanwhile */
+        DefinesDestinationPreconditionFailed: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_timeout`: Body too slow */
+        DefinesDestinationRequestTimeout: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `redis_unavailable`: Redis unavailable
+         *     - `redis_refuses_writes`: Redis refuses writes
+         *     - `no_rights`: Missing Redis right
+         *     - `newer_schema`: Newer schema
+         *     - `no_secrets_key`: Key of secrets missing
+         *     - `connections_full`: Too many connections
+         *     - `memory_high`: Redis memory high
+         *     - `not_confirmed`: Not confirmed
+         */
+        DefinesDestinationServiceUnavailable: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `refused_address`: Address not allowed */
+        DefinesDestinationUnprocessableEntity: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `invalid_request`: Invalid request
+         *     - `invalid_field`: Invalid field
+         *     - `invalid_json`: Invalid JSON
+         *     - `invalid_body`: Incomplete body
+         */
+        DefinesTopicBadRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `wrong_state`: Not possible in this state
+         *     - `defined_in_file`: Defined in the configuration file
+         */
+        DefinesTopicConflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `unknown_destination`: Unknown destination
+         *     - `unknown_topic`: Unknown topic
+         */
+        DefinesTopicNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_too_large`: Body too large */
+        DefinesTopicPayloadTooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_timeout`: Body too slow */
+        DefinesTopicRequestTimeout: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `redis_unavailable`: Redis unavailable
+         *     - `redis_refuses_writes`: Redis refuses writes
+         *     - `no_rights`: Missing Redis right
+         *     - `newer_schema`: Newer schema
+         *     - `no_secrets_key`: Key of secrets missing
+         *     - `connections_full`: Too many connections
+         *     - `memory_high`: Redis memory high
+         *     - `not_confirmed`: Not confirmed
+         */
+        DefinesTopicServiceUnavailable: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `forbidden`: Not allowed
+         *     - `forbidden_origin`: Not from this machine or page
+         */
+        Forbidden: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `invalid_request`: Invalid request
+         *     - `invalid_field`: Invalid field
+         *     - `invalid_json`: Invalid JSON
+         *     - `invalid_body`: Incomplete body
+         */
+        IngestsBadRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `invalid_request`: Invalid request
+         *     - `invalid_field`: Invalid field
+         *     - `invalid_json`: Invalid JSON
+         *     - `invalid_body`: Incomplete body
+         */
+        IngestsBatchBadRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+                "application/x-ndjson": string;
+            };
+        };
+        /**
+         * @description - `forbidden`: Not allowed
+         *     - `forbidden_origin`: Not from this machine or page
+         */
+        IngestsBatchForbidden: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+                "application/x-ndjson": string;
+            };
+        };
+        /**
+         * @description - `damaged`: Damaged data
+         *     - `unreadable`: Unreadable data
+         */
+        IngestsBatchInternalServerError: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+                "application/x-ndjson": string;
+            };
+        };
+        /**
+         * @description - `unknown_destination`: Unknown destination
+         *     - `unknown_topic`: Unknown topic
+         *     - `not_found`: Unknown path
+         */
+        IngestsBatchNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+                "application/x-ndjson": string;
+            };
+        };
+        /** @description - `body_too_large`: Body too large */
+        IngestsBatchPayloadTooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+                "application/x-ndjson": string;
+            };
+        };
+        /** @description - `body_timeout`: Body too slow */
+        IngestsBatchRequestTimeout: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+                "application/x-ndjson": string;
+            };
+        };
+        /**
+         * @description - `redis_unavailable`: Redis unavailable
+         *     - `redis_refuses_writes`: Redis refuses writes
+         *     - `no_rights`: Missing Redis right
+         *     - `newer_schema`: Newer schema
+         *     - `no_secrets_key`: Key of secrets missing
+         *     - `connections_full`: Too many connections
+         *     - `memory_high`: Redis memory high
+         *     - `not_confirmed`: Not confirmed
+         *     - `cannot_confirm`: Durability not available
+         *     - `aborted`: Earlier message failed
+         *     - `key_unavailable`: Key not found in time
+         *     - `no_room`: Too many bytes in flight
+         *     - `draining`: Process stopping
+         */
+        IngestsBatchServiceUnavailable: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+                "application/x-ndjson": string;
+            };
+        };
+        /**
+         * @description - `too_many_requests`: Too many requests at once
+         *     - `backlog_full`: Backlog full
+         *     - `rate_limited`: Too many messages in a second
+         *     - `paused`: Ingest paused
+         */
+        IngestsBatchTooManyRequests: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+                "application/x-ndjson": string;
+            };
+        };
+        /** @description - `uri_too_long`: URI too long */
+        IngestsBatchURITooLong: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+                "application/x-ndjson": string;
+            };
+        };
+        /**
+         * @description - `unauthorized`: No valid token
+         *     - `no_signature`: No signature
+         *     - `invalid_signature`: Signature not valid
+         *     - `timestamp_outside_tolerance`: Signed too long ago
+         */
+        IngestsBatchUnauthorized: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+                "application/x-ndjson": string;
+            };
+        };
+        /**
+         * @description - `idempotency_conflict`: Idempotency key used before
+         *     - `no_key`: No key in the message
+         */
+        IngestsBatchUnprocessableEntity: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+                "application/x-ndjson": string;
+            };
+        };
+        /** @description - `unsupported_media_type`: Unsupported media type */
+        IngestsBatchUnsupportedMediaType: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+                "application/x-ndjson": string;
+            };
+        };
+        /**
+         * @description - `unknown_destination`: Unknown destination
+         *     - `unknown_topic`: Unknown topic
+         *     - `not_found`: Unknown path
+         */
+        IngestsNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_too_large`: Body too large */
+        IngestsPayloadTooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_timeout`: Body too slow */
+        IngestsRequestTimeout: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `redis_unavailable`: Redis unavailable
+         *     - `redis_refuses_writes`: Redis refuses writes
+         *     - `no_rights`: Missing Redis right
+         *     - `newer_schema`: Newer schema
+         *     - `no_secrets_key`: Key of secrets missing
+         *     - `connections_full`: Too many connections
+         *     - `memory_high`: Redis memory high
+         *     - `not_confirmed`: Not confirmed
+         *     - `cannot_confirm`: Durability not available
+         *     - `aborted`: Earlier message failed
+         *     - `key_unavailable`: Key not found in time
+         *     - `no_room`: Too many bytes in flight
+         *     - `draining`: Process stopping
+         */
+        IngestsServiceUnavailable: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `too_many_requests`: Too many requests at once
+         *     - `backlog_full`: Backlog full
+         *     - `rate_limited`: Too many messages in a second
+         *     - `paused`: Ingest paused
+         */
+        IngestsTooManyRequests: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `unauthorized`: No valid token
+         *     - `no_signature`: No signature
+         *     - `invalid_signature`: Signature not valid
+         *     - `timestamp_outside_tolerance`: Signed too long ago
+         */
+        IngestsUnauthorized: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `idempotency_conflict`: Idempotency key used before
+         *     - `no_key`: No key in the message
+         */
+        IngestsUnprocessableEntity: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `unsupported_media_type`: Unsupported media type */
+        IngestsUnsupportedMediaType: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `damaged`: Damaged data
+         *     - `unreadable`: Unreadable data
+         */
+        InternalServerError: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `invalid_request`: Invalid request
+         *     - `invalid_field`: Invalid field
+         *     - `invalid_json`: Invalid JSON
+         *     - `invalid_body`: Incomplete body
+         */
+        MakesTokenBadRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `wrong_state`: Not possible in this state
+         *     - `too_many_tokens`: Too many tokens
+         */
+        MakesTokenConflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_too_large`: Body too large */
+        MakesTokenPayloadTooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_timeout`: Body too slow */
+        MakesTokenRequestTimeout: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `redis_unavailable`: Redis unavailable
+         *     - `redis_refuses_writes`: Redis refuses writes
+         *     - `no_rights`: Missing Redis right
+         *     - `newer_schema`: Newer schema
+         *     - `no_secrets_key`: Key of secrets missing
+         *     - `connections_full`: Too many connections
+         *     - `memory_high`: Redis memory high
+         *     - `not_confirmed`: Not confirmed
+         */
+        MakesTokenServiceUnavailable: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `not_found`: Unknown path */
+        MetricsNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `unknown_destination`: Unknown destination */
+        ReadsDestinationNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `unknown_destination`: Unknown destination
+         *     - `unknown_message`: Unknown message
+         */
+        ReadsMessageNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `unknown_destination`: Unknown destination
+         *     - `unknown_operation`: Unknown operation
+         */
+        ReadsOperationNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `redis_unavailable`: Redis unavailable
+         *     - `redis_refuses_writes`: Redis refuses writes
+         *     - `no_rights`: Missing Redis right
+         *     - `newer_schema`: Newer schema
+         *     - `no_secrets_key`: Key of secrets missing
+         *     - `connections_full`: Too many connections
+         *     - `not_confirmed`: Not confirmed
+         */
+        ReadsOperationServiceUnavailable: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `unknown_token`: Unknown token */
+        ReadsTokenNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `unknown_topic`: Unknown topic */
+        ReadsTopicNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `wrong_state`: Not possible in this state
+         *     - `defined_in_file`: Defined in the configuration file
+         */
+        RemovesDestinationConflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `unknown_destination`: Unknown destination */
+        RemovesDestinationNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `redis_unavailable`: Redis unavailable
+         *     - `redis_refuses_writes`: Redis refuses writes
+         *     - `no_rights`: Missing Redis right
+         *     - `newer_schema`: Newer schema
+         *     - `no_secrets_key`: Key of secrets missing
+         *     - `connections_full`: Too many connections
+         *     - `memory_high`: Redis memory high
+         *     - `not_confirmed`: Not confirmed
+         */
+        RemovesDestinationServiceUnavailable: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `wrong_state`: Not possible in this state */
+        RevokesTokenConflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `unknown_token`: Unknown token */
+        RevokesTokenNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `redis_unavailable`: Redis unavailable
+         *     - `redis_refuses_writes`: Redis refuses writes
+         *     - `no_rights`: Missing Redis right
+         *     - `newer_schema`: Newer schema
+         *     - `no_secrets_key`: Key of secrets missing
+         *     - `connections_full`: Too many connections
+         *     - `memory_high`: Redis memory high
+         *     - `not_confirmed`: Not confirmed
+         */
+        RevokesTokenServiceUnavailable: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `redis_unavailable`: Redis unavailable
+         *     - `redis_refuses_writes`: Redis refuses writes
+         *     - `no_rights`: Missing Redis right
+         *     - `newer_schema`: Newer schema
+         *     - `no_secrets_key`: Key of secrets missing
+         *     - `connections_full`: Too many connections
+         */
+        ServiceUnavailable: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `too_many_requests`: Too many requests at once */
+        TooManyRequests: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `uri_too_long`: URI too long */
+        URITooLong: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `unauthorized`: No valid token */
+        Unauthorized: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `invalid_request`: Invalid request
+         *     - `invalid_field`: Invalid field
+         *     - `invalid_json`: Invalid JSON
+         *     - `invalid_body`: Incomplete body
+         */
+        WorksBadRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `wrong_state`: Not possible in this state */
+        WorksConflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `unknown_destination`: Unknown destination */
+        WorksNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_too_large`: Body too large */
+        WorksPayloadTooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_timeout`: Body too slow */
+        WorksRequestTimeout: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `redis_unavailable`: Redis unavailable
+         *     - `redis_refuses_writes`: Redis refuses writes
+         *     - `no_rights`: Missing Redis right
+         *     - `newer_schema`: Newer schema
+         *     - `no_secrets_key`: Key of secrets missing
+         *     - `connections_full`: Too many connections
+         *     - `memory_high`: Redis memory high
+         *     - `not_confirmed`: Not confirmed
+         *     - `draining`: Process stopping
+         */
+        WorksServiceUnavailable: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+    };
     parameters: never;
     requestBodies: never;
     headers: never;
@@ -2961,9 +3957,9 @@ export interface operations {
                 /** @description Only with this ordering key; `""`: without one. */
                 key?: string;
                 /** @description From this sequence on. */
-                from_sequence?: components["schemas"]["u64"];
+                from_sequence?: number;
                 /** @description Up to this sequence. */
-                to_sequence?: components["schemas"]["u64"];
+                to_sequence?: number;
                 /** @description Received since this time (RFC 3339). */
                 from_time?: string;
                 /** @description Received until this time (RFC 3339). */
@@ -2996,98 +3992,14 @@ export interface operations {
                     "application/json": components["schemas"]["Items_PendingMessage"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsDestinationNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     send_message: {
@@ -3134,160 +4046,18 @@ export interface operations {
                     "application/json": components["schemas"]["Accepted"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unauthorized`: No valid token
-             *     - `no_signature`: No signature
-             *     - `invalid_signature`: Signature not valid
-             *     - `timestamp_outside_tolerance`: Signed too long ago
-             */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_topic`: Unknown topic
-             *     - `not_found`: Unknown path
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unsupported_media_type`: Unsupported media type */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `idempotency_conflict`: Idempotency key used before
-             *     - `no_key`: No key in the message
-             */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `too_many_requests`: Too many requests at once
-             *     - `backlog_full`: Backlog full
-             *     - `rate_limited`: Too many messages in a second
-             *     - `paused`: Ingest paused
-             */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `cannot_confirm`: Durability not available
-             *     - `aborted`: Earlier message failed
-             *     - `key_unavailable`: Key not found in time
-             *     - `no_room`: Too many bytes in flight
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["IngestsBadRequest"];
+            401: components["responses"]["IngestsUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["IngestsNotFound"];
+            408: components["responses"]["IngestsRequestTimeout"];
+            413: components["responses"]["IngestsPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            415: components["responses"]["IngestsUnsupportedMediaType"];
+            422: components["responses"]["IngestsUnprocessableEntity"];
+            429: components["responses"]["IngestsTooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["IngestsServiceUnavailable"];
         };
     };
     cancel_message_by_idempotency_key: {
@@ -3329,112 +4099,15 @@ export interface operations {
                     "application/json": components["schemas"]["Withdrawal"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesMessageNotFound"];
+            409: components["responses"]["ChangesMessageConflict"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesMessageServiceUnavailable"];
         };
     };
     show_message: {
@@ -3466,101 +4139,14 @@ export interface operations {
                     "application/json": components["schemas"]["Message"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsMessageNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     cancel_message: {
@@ -3601,112 +4187,15 @@ export interface operations {
                     "application/json": components["schemas"]["Withdrawal"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesMessageNotFound"];
+            409: components["responses"]["ChangesMessageConflict"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesMessageServiceUnavailable"];
         };
     };
     show_message_by_id: {
@@ -3738,101 +4227,14 @@ export interface operations {
                     "application/json": components["schemas"]["Message"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsMessageNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     list_destinations: {
@@ -3858,89 +4260,13 @@ export interface operations {
                     "application/json": components["schemas"]["Items_Destination"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     show_destination: {
@@ -3969,98 +4295,14 @@ export interface operations {
                     "application/json": components["schemas"]["Destination"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsDestinationNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     define_destination: {
@@ -4120,150 +4362,19 @@ export interface operations {
                     "application/json": components["schemas"]["Destination"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `wrong_state`: Not possible in this state
-             *     - `defined_in_file`: Defined in the configuration file
-             */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_version`: Changed meanwhile */
-            412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `refused_address`: Address not allowed */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["DefinesDestinationBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["DefinesDestinationNotFound"];
+            408: components["responses"]["DefinesDestinationRequestTimeout"];
+            409: components["responses"]["DefinesDestinationConflict"];
+            412: components["responses"]["DefinesDestinationPreconditionFailed"];
+            413: components["responses"]["DefinesDestinationPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            422: components["responses"]["DefinesDestinationUnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["DefinesDestinationServiceUnavailable"];
         };
     };
     remove_destination: {
@@ -4293,112 +4404,15 @@ export interface operations {
                     "application/json": components["schemas"]["Removed"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `wrong_state`: Not possible in this state
-             *     - `defined_in_file`: Defined in the configuration file
-             */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["RemovesDestinationNotFound"];
+            409: components["responses"]["RemovesDestinationConflict"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["RemovesDestinationServiceUnavailable"];
         };
     };
     change_destination: {
@@ -4442,150 +4456,19 @@ export interface operations {
                     "application/json": components["schemas"]["Destination"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `wrong_state`: Not possible in this state
-             *     - `defined_in_file`: Defined in the configuration file
-             */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_version`: Changed meanwhile */
-            412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `refused_address`: Address not allowed */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["DefinesDestinationBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["DefinesDestinationNotFound"];
+            408: components["responses"]["DefinesDestinationRequestTimeout"];
+            409: components["responses"]["DefinesDestinationConflict"];
+            412: components["responses"]["DefinesDestinationPreconditionFailed"];
+            413: components["responses"]["DefinesDestinationPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            422: components["responses"]["DefinesDestinationUnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["DefinesDestinationServiceUnavailable"];
         };
     };
     list_stats: {
@@ -4613,89 +4496,13 @@ export interface operations {
                     "application/json": components["schemas"]["AllStats"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     show_stats: {
@@ -4722,98 +4529,14 @@ export interface operations {
                     "application/json": components["schemas"]["Stats"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsDestinationNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     why: {
@@ -4846,98 +4569,14 @@ export interface operations {
                     "application/json": components["schemas"]["Why"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsDestinationNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     list_lanes: {
@@ -4969,98 +4608,14 @@ export interface operations {
                     "application/json": components["schemas"]["Lanes"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsDestinationNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     list_pods: {
@@ -5086,89 +4641,13 @@ export interface operations {
                     "application/json": components["schemas"]["Items_Pod"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     doctor: {
@@ -5189,89 +4668,13 @@ export interface operations {
                     "application/json": components["schemas"]["Report"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     list_tokens: {
@@ -5297,89 +4700,13 @@ export interface operations {
                     "application/json": components["schemas"]["Items_Token"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     make_token: {
@@ -5415,123 +4742,16 @@ export interface operations {
                     "application/json": components["schemas"]["NewToken"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `wrong_state`: Not possible in this state
-             *     - `too_many_tokens`: Too many tokens
-             */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["MakesTokenBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["MakesTokenRequestTimeout"];
+            409: components["responses"]["MakesTokenConflict"];
+            413: components["responses"]["MakesTokenPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["MakesTokenServiceUnavailable"];
         };
     };
     show_token: {
@@ -5558,98 +4778,14 @@ export interface operations {
                     "application/json": components["schemas"]["Token"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_token`: Unknown token */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsTokenNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     revoke_token: {
@@ -5676,109 +4812,15 @@ export interface operations {
                     "application/json": components["schemas"]["RevokedToken"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_token`: Unknown token */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["RevokesTokenNotFound"];
+            409: components["responses"]["RevokesTokenConflict"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["RevokesTokenServiceUnavailable"];
         };
     };
     list_audit: {
@@ -5814,89 +4856,13 @@ export interface operations {
                     "application/json": components["schemas"]["Items_AuditEntry"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     list_topics: {
@@ -5922,89 +4888,13 @@ export interface operations {
                     "application/json": components["schemas"]["Items_Topic"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     show_topic: {
@@ -6031,98 +4921,14 @@ export interface operations {
                     "application/json": components["schemas"]["Topic"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_topic`: Unknown topic */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsTopicNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     define_topic: {
@@ -6169,135 +4975,17 @@ export interface operations {
                     "application/json": components["schemas"]["Topic"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_topic`: Unknown topic
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `wrong_state`: Not possible in this state
-             *     - `defined_in_file`: Defined in the configuration file
-             */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["DefinesTopicBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["DefinesTopicNotFound"];
+            408: components["responses"]["DefinesTopicRequestTimeout"];
+            409: components["responses"]["DefinesTopicConflict"];
+            413: components["responses"]["DefinesTopicPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["DefinesTopicServiceUnavailable"];
         };
     };
     remove_topic: {
@@ -6324,135 +5012,17 @@ export interface operations {
                     "application/json": components["schemas"]["RemovedTopic"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_topic`: Unknown topic
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `wrong_state`: Not possible in this state
-             *     - `defined_in_file`: Defined in the configuration file
-             */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["DefinesTopicBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["DefinesTopicNotFound"];
+            408: components["responses"]["DefinesTopicRequestTimeout"];
+            409: components["responses"]["DefinesTopicConflict"];
+            413: components["responses"]["DefinesTopicPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["DefinesTopicServiceUnavailable"];
         };
     };
     pause: {
@@ -6488,139 +5058,17 @@ export interface operations {
                     "application/json": components["schemas"]["PauseState"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unauthorized`: No valid token
-             *     - `no_signature`: No signature
-             */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `too_many_requests`: Too many requests at once
-             *     - `backlog_full`: Backlog full
-             */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["ChangesBadRequest"];
+            401: components["responses"]["ChangesUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesNotFound"];
+            408: components["responses"]["ChangesRequestTimeout"];
+            409: components["responses"]["ChangesConflict"];
+            413: components["responses"]["ChangesPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["ChangesTooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesServiceUnavailable"];
         };
     };
     resume: {
@@ -6652,139 +5100,17 @@ export interface operations {
                     "application/json": components["schemas"]["PauseState"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unauthorized`: No valid token
-             *     - `no_signature`: No signature
-             */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `too_many_requests`: Too many requests at once
-             *     - `backlog_full`: Backlog full
-             */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["ChangesBadRequest"];
+            401: components["responses"]["ChangesUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesNotFound"];
+            408: components["responses"]["ChangesRequestTimeout"];
+            409: components["responses"]["ChangesConflict"];
+            413: components["responses"]["ChangesPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["ChangesTooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesServiceUnavailable"];
         };
     };
     retry_head: {
@@ -6834,139 +5160,17 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unauthorized`: No valid token
-             *     - `no_signature`: No signature
-             */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `too_many_requests`: Too many requests at once
-             *     - `backlog_full`: Backlog full
-             */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["ChangesBadRequest"];
+            401: components["responses"]["ChangesUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesNotFound"];
+            408: components["responses"]["ChangesRequestTimeout"];
+            409: components["responses"]["ChangesConflict"];
+            413: components["responses"]["ChangesPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["ChangesTooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesServiceUnavailable"];
         };
     };
     skip_head: {
@@ -7011,139 +5215,17 @@ export interface operations {
                     "application/json": components["schemas"]["Withdrawal"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unauthorized`: No valid token
-             *     - `no_signature`: No signature
-             */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `too_many_requests`: Too many requests at once
-             *     - `backlog_full`: Backlog full
-             */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["ChangesBadRequest"];
+            401: components["responses"]["ChangesUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesNotFound"];
+            408: components["responses"]["ChangesRequestTimeout"];
+            409: components["responses"]["ChangesConflict"];
+            413: components["responses"]["ChangesPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["ChangesTooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesServiceUnavailable"];
         };
     };
     purge: {
@@ -7193,139 +5275,17 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unauthorized`: No valid token
-             *     - `no_signature`: No signature
-             */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `too_many_requests`: Too many requests at once
-             *     - `backlog_full`: Backlog full
-             */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["ChangesBadRequest"];
+            401: components["responses"]["ChangesUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesNotFound"];
+            408: components["responses"]["ChangesRequestTimeout"];
+            409: components["responses"]["ChangesConflict"];
+            413: components["responses"]["ChangesPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["ChangesTooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesServiceUnavailable"];
         };
     };
     repair: {
@@ -7375,139 +5335,17 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unauthorized`: No valid token
-             *     - `no_signature`: No signature
-             */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `too_many_requests`: Too many requests at once
-             *     - `backlog_full`: Backlog full
-             */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["ChangesBadRequest"];
+            401: components["responses"]["ChangesUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesNotFound"];
+            408: components["responses"]["ChangesRequestTimeout"];
+            409: components["responses"]["ChangesConflict"];
+            413: components["responses"]["ChangesPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["ChangesTooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesServiceUnavailable"];
         };
     };
     list_dead_letters: {
@@ -7518,9 +5356,9 @@ export interface operations {
                 /** @description Only those that were given up in this stage. */
                 stage?: components["schemas"]["Stage"];
                 /** @description From this sequence on. */
-                from_sequence?: components["schemas"]["u64"];
+                from_sequence?: number;
                 /** @description Up to this sequence. */
-                to_sequence?: components["schemas"]["u64"];
+                to_sequence?: number;
                 /** @description Dead letters since this time (RFC 3339). */
                 from_time?: string;
                 /** @description Dead letters until this time (RFC 3339). */
@@ -7553,98 +5391,14 @@ export interface operations {
                     "application/json": components["schemas"]["Items_DeadLetter"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsDestinationNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     show_dead_letter: {
@@ -7676,101 +5430,14 @@ export interface operations {
                     "application/json": components["schemas"]["DeadLetter"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsMessageNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     discard_dead_letter: {
@@ -7802,112 +5469,15 @@ export interface operations {
                     "application/json": components["schemas"]["Discarded"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesMessageNotFound"];
+            409: components["responses"]["ChangesMessageConflict"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesMessageServiceUnavailable"];
         };
     };
     redrive: {
@@ -7958,139 +5528,17 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unauthorized`: No valid token
-             *     - `no_signature`: No signature
-             */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `too_many_requests`: Too many requests at once
-             *     - `backlog_full`: Backlog full
-             */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["ChangesBadRequest"];
+            401: components["responses"]["ChangesUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesNotFound"];
+            408: components["responses"]["ChangesRequestTimeout"];
+            409: components["responses"]["ChangesConflict"];
+            413: components["responses"]["ChangesPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["ChangesTooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesServiceUnavailable"];
         };
     };
     discard: {
@@ -8141,139 +5589,17 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unauthorized`: No valid token
-             *     - `no_signature`: No signature
-             */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `too_many_requests`: Too many requests at once
-             *     - `backlog_full`: Backlog full
-             */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["ChangesBadRequest"];
+            401: components["responses"]["ChangesUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesNotFound"];
+            408: components["responses"]["ChangesRequestTimeout"];
+            409: components["responses"]["ChangesConflict"];
+            413: components["responses"]["ChangesPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["ChangesTooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesServiceUnavailable"];
         };
     };
     list_log: {
@@ -8284,9 +5610,9 @@ export interface operations {
                 /** @description Only those that left in this state. */
                 state?: components["schemas"]["State"];
                 /** @description From this sequence on. */
-                from_sequence?: components["schemas"]["u64"];
+                from_sequence?: number;
                 /** @description Up to this sequence. */
-                to_sequence?: components["schemas"]["u64"];
+                to_sequence?: number;
                 /** @description Gone since this time (RFC 3339). */
                 from_time?: string;
                 /** @description Gone until this time (RFC 3339). */
@@ -8317,98 +5643,14 @@ export interface operations {
                     "application/json": components["schemas"]["Items_LogEntry"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsDestinationNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     tail_deliveries: {
@@ -8438,98 +5680,14 @@ export interface operations {
                     "application/x-ndjson": string;
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsDestinationNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     replay: {
@@ -8582,139 +5740,17 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unauthorized`: No valid token
-             *     - `no_signature`: No signature
-             */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_message`: Unknown message
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `too_many_requests`: Too many requests at once
-             *     - `backlog_full`: Backlog full
-             */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["ChangesBadRequest"];
+            401: components["responses"]["ChangesUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesNotFound"];
+            408: components["responses"]["ChangesRequestTimeout"];
+            409: components["responses"]["ChangesConflict"];
+            413: components["responses"]["ChangesPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["ChangesTooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesServiceUnavailable"];
         };
     };
     list_operations: {
@@ -8746,98 +5782,14 @@ export interface operations {
                     "application/json": components["schemas"]["Items_Operation"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsDestinationNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     show_operation: {
@@ -8869,102 +5821,14 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_operation`: Unknown operation
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `not_confirmed`: Not confirmed
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsOperationNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ReadsOperationServiceUnavailable"];
         };
     };
     cancel_operation: {
@@ -8996,102 +5860,14 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_operation`: Unknown operation
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `not_confirmed`: Not confirmed
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsOperationNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ReadsOperationServiceUnavailable"];
         };
     };
     claim: {
@@ -9125,130 +5901,17 @@ export interface operations {
                     "application/json": components["schemas"]["Leases"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["WorksBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["WorksNotFound"];
+            408: components["responses"]["WorksRequestTimeout"];
+            409: components["responses"]["WorksConflict"];
+            413: components["responses"]["WorksPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["WorksServiceUnavailable"];
         };
     };
     complete_leases: {
@@ -9285,130 +5948,17 @@ export interface operations {
                     "application/json": components["schemas"]["LeaseResults"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["WorksBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["WorksNotFound"];
+            408: components["responses"]["WorksRequestTimeout"];
+            409: components["responses"]["WorksConflict"];
+            413: components["responses"]["WorksPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["WorksServiceUnavailable"];
         };
     };
     fail_leases: {
@@ -9443,130 +5993,17 @@ export interface operations {
                     "application/json": components["schemas"]["LeaseResults"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["WorksBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["WorksNotFound"];
+            408: components["responses"]["WorksRequestTimeout"];
+            409: components["responses"]["WorksConflict"];
+            413: components["responses"]["WorksPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["WorksServiceUnavailable"];
         };
     };
     extend_leases: {
@@ -9601,130 +6038,17 @@ export interface operations {
                     "application/json": components["schemas"]["LeaseResults"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["WorksBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["WorksNotFound"];
+            408: components["responses"]["WorksRequestTimeout"];
+            409: components["responses"]["WorksConflict"];
+            413: components["responses"]["WorksPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["WorksServiceUnavailable"];
         };
     };
     requeue_leases: {
@@ -9758,130 +6082,17 @@ export interface operations {
                     "application/json": components["schemas"]["LeaseResults"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["WorksBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["WorksNotFound"];
+            408: components["responses"]["WorksRequestTimeout"];
+            409: components["responses"]["WorksConflict"];
+            413: components["responses"]["WorksPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["WorksServiceUnavailable"];
         };
     };
     consume: {
@@ -9918,130 +6129,17 @@ export interface operations {
                     "application/json": components["schemas"]["ConsumedMessages"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["WorksBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["WorksNotFound"];
+            408: components["responses"]["WorksRequestTimeout"];
+            409: components["responses"]["WorksConflict"];
+            413: components["responses"]["WorksPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["WorksServiceUnavailable"];
         };
     };
     accept_deliveries: {
@@ -10075,130 +6173,17 @@ export interface operations {
                     "application/json": components["schemas"]["LeaseResults"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["WorksBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["WorksNotFound"];
+            408: components["responses"]["WorksRequestTimeout"];
+            409: components["responses"]["WorksConflict"];
+            413: components["responses"]["WorksPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["WorksServiceUnavailable"];
         };
     };
     refuse_deliveries: {
@@ -10233,130 +6218,17 @@ export interface operations {
                     "application/json": components["schemas"]["LeaseResults"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["WorksBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["WorksNotFound"];
+            408: components["responses"]["WorksRequestTimeout"];
+            409: components["responses"]["WorksConflict"];
+            413: components["responses"]["WorksPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["WorksServiceUnavailable"];
         };
     };
     extend_deliveries: {
@@ -10390,130 +6262,17 @@ export interface operations {
                     "application/json": components["schemas"]["LeaseResults"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["WorksBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["WorksNotFound"];
+            408: components["responses"]["WorksRequestTimeout"];
+            409: components["responses"]["WorksConflict"];
+            413: components["responses"]["WorksPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["WorksServiceUnavailable"];
         };
     };
     requeue_deliveries: {
@@ -10547,130 +6306,17 @@ export interface operations {
                     "application/json": components["schemas"]["LeaseResults"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unauthorized`: No valid token */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unknown_destination`: Unknown destination */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `wrong_state`: Not possible in this state */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `too_many_requests`: Too many requests at once */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["WorksBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["WorksNotFound"];
+            408: components["responses"]["WorksRequestTimeout"];
+            409: components["responses"]["WorksConflict"];
+            413: components["responses"]["WorksPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["WorksServiceUnavailable"];
         };
     };
     healthz: {
@@ -10740,15 +6386,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description - `not_found`: Unknown path */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["MetricsNotFound"];
         };
     };
     list_problems: {
@@ -10795,20 +6433,15 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description - `not_found`: Unknown path */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            404: components["responses"]["MetricsNotFound"];
         };
     };
     openapi: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The version of OpenAPI: `3.1`, or `3.0` for generators that do not know 3.1. */
+                version?: "3.1" | "3.0";
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -10824,6 +6457,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     docs: {
@@ -10950,160 +6590,18 @@ export interface operations {
                     "application/json": components["schemas"]["Accepted"];
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unauthorized`: No valid token
-             *     - `no_signature`: No signature
-             *     - `invalid_signature`: Signature not valid
-             *     - `timestamp_outside_tolerance`: Signed too long ago
-             */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_topic`: Unknown topic
-             *     - `not_found`: Unknown path
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description - `unsupported_media_type`: Unsupported media type */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `idempotency_conflict`: Idempotency key used before
-             *     - `no_key`: No key in the message
-             */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `too_many_requests`: Too many requests at once
-             *     - `backlog_full`: Backlog full
-             *     - `rate_limited`: Too many messages in a second
-             *     - `paused`: Ingest paused
-             */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `cannot_confirm`: Durability not available
-             *     - `aborted`: Earlier message failed
-             *     - `key_unavailable`: Key not found in time
-             *     - `no_room`: Too many bytes in flight
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            400: components["responses"]["IngestsBadRequest"];
+            401: components["responses"]["IngestsUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["IngestsNotFound"];
+            408: components["responses"]["IngestsRequestTimeout"];
+            413: components["responses"]["IngestsPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            415: components["responses"]["IngestsUnsupportedMediaType"];
+            422: components["responses"]["IngestsUnprocessableEntity"];
+            429: components["responses"]["IngestsTooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["IngestsServiceUnavailable"];
         };
     };
     send_messages: {
@@ -11162,172 +6660,18 @@ export interface operations {
                     "application/x-ndjson": string;
                 };
             };
-            /**
-             * @description - `invalid_request`: Invalid request
-             *     - `invalid_field`: Invalid field
-             *     - `invalid_json`: Invalid JSON
-             *     - `invalid_body`: Incomplete body
-             */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                    "application/x-ndjson": string;
-                };
-            };
-            /**
-             * @description - `unauthorized`: No valid token
-             *     - `no_signature`: No signature
-             *     - `invalid_signature`: Signature not valid
-             *     - `timestamp_outside_tolerance`: Signed too long ago
-             */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                    "application/x-ndjson": string;
-                };
-            };
-            /**
-             * @description - `forbidden`: Not allowed
-             *     - `forbidden_origin`: Not from this machine or page
-             */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                    "application/x-ndjson": string;
-                };
-            };
-            /**
-             * @description - `unknown_destination`: Unknown destination
-             *     - `unknown_topic`: Unknown topic
-             *     - `not_found`: Unknown path
-             */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                    "application/x-ndjson": string;
-                };
-            };
-            /** @description - `body_timeout`: Body too slow */
-            408: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                    "application/x-ndjson": string;
-                };
-            };
-            /** @description - `body_too_large`: Body too large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                    "application/x-ndjson": string;
-                };
-            };
-            /** @description - `uri_too_long`: URI too long */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                    "application/x-ndjson": string;
-                };
-            };
-            /** @description - `unsupported_media_type`: Unsupported media type */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                    "application/x-ndjson": string;
-                };
-            };
-            /**
-             * @description - `idempotency_conflict`: Idempotency key used before
-             *     - `no_key`: No key in the message
-             */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                    "application/x-ndjson": string;
-                };
-            };
-            /**
-             * @description - `too_many_requests`: Too many requests at once
-             *     - `backlog_full`: Backlog full
-             *     - `rate_limited`: Too many messages in a second
-             *     - `paused`: Ingest paused
-             */
-            429: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                    "application/x-ndjson": string;
-                };
-            };
-            /**
-             * @description - `damaged`: Damaged data
-             *     - `unreadable`: Unreadable data
-             */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                    "application/x-ndjson": string;
-                };
-            };
-            /**
-             * @description - `redis_unavailable`: Redis unavailable
-             *     - `redis_refuses_writes`: Redis refuses writes
-             *     - `no_rights`: Missing Redis right
-             *     - `newer_schema`: Newer schema
-             *     - `no_secrets_key`: Key of secrets missing
-             *     - `connections_full`: Too many connections
-             *     - `memory_high`: Redis memory high
-             *     - `not_confirmed`: Not confirmed
-             *     - `cannot_confirm`: Durability not available
-             *     - `aborted`: Earlier message failed
-             *     - `key_unavailable`: Key not found in time
-             *     - `no_room`: Too many bytes in flight
-             *     - `draining`: Process stopping
-             */
-            503: {
-                headers: {
-                    /** @description Seconds until the request may succeed */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                    "application/x-ndjson": string;
-                };
-            };
+            400: components["responses"]["IngestsBatchBadRequest"];
+            401: components["responses"]["IngestsBatchUnauthorized"];
+            403: components["responses"]["IngestsBatchForbidden"];
+            404: components["responses"]["IngestsBatchNotFound"];
+            408: components["responses"]["IngestsBatchRequestTimeout"];
+            413: components["responses"]["IngestsBatchPayloadTooLarge"];
+            414: components["responses"]["IngestsBatchURITooLong"];
+            415: components["responses"]["IngestsBatchUnsupportedMediaType"];
+            422: components["responses"]["IngestsBatchUnprocessableEntity"];
+            429: components["responses"]["IngestsBatchTooManyRequests"];
+            500: components["responses"]["IngestsBatchInternalServerError"];
+            503: components["responses"]["IngestsBatchServiceUnavailable"];
         };
     };
 }
