@@ -216,7 +216,7 @@ async fn logged(source: &Target, range: &Range) -> Result<Vec<Sequence>, Problem
     }
 }
 
-/// The bytes of an entry's body that is stored apart.
+/// The bytes of an entry's body that is stored out of line.
 fn size_out_of_line((_, entry): &(Sequence, LogEntry)) -> usize {
     let out_of_line = entry.content.as_ref().and_then(|content| content.out_of_line);
     out_of_line.map_or(0, |(_, length)| length as usize)

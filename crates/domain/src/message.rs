@@ -183,7 +183,7 @@ pub struct Stamped {
     pub priority: u8,
     /// The original message, if it was redriven or replayed.
     pub origin: Option<Origin>,
-    /// Which of its bodies are stored apart from its record.
+    /// Which of its bodies are stored out of line from its record.
     pub out_of_line: OutOfLine,
     /// Why its consumer did not accept it, while its sender decides what becomes of it.
     pub refused: Option<Arc<ConsumerRefusal>>,
@@ -203,7 +203,7 @@ pub struct ConsumerRefusal {
     pub is_permanent: bool,
 }
 
-/// The length in bytes of each body that is stored apart from the record. Long bodies are, so that reading
+/// The length in bytes of each body that is stored out of line from the record. Long bodies are, so that reading
 /// records does not read bodies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutOfLine {
@@ -214,7 +214,7 @@ pub struct OutOfLine {
 }
 
 impl OutOfLine {
-    /// The bytes of all bodies that are stored apart.
+    /// The bytes of all bodies that are stored out of line.
     pub fn bytes(self) -> u64 {
         self.body.unwrap_or_default() + self.input.unwrap_or_default()
     }

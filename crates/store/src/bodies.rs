@@ -1,4 +1,4 @@
-//! Long bodies, which are stored apart from their messages' headers (`lua/include/bodies.lua`).
+//! Long bodies, which are stored out of line from their messages' headers (`lua/include/bodies.lua`).
 
 use bytes::Bytes;
 
@@ -36,7 +36,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Loads the bodies that are stored apart into their messages. A message whose body differs
+    /// Loads the bodies that are stored out of line into their messages. A message whose body differs
     /// from what its record says is marked as damaged.
     pub(super) async fn fill(
         &self,

@@ -270,7 +270,7 @@ impl DestinationKeys {
         noun(&self.base, "messages")
     }
 
-    /// Long bodies, stored apart from their records.
+    /// Long bodies, stored out of line from their records.
     pub fn bodies(&self) -> String {
         noun(&self.base, "bodies")
     }

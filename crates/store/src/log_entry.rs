@@ -41,9 +41,9 @@ pub struct Content {
     pub headers: Vec<(String, String)>,
     /// The media type of the body.
     pub content_type: String,
-    /// The body as it arrived; empty if it is stored apart and was not read.
+    /// The body as it arrived; empty if it is stored out of line and was not read.
     pub bytes: bytes::Bytes,
-    /// If the body is stored apart: true if it is in the field for input bodies; and its length.
+    /// If the body is stored out of line: true if it is in the field for input bodies; and its length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out_of_line: Option<(bool, u64)>,
 }
@@ -57,7 +57,7 @@ fn arrived_with(headers: &[(String, String)], is_input: bool) -> Vec<(String, St
 }
 
 impl Content {
-    /// The body as it arrived, with its headers. A body that is stored apart stays there, except
+    /// The body as it arrived, with its headers. A body that is stored out of line stays there, except
     /// that of a dead letter, which keeps its own.
     fn of(message: &Stamped) -> Content {
         let (body, is_input) = match &message.input {
@@ -109,7 +109,7 @@ impl LogEntry {
         }
     }
 
-    /// Which of its message's bodies that are stored apart this entry needs.
+    /// Which of its message's bodies that are stored out of line this entry needs.
     pub(super) fn part_kept(&self) -> Option<Part> {
         self.content.as_ref()?.part().map(|(part, _)| part)
     }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  [ 'T' why | 'B' <length of the body> ';' ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]
-//!    tombstone  the body is stored apart         ordering by key    no ordering
+//!    tombstone  the body is stored out of line         ordering by key    no ordering
 //!  format <accounted_bytes> ',' <length of the header> ';'  MessagePack header  body, to the end
 //!  '3', by the schema
 //! ```
 //!
-//! A body longer than [`INLINE_MAX`] bytes is stored apart, in the hash `bodies`: the current body
+//! A body longer than [`INLINE_MAX`] bytes is stored out of line, in the hash `bodies`: the current body
 //! in field `<sequence>`, the body as it arrived, if it is kept too, in `<sequence>i`. Such a
 //! record ends with its header.
 //!
@@ -82,12 +82,12 @@ struct More {
     origin: Option<Origin>,
     /// Content type and bytes of the body as it arrived.
     input: Option<(String, Bytes)>,
-    /// `input` if the body is stored apart: content type and length.
+    /// `input` if the body is stored out of line: content type and length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input_out_of_line: Option<(String, u64)>,
 }
 
-/// Writes the part after the prefix. Omits a body that is stored apart.
+/// Writes the part after the prefix. Omits a body that is stored out of line.
 fn write(
     out: &mut Vec<u8>,
     schema: u32,
@@ -203,7 +203,7 @@ fn damaged(what: &dyn std::fmt::Display) -> RecordError {
     RecordError::Damaged(what.to_string())
 }
 
-/// Reads a record. Bodies that are stored apart are empty; [`fill`] loads them. A tombstone can
+/// Reads a record. Bodies that are stored out of line are empty; [`fill`] loads them. A tombstone can
 /// always be read: it only holds a position.
 pub fn read(
     record: Bytes,
@@ -258,7 +258,7 @@ fn read_whole(
     let header: Header = rmp_serde::from_slice(header).map_err(|e| damaged(&e))?;
     let body = record.slice(body_at..);
     if prefix.out_of_line.is_some() && !body.is_empty() {
-        return Err(damaged(&"it has a body both in it and stored apart"));
+        return Err(damaged(&"it has a body both in it and stored out of line"));
     }
     let more = header.more.map(|more| *more).unwrap_or_default();
     let out_of_line = OutOfLine {

@@ -35,7 +35,7 @@ impl<'a> LaneRow<'a> {
 }
 
 row! {
-    /// A body that is stored apart.
+    /// A body that is stored out of line.
     BodyOutOfLine {
         /// Of which message of the call, from 1.
         of: usize,

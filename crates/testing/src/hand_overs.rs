@@ -18,7 +18,7 @@ use crate::support::{redis::TestRedis, wait::PATIENCE, wakes::listen};
 const LONG: Duration = Duration::from_secs(3600);
 /// A header whose record is too long to be handed over.
 const LONG_HEADER: usize = 3000;
-/// A body that is not stored apart, with a record that is too long to be handed over.
+/// A body that is not stored out of line, with a record that is too long to be handed over.
 const LONG_BODY: usize = 2040;
 
 struct Case {

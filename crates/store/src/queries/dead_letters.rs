@@ -22,7 +22,7 @@ pub struct DeadLetter {
 
 impl Store {
     /// Dead letters in order of sequence, starting at `from`; at most `max`. Without bodies that
-    /// are stored apart.
+    /// are stored out of line.
     pub async fn dead_letters(
         &self,
         entry: &CatalogEntry,
@@ -68,7 +68,7 @@ impl Store {
         Ok((found.collect(), last))
     }
 
-    /// The dead letters with these sequences, without bodies that are stored apart.
+    /// The dead letters with these sequences, without bodies that are stored out of line.
     pub async fn dead_letters_of(
         &self,
         entry: &CatalogEntry,
@@ -89,7 +89,7 @@ impl Store {
         Ok(found.map(read).collect())
     }
 
-    /// The dead letter with this sequence, without a body that is stored apart.
+    /// The dead letter with this sequence, without a body that is stored out of line.
     pub async fn dead_letter(
         &self,
         entry: &CatalogEntry,
@@ -98,7 +98,7 @@ impl Store {
         Ok(self.dead_letters_of(entry, &[sequence]).await?.pop().flatten())
     }
 
-    /// Loads the bodies that are stored apart into dead letters.
+    /// Loads the bodies that are stored out of line into dead letters.
     pub async fn fill_letters(
         &self,
         entry: &CatalogEntry,

@@ -37,7 +37,7 @@ impl Store {
         Ok(entries.into_iter().map(|entry| entry.map(read)).collect())
     }
 
-    /// Loads the bodies that are stored apart into entries. An entry whose body is gone loses its
+    /// Loads the bodies that are stored out of line into entries. An entry whose body is gone loses its
     /// content.
     pub async fn fill_entries(
         &self,

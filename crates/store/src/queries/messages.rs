@@ -14,7 +14,7 @@ const LEASES_MAX: isize = 5_000;
 const SCAN: usize = 500;
 /// Keys to search in one round trip for the lane of a damaged message.
 const SCAN_KEYS: usize = 1_000;
-/// How many messages to read in one round trip, without bodies that are stored apart.
+/// How many messages to read in one round trip, without bodies that are stored out of line.
 const READ_MAX: usize = 500;
 
 /// Which pending messages to list.
@@ -161,7 +161,7 @@ impl Store {
         Ok(Candidates { sequences: found, next, by_sequence: true })
     }
 
-    /// The state of these messages, without bodies that are stored apart. Skips messages that are
+    /// The state of these messages, without bodies that are stored out of line. Skips messages that are
     /// gone. Redis does not know which ready messages are being delivered.
     pub async fn listed(
         &self,

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::{Store, StoreError, attempts, entry::CatalogEntry, record};
 use domain::{Sequence, Stamped};
 
-/// How many messages one command reads, without bodies that are stored apart. The attempts of each
+/// How many messages one command reads, without bodies that are stored out of line. The attempts of each
 /// may take 75 kB.
 const HEADERS_MAX: usize = 100;
 
@@ -30,7 +30,7 @@ impl Store {
         }
     }
 
-    /// Like `messages`, without the bodies that are stored apart.
+    /// Like `messages`, without the bodies that are stored out of line.
     pub async fn headers(
         &self,
         entry: &CatalogEntry,

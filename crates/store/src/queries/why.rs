@@ -9,7 +9,7 @@ use domain::Ordering;
 /// A lane and its head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneHead {
-    /// The head; without a body that is stored apart.
+    /// The head; without a body that is stored out of line.
     pub head: Listed,
     /// How many messages of the lane wait behind it.
     pub behind: u64,

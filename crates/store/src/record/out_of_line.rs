@@ -1,11 +1,11 @@
-//! Bodies that are stored apart from their records.
+//! Bodies that are stored out of line from their records.
 
 use bytes::Bytes;
 
 use super::{RecordError, damaged, read};
 use domain::{Attempts, DestinationName, Sequence, Stamped};
 
-/// The longest body that is stored in its record, in bytes. Longer ones are stored apart.
+/// The longest body that is stored in its record, in bytes. Longer ones are stored out of line.
 pub const INLINE_MAX: usize = 2048;
 
 /// Which of a message's two bodies.
@@ -36,7 +36,7 @@ pub(super) fn is_long(bytes: &Bytes) -> bool {
     bytes.len() > INLINE_MAX
 }
 
-/// Writes the mark for a body that is stored apart.
+/// Writes the mark for a body that is stored out of line.
 pub(super) fn write_out_of_line(out: &mut Vec<u8>, body: &Bytes) {
     if is_long(body) {
         out.extend_from_slice(format!("B{};", body.len()).as_bytes());
@@ -66,7 +66,7 @@ pub fn read_with(
     Ok(message)
 }
 
-/// Loads a body that is stored apart into its message.
+/// Loads a body that is stored out of line into its message.
 pub fn fill(stamped: &mut Stamped, part: Part, found: Option<Bytes>) -> Result<(), RecordError> {
     let found = found.ok_or_else(|| damaged(&"its body is missing"))?;
     let (length, body) = match part {

@@ -27,7 +27,7 @@ pub(crate) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, RecordError>
 /// The part before the format.
 pub(super) struct Prefix {
     pub tombstone: Option<Tombstone>,
-    /// The length of a body that is stored apart.
+    /// The length of a body that is stored out of line.
     pub out_of_line: Option<u64>,
     pub previous: Option<Sequence>,
     pub priority: u8,

@@ -91,7 +91,7 @@ contract! {
         sets: LaneSets,
         lanes: RequestRow<'a>,
         log: LogRow,
-        /// Fields of bodies stored apart, to remove with the settled messages.
+        /// Fields of bodies stored out of line, to remove with the settled messages.
         bodies: &'a str,
         /// To forget with the settled messages.
         idempotency_keys: &'a str,
@@ -149,7 +149,7 @@ pub struct Settled {
     pub bytes: u64,
     /// An entry for each, if the destination has a log.
     pub log: Vec<(Sequence, LogEntry)>,
-    /// Fields in the hash `bodies` to remove: bodies stored apart that are no longer needed.
+    /// Fields in the hash `bodies` to remove: bodies stored out of line that are no longer needed.
     pub bodies: Vec<String>,
     /// The idempotency keys to remove with them.
     pub idempotency_keys: Vec<String>,
@@ -180,7 +180,7 @@ impl Settled {
         self.log.extend(entry.map(|entry| (sequence, entry)));
     }
 
-    /// True without what few messages have: tombstones, bodies stored apart, idempotency keys.
+    /// True without what few messages have: tombstones, bodies stored out of line, idempotency keys.
     fn has_no_extras(&self) -> bool {
         let tombstones = self.dropped + self.dead_lettered + self.cancelled;
         tombstones == 0 && self.bodies.is_empty() && self.idempotency_keys.is_empty()

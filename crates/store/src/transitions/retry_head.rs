@@ -77,7 +77,7 @@ impl Store {
         Ok(if stands == "ready" { State::Ready } else { State::Waiting })
     }
 
-    /// The record of a pending message with another body, that body if it is stored apart, and the
+    /// The record of a pending message with another body, that body if it is stored out of line, and the
     /// length of the current record and body.
     async fn repaired(
         &self,

@@ -91,13 +91,10 @@ impl Store {
                 && !planted::is("clock_step_unnoticed")
             {
                 tracing::warn!(partition, back_ms, "the clock of Redis has stepped back");
-                match self.behind(*partition, then_ms, now_ms, back_ms).await {
-                    Ok(behind) => epochs.add_behind(*partition, behind),
+                if let Err(error) = self.step_back(*partition, then_ms, now_ms, back_ms).await {
                     // The next call finds the step again.
-                    Err(error) => {
-                        tracing::debug!(partition, %error, "cannot read leases and delays");
-                        continue;
-                    }
+                    tracing::debug!(partition, %error, "cannot read leases and delays");
+                    continue;
                 }
                 epochs.note_clock(*partition, now_ms, answered);
             }
@@ -110,6 +107,20 @@ impl Store {
             epochs.note_clock(partition, now_ms, answered);
         }
         Ok(reaped)
+    }
+
+    /// The clock of a partition's server stepped back by this much: it said `then_ms`, and later `now_ms`.
+    pub async fn step_back(
+        &self,
+        partition: u16,
+        then_ms: u64,
+        now_ms: u64,
+        back_ms: u64,
+    ) -> Result<(), StoreError> {
+        let behind = self.behind(partition, then_ms, now_ms, back_ms).await?;
+        self.inner.epochs.add_behind(partition, behind);
+        self.move_behind(partition).await;
+        Ok(())
     }
 
     /// What is to be moved: leases and delays that had not ended at `then_ms`, before the clock stepped back; and

@@ -102,7 +102,7 @@ pub struct Gone {
     pub tombstone: Option<Tombstone>,
     pub accounted_bytes: u64,
     pub idempotency_key: Option<String>,
-    /// Its body is stored apart from its record.
+    /// Its body is stored out of line from its record.
     pub is_out_of_line: bool,
     /// It was unreadable, so it is never delivered.
     pub is_damaged: bool,

@@ -149,7 +149,7 @@ pub enum Damage {
     Missing,
     /// Its record cannot be read.
     Unreadable,
-    /// Its record is whole, but its body, which is stored apart, is missing.
+    /// Its record is whole, but its body, which is stored out of line, is missing.
     NoBody,
 }
 
@@ -199,7 +199,7 @@ impl Message {
         self.damage.is_some() && self.tombstone.is_none()
     }
 
-    /// The length of its body, if it is stored apart.
+    /// The length of its body, if it is stored out of line.
     pub fn length_out_of_line(&self) -> Option<usize> {
         let is_out_of_line = self.tombstone.is_none() && self.body.len() > INLINE_MAX;
         (is_out_of_line && self.damage != Some(Damage::NoBody)).then_some(self.body.len())

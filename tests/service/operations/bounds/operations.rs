@@ -188,6 +188,8 @@ impl Watched {
     async fn recover(&mut self, name: &str, at: &CatalogEntry, first: &Value) {
         let keys = self.service.store.keys().partition(at.partition);
         self.lease(name).await;
+        self.service.store.step_back(at.partition, 1, 1, 1).await.unwrap();
+        self.note("follow a step of the clock").await;
         for (key, operation) in [(keys.leases(), "reap leases"), (keys.delayed(), "reap delays")] {
             let all: Vec<String> =
                 self.service.redis.ask(&["ZRANGE", &key, "0", "-1"]).await.unwrap();

@@ -96,7 +96,7 @@ pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
     }
 }
 
-/// A body long enough to be stored apart from its record.
+/// A body long enough to be stored out of line from its record.
 fn long(what: &str, number: u8) -> String {
     format!("{what} {number}{}", " and so on".repeat(INLINE_MAX / 10 + 1 + usize::from(number)))
 }

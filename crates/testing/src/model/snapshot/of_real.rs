@@ -179,7 +179,7 @@ async fn read_by_the_store(
             let key = format!("d:{name}:{noun}");
             let Some(content) = unread.get(&key) else { continue };
             let order = unread.get(&format!("{key}:order")).cloned().unwrap_or_default();
-            // A body that is stored apart is read with its message.
+            // A body that is stored out of line is read with its message.
             let bodies = all.get(&format!("d:{name}:bodies")).into_iter().flatten();
             let bodies = bodies.map(|(field, length)| format!("{field} {length}")).collect();
             let raw = [content.clone(), order, bodies].concat();
