@@ -58,11 +58,13 @@ fn response_of(codes: &[Code]) -> Response {
     response.build()
 }
 
-/// The responses of a group, by status.
-fn responses_of((group, codes): Group) -> BTreeMap<String, RefOr<Response>> {
+/// References to the responses with these codes, by status. `name` names a response.
+fn references(
+    codes: &[&[Code]],
+    name: impl Fn(u16, &[Code]) -> String,
+) -> BTreeMap<String, RefOr<Response>> {
     let refer = |(status, codes): (u16, Vec<Code>)| {
-        let name = name_of(group, status, &codes);
-        (status.to_string(), RefOr::Ref(Ref::from_response_name(name)))
+        (status.to_string(), RefOr::Ref(Ref::from_response_name(name(status, &codes))))
     };
     by_status(codes).into_iter().map(refer).collect()
 }
@@ -165,7 +167,8 @@ macro_rules! groups {
 
         impl IntoResponses for $name {
             fn responses() -> BTreeMap<String, RefOr<Response>> {
-                responses_of($name::GROUP)
+                let (group, codes) = $name::GROUP;
+                references(codes, |status, codes| name_of(group, status, codes))
             }
         })*
 
@@ -224,9 +227,6 @@ pub struct IngestsBatch;
 
 impl IntoResponses for IngestsBatch {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let refer = |(status, codes): (u16, Vec<Code>)| {
-            (status.to_string(), RefOr::Ref(Ref::from_response_name(of_batch(status, &codes))))
-        };
-        by_status(Ingests::GROUP.1).into_iter().map(refer).collect()
+        references(Ingests::GROUP.1, of_batch)
     }
 }

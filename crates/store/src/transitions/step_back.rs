@@ -48,7 +48,7 @@ const ASKED_MAX: usize = 16;
 
 type Scored = Vec<(Vec<u8>, f64)>;
 
-/// A page of [`Behind`] for what was found, by destination and kind.
+/// What is to be moved, by destination and kind: members, each with its score.
 #[derive(Default)]
 struct Found(BTreeMap<(DestinationName, Ends), Vec<(String, u64)>>);
 
@@ -87,18 +87,20 @@ impl Store {
         let mut read = Vec::new();
         for (partition, now_ms) in partitions.iter().zip(clocks) {
             let Some(now_ms) = now_ms else { continue };
-            if let Some((then_ms, back_ms)) = epochs.stepped_back(*partition, now_ms, asked)
-                && !planted::is("clock_step_unnoticed")
-            {
-                tracing::warn!(partition, back_ms, "the clock of Redis has stepped back");
-                if let Err(error) = self.step_back(*partition, then_ms, now_ms, back_ms).await {
-                    // The next call finds the step again.
-                    tracing::debug!(partition, %error, "cannot read leases and delays");
-                    continue;
+            let step = epochs.stepped_back(*partition, now_ms, asked);
+            match step.filter(|_| !planted::is("clock_step_unnoticed")) {
+                Some((then_ms, back_ms)) => {
+                    tracing::warn!(partition, back_ms, "the clock of Redis has stepped back");
+                    if let Err(error) = self.step_back(*partition, then_ms, now_ms, back_ms).await {
+                        // The next call finds the step again.
+                        tracing::debug!(partition, %error, "cannot read leases and backoffs");
+                        continue;
+                    }
+                    epochs.note_clock(*partition, now_ms, answered);
                 }
-                epochs.note_clock(*partition, now_ms, answered);
+                // What an earlier call could not move.
+                None => self.move_behind(*partition).await,
             }
-            self.move_behind(*partition).await;
             read.push((*partition, now_ms));
         }
         let reaped = self.recover(partitions).await?;
