@@ -14,11 +14,12 @@ pub use keep::Kept;
 use std::{
     cell::RefCell,
     collections::{BTreeMap, HashMap},
+    sync::{Arc, LazyLock},
 };
 
 use domain::{Destination, OnExhausted, Processing, Sequence, Stamped, Tombstone};
 use futures::future::join_all;
-use redis::aio::MultiplexedConnection;
+use redis::{Script, aio::MultiplexedConnection};
 use sha2::{Digest, Sha256};
 use store::{
     CatalogEntry as StoreKnown, DeadLetter, Keys, LogEntry, OwnerToken, Paused, Store, StoreError,
@@ -47,10 +48,27 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   elseif kind == 'zset' then content = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
   elseif kind == 'list' then content = redis.call('LRANGE', key, 0, -1)
   else content = {redis.call('GET', key)} end
-  all[#all + 1] = {key, kind, content}
+  for at, value in ipairs(content) do content[at] = #value .. ':' .. value end
+  all[#all + 1] = {key, kind, table.concat(content)}
 end
 local time = redis.call('TIME')
 return {time[1] * 1000 + math.floor(time[2] / 1000), all}";
+
+/// The values that [`DUMP`] joined: each is its length, a colon and its bytes.
+fn values_of(mut joined: &[u8]) -> Vec<String> {
+    let mut values = Vec::new();
+    while let Some(colon) = joined.iter().position(|byte| *byte == b':') {
+        let length: usize = std::str::from_utf8(&joined[..colon]).unwrap().parse().unwrap();
+        let (value, rest) = joined[colon + 1..].split_at(length);
+        // Records are not text; other code parses them.
+        values.push(match std::str::from_utf8(value) {
+            Ok(text) => text.to_owned(),
+            Err(_) => value.iter().map(|byte| *byte as char).collect(),
+        });
+        joined = rest;
+    }
+    values
+}
 
 /// The digest of a body, without the id after it.
 fn digest_of(digest_and_id: &str) -> String {
@@ -69,11 +87,10 @@ pub fn bytes_of(text: &str) -> Vec<u8> {
 /// The whole content of Redis.
 #[derive(Debug, Clone, Default)]
 pub struct Dump {
-    pub digest: String,
     /// The server's time.
     pub now_ms: u64,
     /// The type and content of each key.
-    pub keys: BTreeMap<String, (String, Vec<String>)>,
+    pub keys: BTreeMap<String, Arc<(String, Vec<String>)>>,
 }
 
 pub struct Real {
@@ -98,6 +115,8 @@ pub struct Real {
     seen_owner: String,
     /// The last definition of each destination, needed to read its messages.
     known: BTreeMap<Name, CatalogEntry>,
+    /// The type and content of each key as the last dump read them, and the bytes that it read.
+    dumped: BTreeMap<String, (Vec<u8>, Arc<(String, Vec<String>)>)>,
     /// The parsed content of keys, by raw content and definition version.
     read: BTreeMap<String, (u64, Vec<String>, Fields)>,
 }
@@ -180,6 +199,7 @@ impl Real {
             late: BTreeMap::new(),
             seen_owner: String::new(),
             known: BTreeMap::new(),
+            dumped: BTreeMap::new(),
             read: BTreeMap::new(),
         }
     }
@@ -196,6 +216,7 @@ impl Real {
         self.versions.clear();
         self.secrets.clear();
         self.known.clear();
+        self.dumped.clear();
         self.read.clear();
         self.seen_owner.clear();
         self.late.clear();
@@ -218,22 +239,26 @@ impl Real {
         self.read.insert(key.to_owned(), (known.version, raw, fields));
     }
 
+    /// Reads every key. A key whose bytes have not changed is not parsed again.
     pub async fn dump(&mut self) -> Dump {
-        type Key = (String, String, Vec<redis::Value>);
-        let mut pipe = redis::pipe();
-        pipe.cmd("EVAL").arg(DUMP).arg(0).cmd("DEBUG").arg("DIGEST");
-        let ((now_ms, all), digest): ((u64, Vec<Key>), String) =
-            pipe.query_async(&mut self.connection).await.expect("the test's Redis answers");
-        let text = |value| {
-            let bytes: Vec<u8> = redis::from_redis_value(value).unwrap();
-            // Records are not text; other code parses them.
-            String::from_utf8(bytes.clone())
-                .unwrap_or_else(|_| bytes.iter().map(|b| *b as char).collect())
-        };
-        let keys = all
-            .into_iter()
-            .map(|(key, kind, content)| (key, (kind, content.into_iter().map(text).collect())));
-        Dump { digest, now_ms, keys: keys.collect() }
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(DUMP));
+        let (now_ms, all): (u64, Vec<(String, String, Vec<u8>)>) =
+            SCRIPT.prepare_invoke().invoke_async(&mut self.connection).await.unwrap();
+        let mut before = std::mem::take(&mut self.dumped);
+        for (key, kind, bytes) in all {
+            let content = match before.remove(&key) {
+                Some((old, content)) if old == bytes && content.0 == kind => content,
+                _ => Arc::new((kind, values_of(&bytes))),
+            };
+            self.dumped.insert(key, (bytes, content));
+        }
+        let keys = self.dumped.iter().map(|(key, (_, content))| (key.clone(), content.clone()));
+        Dump { now_ms, keys: keys.collect() }
+    }
+
+    /// A digest of everything in Redis.
+    pub async fn digest(&mut self) -> String {
+        self.run(&["DEBUG", "DIGEST"]).await
     }
 
     /// The pending messages of a destination, as the store reads them.

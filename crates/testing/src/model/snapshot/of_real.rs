@@ -1,6 +1,9 @@
 //! The actual content of Redis.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use domain::{Sequence, Stage, Tombstone};
 use store::LogEntry;
@@ -19,7 +22,8 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
         |ms: &str| when(if real::number(ms) <= now_ms { Until::Past } else { Until::Future });
     let mut all = Snapshot::new();
     let mut unread = BTreeMap::new();
-    for (key, (kind, content)) in keys {
+    for (key, typed) in keys {
+        let (kind, content) = &**typed;
         let key = key.strip_prefix("reseq:").expect("every key has the prefix").to_owned();
         let tags = ["{p00}:", "{index}:"];
         let key = tags.iter().find_map(|tag| key.strip_prefix(tag)).unwrap_or(&key).to_owned();
@@ -108,13 +112,13 @@ pub fn touched(before: (&State, &Dump), after: (&State, &Dump)) -> BTreeSet<Name
     if old.seen != new.seen {
         return NAMES.into();
     }
-    fn of(dump: &Dump, name: Name) -> impl Iterator<Item = (&String, &(String, Vec<String>))> {
+    fn of(dump: &Dump, name: Name) -> impl Iterator<Item = (&String, &Arc<(String, Vec<String>)>)> {
         dump.keys.iter().filter(move |(key, _)| name_of(key) == Some(name))
     }
     /// Leases and delays of all destinations are in the same keys.
     fn members(dump: &Dump, name: Name) -> impl Iterator<Item = &[String]> {
         let all = dump.keys.iter().filter(|(key, _)| stands_together(key));
-        let pairs = all.flat_map(|(_, (_, content))| content.chunks(2));
+        let pairs = all.flat_map(|(_, typed)| typed.1.chunks(2));
         pairs.filter(move |pair| is_member(&pair[0], name))
     }
     let is_touched = |name: &Name| {
