@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{StreamExt, future::join_all, stream};
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, join_all},
+    stream,
+};
 use redis::{FromRedisValue, Pipeline, RedisError, RedisResult, Value, aio::MultiplexedConnection};
 use tokio::time::Instant;
 
@@ -157,23 +161,31 @@ impl RedisClient {
         self.value_at(key, work).await.and_then(fitting)
     }
 
-    pub(super) async fn value_at(&self, key: &[u8], work: Work<'_>) -> Result<Value, ClientError> {
-        let mut redirects = Redirects::new();
-        let mut route = self.route(key).await?;
-        loop {
-            let link = route.node.take().await?;
-            let connection = link.connection.clone();
-            let mut channel = Channel { connection, asking: route.asking };
-            let error = match work.run(&mut channel).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
-            };
-            if is_broken(&error) {
-                route.node.discard(&link, &error);
+    /// Boxed, so that this crate compiles it: otherwise every crate that makes calls does.
+    pub(super) fn value_at<'a>(
+        &'a self,
+        key: &'a [u8],
+        work: Work<'a>,
+    ) -> BoxFuture<'a, Result<Value, ClientError>> {
+        let answer = async move {
+            let mut redirects = Redirects::new();
+            let mut route = self.route(key).await?;
+            loop {
+                let link = route.node.take().await?;
+                let connection = link.connection.clone();
+                let mut channel = Channel { connection, asking: route.asking };
+                let error = match work.run(&mut channel).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) => error,
+                };
+                if is_broken(&error) {
+                    route.node.discard(&link, &error);
+                }
+                let next = self.after(&error, &route.node).await;
+                route = redirects.follow(self, key, next, error).await?;
             }
-            let next = self.after(&error, &route.node).await;
-            route = redirects.follow(self, key, next, error).await?;
-        }
+        };
+        answer.boxed()
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures::{FutureExt, future::BoxFuture};
 use redis::{FromRedisValue, Value};
 use tokio::{runtime::Handle, task::yield_now};
 
@@ -62,7 +63,15 @@ impl InFlight {
 impl RedisClient {
     /// Runs a script once, at the server that holds its first key.
     pub async fn run<T: FromRedisValue>(&self, call: &ScriptCall<'_>) -> Result<T, ClientError> {
-        self.answer_of(call).await.and_then(fitting)
+        // Boxed for the reason given at `value_at`.
+        self.boxed_answer_of(call).await.and_then(fitting)
+    }
+
+    fn boxed_answer_of<'a>(
+        &'a self,
+        call: &'a ScriptCall<'_>,
+    ) -> BoxFuture<'a, Result<Value, ClientError>> {
+        self.answer_of(call).boxed()
     }
 
     async fn answer_of(&self, call: &ScriptCall<'_>) -> Result<Value, ClientError> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use futures::{FutureExt, future::BoxFuture};
 use redis::{FromRedisValue, InfoDict, RedisResult, Value};
 
 use super::{
@@ -68,7 +69,7 @@ impl RedisClient {
             return Ok((self.run(call).await?, true));
         };
         telemetry::redis_blocks(1);
-        let (answer, confirmed) = self.confirmed_at(call, &wait).await?;
+        let (answer, confirmed) = self.boxed_confirmed_at(call, wait).await?;
         Ok((fitting(answer)?, confirmed))
     }
 
@@ -112,10 +113,19 @@ impl RedisClient {
         Some(Wait { command, local, replicas, ms: self.patience.as_millis() as u64 })
     }
 
+    /// Boxed for the reason given at `value_at`.
+    fn boxed_confirmed_at<'a>(
+        &'a self,
+        call: &'a ScriptCall<'_>,
+        wait: Wait,
+    ) -> BoxFuture<'a, Result<(Value, bool), ClientError>> {
+        self.confirmed_at(call, wait).boxed()
+    }
+
     async fn confirmed_at(
         &self,
         call: &ScriptCall<'_>,
-        wait: &Wait,
+        wait: Wait,
     ) -> Result<(Value, bool), ClientError> {
         let mut redirects = Redirects::new();
         let mut route = self.route(call.route()).await?;
