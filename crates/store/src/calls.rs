@@ -49,7 +49,8 @@ impl Store {
         self.observe(Called { name, keys }, result);
         // A refusal with a code (a stale epoch, another owner) is not a failure of Redis.
         let is_failure = |error: &StoreError| {
-            error.is_temporary() || matches!(error, StoreError::NoRights(_) | StoreError::Failed(_))
+            use StoreError as E;
+            error.is_temporary() || matches!(error, E::NoRights(_) | E::WrongType(_) | E::Failed(_))
         };
         let failed = result.as_ref().err().is_some_and(is_failure);
         telemetry::redis_call(name, begun.elapsed(), !failed);

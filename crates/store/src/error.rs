@@ -1,5 +1,7 @@
 //! Maps the errors of Redis and of scripts, in one place.
 
+use std::fmt;
+
 use super::known_schema;
 use domain::Epoch;
 use redis_client::ClientError;
@@ -64,8 +66,11 @@ pub enum StoreError {
     /// changed.
     #[error("the Redis user lacks a right: {0}")]
     NoRights(String),
-    /// Redis could not run the call, and a repeat would fail too: a key has another type, or a
-    /// script met unexpected data. Part of the call may have run.
+    /// A key of the destination has the wrong type. The destination waits for somebody; nothing has changed.
+    #[error("{0}")]
+    WrongType(WrongType),
+    /// Redis could not run the call, and a repeat would fail too: a script met unexpected data. Part of the call may
+    /// have run.
     #[error("Redis could not carry out the call: {0}")]
     Failed(String),
     /// Redis refuses calls that need more memory; nothing has changed.
@@ -91,6 +96,37 @@ pub enum StoreError {
     Unreadable(String),
 }
 
+/// A key whose type in Redis is not the one that Reseq gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrongType {
+    /// The key.
+    pub key: String,
+    /// The type that it has.
+    pub found: String,
+    /// The type that it should have.
+    pub expected: String,
+}
+
+impl fmt::Display for WrongType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WrongType { key, found, expected } = self;
+        write!(
+            f,
+            "the Redis key {key} has the type {found} instead of {expected}, and the destination waits: restore the \
+             key, or run reseq repair"
+        )
+    }
+}
+
+impl WrongType {
+    /// `<type> <right type> <key>`
+    fn read(detail: &str) -> Option<WrongType> {
+        let mut words = detail.splitn(3, ' ').map(str::to_owned);
+        let (found, expected, key) = (words.next()?, words.next()?, words.next()?);
+        Some(WrongType { key, found, expected })
+    }
+}
+
 impl StoreError {
     /// Converts the error of one call into that of a sequence of calls, some of which have run.
     pub(super) fn after_partial_success(self) -> StoreError {
@@ -99,6 +135,7 @@ impl StoreError {
             error @ (StoreError::NoRights(_) | StoreError::RefusesWrites(_)) => {
                 StoreError::Unconfirmed(error.to_string())
             }
+            StoreError::WrongType(wrong) => StoreError::Failed(wrong.to_string()),
             other => other,
         }
     }
@@ -106,19 +143,27 @@ impl StoreError {
     /// True when the script did not run in this attempt, so the error says nothing about an earlier
     /// attempt at the same call.
     pub(super) fn did_not_run(&self) -> bool {
-        matches!(self, StoreError::NoRights(_) | StoreError::CannotConfirm(_))
+        use StoreError as E;
+        matches!(self, E::NoRights(_) | E::CannotConfirm(_) | E::WrongType(_))
     }
 
     /// True when the store itself logs and shows the error, so the caller need not.
     pub fn is_logged(&self) -> bool {
         use StoreError as E;
-        matches!(self, E::NoRights(_) | E::RefusesWrites(_) | E::Failed(_) | E::NewerSchema(_))
+        matches!(
+            self,
+            E::NoRights(_)
+                | E::RefusesWrites(_)
+                | E::WrongType(_)
+                | E::Failed(_)
+                | E::NewerSchema(_)
+        )
     }
 
     /// True if damaged data of one destination is the cause: others are not affected.
     pub fn is_damage(&self) -> bool {
         use StoreError as E;
-        matches!(self, E::Failed(_) | E::Unreadable(_))
+        matches!(self, E::WrongType(_) | E::Failed(_) | E::Unreadable(_))
     }
 
     /// True when the same call may succeed a little later.
@@ -164,6 +209,9 @@ fn named(code: &str, detail: String, text: String) -> StoreError {
         "OWNED" => StoreError::Owned(number()),
         "TAKEOVER_WAIT" => StoreError::TakeoverWait(number()),
         "WRONG_HEAD" => StoreError::WrongHead,
+        "WRONG_TYPE" => {
+            WrongType::read(&detail).map_or(StoreError::Failed(text), StoreError::WrongType)
+        }
         "WRONG_STATE" => StoreError::WrongState(detail),
         "WRONG_VERSION" => StoreError::WrongVersion(number()),
         "NEWER_SCHEMA" => StoreError::NewerSchema(number() as u32),

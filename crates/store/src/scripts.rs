@@ -22,7 +22,6 @@ const INCLUDES: &[(&str, &str)] = &[
     ("clock", include_str!("../lua/include/clock.lua")),
     ("consumers", include_str!("../lua/include/consumers.lua")),
     ("counters", include_str!("../lua/include/counters.lua")),
-    ("damage", include_str!("../lua/include/damage.lua")),
     ("dead_letters", include_str!("../lua/include/dead_letters.lua")),
     ("epoch", include_str!("../lua/include/epoch.lua")),
     ("expect", include_str!("../lua/include/expect.lua")),
@@ -44,6 +43,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("serial", include_str!("../lua/include/serial.lua")),
     ("settle", include_str!("../lua/include/settle.lua")),
     ("suspects", include_str!("../lua/include/suspects.lua")),
+    ("types", include_str!("../lua/include/types.lua")),
     ("waiting", include_str!("../lua/include/waiting.lua")),
     ("wake", include_str!("../lua/include/wake.lua")),
     ("withdrawn", include_str!("../lua/include/withdrawn.lua")),
@@ -167,14 +167,34 @@ fn transition(name: &'static str) -> Script {
     }
 }
 
-/// The text of a transition, with the names of its keys and arguments where its code begins.
+/// Scripts that must run although a key of the destination has the wrong type. They check the keys that they need. The
+/// others check all of theirs before they begin. A script on streams fails with its first command.
+pub const CHECK_THEMSELVES: [&str; 12] = [
+    "audit",
+    "define",
+    "delete_destination",
+    "delete_destination_batch",
+    "end_session",
+    "forget_destination",
+    "note_operation",
+    "pause",
+    "repair",
+    "repair_counters",
+    "repair_keys",
+    "repair_traces",
+];
+
+/// The text of a transition, with the names of its keys and arguments, and the checks of its keys, where its code
+/// begins.
 fn named(name: &str) -> String {
     let text = text_of(name, file_of(name));
     let contract = CONTRACTS.iter().find(|contract| contract.name == name);
+    let checks_all = |contract: &&Contract| !CHECK_THEMSELVES.contains(&contract.name);
+    let checks = contract.filter(checks_all).map(Contract::checks).unwrap_or_default();
     let is_head = |line: &&str| line.starts_with('#') || line.starts_with("--");
     let head: usize = text.split_inclusive('\n').take_while(is_head).map(str::len).sum();
     let (head, code) = text.split_at(head);
-    [head, &contract.map(Contract::names).unwrap_or_default(), code].concat()
+    [head, &contract.map(Contract::names).unwrap_or_default(), &checks, code].concat()
 }
 
 /// True if a transition does less when Redis has no memory left. It has two texts. Redis refuses the first one then,
@@ -191,7 +211,7 @@ fn beginning(first_line: &str, is_full: bool) -> String {
 /// A script that runs one transition. KEYS and ARGV become variables that it may change.
 fn on_its_own(text: &str, is_full: bool) -> String {
     let Parts { first_line, fast, whole } = Parts::of(text);
-    let fast = with_includes(fast);
+    let fast = include("types") + &with_includes(fast);
     let mut script = match asks_if_full(text) {
         true => beginning(first_line, is_full),
         false => format!("{first_line}\n"),
@@ -251,6 +271,7 @@ fn composed_of(texts: &[String], is_full: bool) -> String {
         beginning(first_line, is_full),
         rights_of(texts)
     );
+    whole.push_str(&include("types"));
     let mut included: Vec<&str> = Vec::new();
     for name in texts.iter().flat_map(|text| includes_of(text)) {
         // An include follows those that it needs in each list, so also in what is joined here.
@@ -271,7 +292,7 @@ fn rights_of(texts: &[String]) -> String {
     let mut all = Vec::new();
     for (number, text) in (1..).zip(texts) {
         let Parts { fast, whole, .. } = Parts::of(text);
-        all.push((number.to_string(), with_includes(fast)));
+        all.push((number.to_string(), include("types") + &with_includes(fast)));
         all.extend(whole.map(|whole| (format!("whole {number}"), with_includes(whole))));
     }
     preamble_of_many(all.iter().map(|(name, text)| (name.as_str(), text.as_str())))

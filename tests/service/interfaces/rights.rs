@@ -354,13 +354,13 @@ async fn what_is_damaged_is_named_and_the_pod_stays_ready() {
     let messages = format!("{}:messages", keys[0]);
     limited.redis.ask::<()>(&["SET", &messages, "spoilt"]).await.unwrap();
     for _ in 0..3 {
-        // It may be stored, so the answer must not deny it.
-        limited.send("erp", json!("while")).await.is_problem(503, "not_confirmed", "may be stored");
+        let what = format!("{messages} has the type string instead of hash");
+        limited.send("erp", json!("while")).await.is_problem(500, "damaged", &what);
     }
     assert_eq!(limited.send("shaped", json!("others go on")).await.status, 202);
     limited.inbox.journal.reaches(2).await;
     let (status, text) = limited.readyz().await;
-    assert!(status == 200 && text.contains("damaged: erp: ingest: ") && text.contains("WRONGTYPE"));
+    assert!(status == 200 && text.contains("damaged: erp: ingest: ") && text.contains(&messages));
     assert_eq!(limited.pod.metric("reseq_damaged{place=\"erp\"}").await, 1.0);
     assert_eq!(limited.log_lines(&["ERROR", "erp", "ingest"]), 1);
     limited.redis.ask::<()>(&["DEL", &messages]).await.unwrap();

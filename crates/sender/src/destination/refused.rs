@@ -198,10 +198,6 @@ async fn carry_out(
                 messages: &[(key.clone(), sequence)],
             };
             let answers = store.withdraw(entry, Who::Owner(owner), &withdrawal).await?;
-            // `WrongHead` drops the lane: Redis releases nothing of it until its keys can be read.
-            if answers.first() == Some(&Withdrawn::Damaged) {
-                return Err(StoreError::WrongHead);
-            }
             if answers.first() == Some(&Withdrawn::Full) {
                 store.halt(owner, entry, refused).await?;
                 return Ok(Disposition::Halt);
