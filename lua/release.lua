@@ -5,8 +5,9 @@
 -- Returns: {{sequence, text, … of pending withdrawals}, per lane {milliseconds until its head may be released, attempts
 --   of the first or '', sequence, record, sequence, record …}…}; a record ('': missing) whose body is stored out of
 --   line is followed by the body ('': missing); {1000, '!'} for a lane of which more messages left than one call
---   settles: none of them is settled. With consumers, a run holds the messages that they have accepted, and others that only the owner can handle (include/pulled.lua);
---   before the first sequence is then '' or the refusal of the run's last message, as in include/consumers.lua
+--   settles: none of them is settled. With consumers, a run holds the messages that they have accepted, and others
+--   that only the owner can handle (include/pulled.lua); before the first sequence is then '' or the refusal of the
+--   run's last message, as in include/consumers.lua
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.

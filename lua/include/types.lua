@@ -22,7 +22,7 @@ local function check_type(kind, key)
     has_type[key] = true
     return nil
   end
-  if string.sub(count.err, 1, 9) ~= 'WRONGTYPE' then return count end
+  if not string.find(count.err, '^WRONGTYPE') then return count end
   if hash_of_block then redis.call('HSET', hash_of_block, 'wrong_type', kind .. ' ' .. key) end
   return redis.error_reply('WRONG_TYPE ' .. redis.call('TYPE', key)['ok'] .. ' ' .. kind .. ' ' .. key)
 end

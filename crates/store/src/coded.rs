@@ -27,7 +27,7 @@ impl Coded for StoreError {
                  of it is free"
                     .into(),
             ),
-            StoreError::Unconfirmed(_) => (
+            StoreError::Unconfirmed(_) | StoreError::LostRights(_) => (
                 Code::NotConfirmed,
                 "Redis did not confirm the call: it may have been carried out".into(),
             ),

@@ -205,9 +205,9 @@ impl Store {
                 let (location, call) = called.shown(self);
                 self.inner.damage.succeeded(&location, &call);
             }
-            Err(StoreError::NoRights(_) | StoreError::RefusesWrites(_)) => {
-                self.inner.rights.was_refused();
-            }
+            Err(
+                StoreError::NoRights(_) | StoreError::LostRights(_) | StoreError::RefusesWrites(_),
+            ) => self.inner.rights.was_refused(),
             Err(StoreError::WrongType(wrong)) => {
                 let (location, call) = called.shown(self);
                 let problem = wrong.to_string();

@@ -66,6 +66,9 @@ pub enum StoreError {
     /// changed.
     #[error("the Redis user lacks a right: {0}")]
     NoRights(String),
+    /// The Redis user lacks a right that a script met. Names the missing ACL rule. Part of the call may have run.
+    #[error("the Redis user lost a right during the call: {0}")]
+    LostRights(String),
     /// A key of the destination has the wrong type. The destination waits for somebody; nothing has changed.
     #[error("{0}")]
     WrongType(WrongType),
@@ -153,6 +156,7 @@ impl StoreError {
         matches!(
             self,
             E::NoRights(_)
+                | E::LostRights(_)
                 | E::RefusesWrites(_)
                 | E::WrongType(_)
                 | E::Failed(_)
@@ -187,6 +191,7 @@ impl From<ClientError> for StoreError {
             ClientError::Unconfirmed(why) => StoreError::Unconfirmed(why),
             ClientError::RefusesWrites(sentence) => StoreError::RefusesWrites(sentence),
             ClientError::NoRights(rule) => StoreError::NoRights(rule),
+            ClientError::LostRights(rule) => StoreError::LostRights(rule),
             ClientError::OutOfMemory => StoreError::OutOfMemory,
             ClientError::Failed(why) => StoreError::Failed(why),
             ClientError::Unreadable(what) => StoreError::Unreadable(what),
@@ -219,7 +224,6 @@ fn named(code: &str, detail: String, text: String) -> StoreError {
         "NOT_FAST" => StoreError::NotFast,
         "TOO_MANY_TOKENS" => StoreError::TooManyTokens(number()),
         "UNREADABLE" => StoreError::Unreadable(detail),
-        "NO_RIGHTS" => StoreError::NoRights(detail),
         "NO_MEMORY" => StoreError::OutOfMemory,
         // This version does not know the code. The script may have written something before.
         _ => StoreError::Failed(text),
@@ -244,10 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_right_is_named_by_its_rule_and_is_not_temporary() {
-        let error = mapped("NO_RIGHTS", "+hset");
-        assert!(matches!(&error, StoreError::NoRights(_)), "{error:?}");
-        assert!(error.to_string().contains("+hset") && !error.is_temporary(), "{error}");
+    fn wrong_type_names_the_key_and_both_types() {
+        let error = mapped("WRONG_TYPE", "string zset reseq:{p00}:d:erp:ready:a b");
+        let StoreError::WrongType(WrongType { key, found, expected }) = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((found.as_str(), expected.as_str()), ("string", "zset"));
+        assert_eq!(key, "reseq:{p00}:d:erp:ready:a b");
+        assert!(error.did_not_run() && !error.is_temporary());
     }
 
     #[test]
@@ -258,6 +266,7 @@ mod tests {
             (ClientError::RefusesWrites("x".into()), true),
             (ClientError::OutOfMemory, true),
             (ClientError::NoRights("x".into()), false),
+            (ClientError::LostRights("x".into()), false),
             (ClientError::Failed("x".into()), false),
             (ClientError::Unreadable("x".into()), false),
         ] {

@@ -2,58 +2,20 @@
 
 use crate::keys::Keys;
 
-/// The types of keys, by their names in contracts.
-const TYPES: [(&str, &[&str]); 5] = [
+/// The types of keys: each with the names of its keys in contracts.
+const TYPES: [(&str, &str); 5] = [
     (
         "hash",
-        &[
-            "attempts",
-            "bodies",
-            "consumer_leases",
-            "dead_letter_messages",
-            "destination",
-            "destinations",
-            "epoch",
-            "idempotency_keys",
-            "log",
-            "messages",
-            "meta",
-            "operation",
-            "sessions",
-            "tokens",
-            "topics",
-            "used",
-            "withdrawals",
-        ],
+        "attempts bodies consumer_leases dead_letter_messages destination destinations epoch idempotency_keys log \
+         messages meta operation sessions tokens topics used withdrawals",
     ),
-    ("list", &["log_order"]),
-    ("set", &["withdrawn"]),
-    ("string", &["awaiting_connection", "call", "delivering", "owner", "seen"]),
+    ("list", "log_order"),
+    ("set", "withdrawn"),
+    ("string", "awaiting_connection call delivering owner seen"),
     (
         "zset",
-        &[
-            "active",
-            "active_builtin",
-            "active_worker",
-            "changes",
-            "consumer_lease_ends",
-            "consumers",
-            "dead_lettered_at",
-            "dead_letters",
-            "delayed",
-            "halted",
-            "ids",
-            "in_progress",
-            "lanes",
-            "leases",
-            "operations",
-            "pods",
-            "previous",
-            "ready",
-            "releasable",
-            "removed",
-            "withdrawing",
-        ],
+        "active active_builtin active_worker changes consumer_lease_ends consumers dead_lettered_at dead_letters \
+         delayed halted ids in_progress lanes leases operations pods previous ready releasable removed withdrawing",
     ),
 ];
 
@@ -63,7 +25,8 @@ pub(crate) fn type_of(name: &str) -> Option<&'static str> {
     if name == "waiting" {
         return Some("waiting");
     }
-    TYPES.iter().find(|(_, names)| names.contains(&name)).map(|(kind, _)| *kind)
+    let is_of = |names: &str| names.split(' ').any(|one| one == name);
+    TYPES.iter().find(|(_, names)| is_of(names)).map(|(kind, _)| *kind)
 }
 
 /// True if a key may have this type, or if its right type is not known. `none`: no such key.

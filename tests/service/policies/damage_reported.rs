@@ -258,6 +258,8 @@ async fn unreadable_destination_keeps_no_other_from_its_workers() {
         leases.extend(scenario.lease(both.clone()).await);
     }
     leases.sort_by_key(|lease| lease["destination"].to_string());
+    // So that claims look at both.
+    send(ERP).await;
     let messages = scenario.keys().messages();
     scenario.redis_ask::<String>(&["RENAME", &messages, "aside"]).await;
     scenario.spoil(&messages).await;
@@ -289,6 +291,7 @@ async fn unreadable_destination_keeps_no_other_from_its_workers() {
     scenario.redis_ask::<u64>(&["DEL", &messages]).await;
     scenario.redis_ask::<String>(&["RENAME", "aside", &messages]).await;
     assert_eq!(scenario.ends("complete", &leases[..1], json!({"body": 1})).await, ["ok"]);
+    while scenario.work().await == 0 {}
     scenario.is_drained().await;
 }
 

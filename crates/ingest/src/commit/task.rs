@@ -248,9 +248,10 @@ fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
 pub(super) fn refusal(error: &StoreError) -> Refusal {
     match error {
         // Part of it may be stored, or all of it: a refusal that denies this would cause duplicates.
-        StoreError::Unconfirmed(_) | StoreError::Failed(_) | StoreError::Unreadable(_) => {
-            Refusal::NotConfirmed
-        }
+        StoreError::Unconfirmed(_)
+        | StoreError::LostRights(_)
+        | StoreError::Failed(_)
+        | StoreError::Unreadable(_) => Refusal::NotConfirmed,
         StoreError::WrongType(_) => Refusal::Damaged(error.to_string()),
         StoreError::RefusesWrites(_) => Refusal::RedisRefusesWrites(error.to_string()),
         StoreError::NoRights(_) => Refusal::NoRights(error.to_string()),

@@ -114,7 +114,7 @@ impl DestinationSender {
                     self.drop_lane(&key);
                     self.scheduler.wants_scan();
                 }
-                // A key that the script needs cannot be read. The lane stays loaded, so that its
+                // The script met data that it cannot read. The lane stays loaded, so that its
                 // head is not sent again at once. No other lane waits for it.
                 Err(StoreError::Failed(_)) => {
                     self.scheduler.at(Instant::now() + RESOLVE_PAUSE, &key, Due::Resolve);
