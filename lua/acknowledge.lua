@@ -7,14 +7,12 @@
 --   left
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION
 -- Sent again, it changes nothing more ('extend' counts from the later call): no call number is needed.
--- include: schema, clock, epoch, expect, leases, head, consumers, wake
+-- include: schema, clock, epoch, leases, head, consumers, wake
 
 local now = now_ms()
 local epoch = current_epoch(key_epoch, now, seen_epoch)
 local known = redis.call('HMGET', key_destination, 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-expect('HLEN', key_consumer_leases, key_messages)
-expect('ZCARD', key_consumer_lease_ends, key_releasable, key_lanes, key_consumers)
 
 local lasts = tonumber(lease_ms) or 0
 local is_changed = false

@@ -7,7 +7,7 @@
 --   answer has fewer than `most`; {deadline, 'full', …}: Redis has no memory left, so the claim took only heads of
 --   lanes. Suspects get an answer of their own, even if there are fewer than `fewest`
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, damage, out_of_line, claim_fast
+-- include: schema, clock, call, out_of_line, claim_fast
 
 local number, by_priority, least = call_number + 0, ordering == 'none', fewest + 0
 
@@ -35,7 +35,7 @@ if not answered then
 end
 
 -- The rest is for calls that cannot take the fast path.
--- include: expect, read_ahead, withdrawn, bodies, attempts, suspects, reserve, heads
+-- include: read_ahead, withdrawn, bodies, attempts, suspects, reserve, heads
 
 -- Claims serve destinations in turn: puts this one behind all others. A destination that was not served yet has turn 0.
 local function to_end_of_active()
@@ -109,8 +109,6 @@ if not redis.call('ZSCORE', key_active, destination) then return keep(key_call, 
 local clean
 local wanted = IS_FULL and WINDOW or most
 if known[3] then
-  expect('SCARD', key_withdrawn)
-  expect('ZCARD', key_leases)
   clean = pass_withdrawn(key_destination, key_waiting, key_withdrawn, wanted + 1)
   if not clean then
     to_end_of_active()
@@ -150,7 +148,6 @@ for i = 1, #claimed do
   call[i + 1] = sequence
 end
 if #later > 0 then
-  expect('ZCARD', key_leases)
   local due = {}
   for i, sequence in ipairs(later) do
     due[2 * i - 1], due[2 * i] = text(now + SUSPECT_DELAY_MS), destination .. '/' .. sequence
@@ -158,7 +155,6 @@ if #later > 0 then
   redis.call('ZADD', key_delayed, unpack(due))
   redis.call('HINCRBY', key_destination, 'delayed', #later)
 end
--- In a call without suspects, this is the first write, because only this key may have the wrong type.
 if #leases > 0 then redis.call('ZADD', key_leases, unpack(leases)) end
 if suspects then redis.call('HSET', key_destination, 'suspects', cmsgpack.pack(suspects)) end
 if by_priority then

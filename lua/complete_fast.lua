@@ -1,13 +1,12 @@
 #!lua
 -- complete_fast: the fast path of complete, for the usual case of a quiet destination: one message that has nothing
 -- special, of a destination that is one lane with parallel processing. It does the same with fewer commands and less
--- Lua. If a write fails, it undoes the writes before it; then the caller runs complete, which finds the key of the
--- wrong type.
+-- Lua.
 --
 -- Returns: {}
 -- Errors: NOT_FAST, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>
 -- Sent again, it finds that the lease has ended: no call number is needed.
--- include: schema, clock, damage, wake, out_of_line, hand_over
+-- include: schema, clock, wake, out_of_line, hand_over
 
 if IS_FULL then return redis.error_reply('NOT_FAST Redis has no memory left') end
 local schema, epoch = check_schema(key_epoch)
@@ -23,23 +22,17 @@ end
 -- nil if it changed nothing.
 local function store()
   if not redis.call('ZSCORE', key_leases, member) or redis.call('HLEN', key_attempts) > 0 then return nil end
-  local heads = try('ZRANGE', key_in_progress, '0', '0')
-  local head = heads and heads[1]
+  local head = redis.call('ZRANGE', key_in_progress, '0', '0')[1]
   if not head or head ~= sequence and tonumber(head) > tonumber(sequence) then return nil end
-  if try('ZADD', key_ready, sequence, sequence) ~= 1 then return nil end
-  local is_head, hinted = head == sequence, 0
-  if is_head then hinted = try('ZADD', key_releasable, '0', destination) end
-  if not hinted or record ~= '' and not try('HSET', key_messages, sequence, record) then
-    redis.call('ZREM', key_ready, sequence)
-    if hinted == 1 then redis.call('ZREM', key_releasable, destination) end
-    return nil
-  end
+  if redis.call('ZADD', key_ready, sequence, sequence) ~= 1 then return nil end
+  if head == sequence then redis.call('ZADD', key_releasable, '0', destination) end
+  if record ~= '' then redis.call('HSET', key_messages, sequence, record) end
   redis.call('ZREM', key_leases, member)
-  return is_head
+  return head == sequence
 end
 
 local is_head = store()
-if is_head == nil then return redis.error_reply('NOT_FAST the lease, the lane or a key is not as usual') end
+if is_head == nil then return redis.error_reply('NOT_FAST the lease or the lane is not as usual') end
 redis.call('HSET', key_destination, 'ready', text((tonumber(known[3]) or 0) + 1))
 if is_head and known[4] and not known[6] then
   wake_for_head(key_wake_releasable, destination, known[4], known[3], known[5], known[7], epoch, key_messages, sequence,

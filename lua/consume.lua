@@ -6,7 +6,7 @@
 -- Returns: {deadline in ms since 1970, then per message: lane's key (without ordering: the sequence), sequence, record,
 --   attempts or '', followed by the body ('': missing) if it is stored out of line}
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, expect, out_of_line, bodies, head, runs, consumers, wake
+-- include: schema, clock, call, epoch, out_of_line, bodies, head, runs, consumers, wake
 
 -- The most messages that one call reads to find messages to lease.
 local READS_MAX = 4000
@@ -24,8 +24,6 @@ if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION n
 if not answered and (known[1] ~= version or known[4] ~= 'pull') then
   return redis.error_reply('STALE_DEFINITION ' .. known[1])
 end
-expect('HLEN', key_consumer_leases, key_messages, key_attempts, key_bodies, key_withdrawals)
-expect('ZCARD', key_consumer_lease_ends, key_releasable, key_lanes, key_halted, key_consumers)
 
 local wait_max = tonumber(wait_max_ms)
 local budget = {reads = READS_MAX, first_read = 32}

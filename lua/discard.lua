@@ -4,14 +4,12 @@
 -- Returns: how many there were
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it finds none of them: no call number is needed.
--- include: schema, expect, bodies, dead_letters
+-- include: schema, bodies, dead_letters
 
 check_schema(key_epoch)
 local known = redis.call('HMGET', key_destination, 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-expect('HLEN', key_dead_letter_messages, key_bodies)
-expect('ZCARD', key_dead_lettered_at)
 local scores, letters = redis.call('ZMSCORE', key_dead_letters, unpack(sequences)), {}
 for i, sequence in ipairs(sequences) do
   if scores[i] then letters[#letters + 1] = sequence end

@@ -4,14 +4,12 @@
 -- Returns: how many were removed
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it removes the next ones, if they are too old as well: no call number is needed.
--- include: schema, clock, expect, bodies, dead_letters
+-- include: schema, clock, bodies, dead_letters
 
 check_schema(key_epoch)
 local known = redis.call('HMGET', key_destination, 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-expect('HLEN', key_dead_letter_messages, key_bodies)
-expect('ZCARD', key_dead_letters)
 local last = text(now_ms() - tonumber(age_max))
 local letters = redis.call('ZRANGEBYSCORE', key_dead_lettered_at, '-inf', last, 'LIMIT', '0', most)
 if #letters == 0 then return 0 end

@@ -4,11 +4,10 @@
 -- Returns: {deadline in ms since 1970, 'ok' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>
 -- Sent again, it extends again: no call number is needed.
--- include: schema, clock, expect, leases, attempts
+-- include: schema, clock, leases, attempts
 
 check_schema(key_epoch)
 local held = deadlines(key_leases, members_of(extensions))
-expect('HLEN', key_attempts)
 
 local deadline = text(now_ms() + tonumber(lease_ms))
 local answer, scores = {deadline}, {}

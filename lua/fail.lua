@@ -4,7 +4,7 @@
 --
 -- Returns: {'ok' | 'halted' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>
--- include: schema, clock, call, expect, leases, attempts, wake, waiting
+-- include: schema, clock, call, leases, attempts, wake, waiting
 
 local number = tonumber(call_number)
 local answered = replayed(key_call, number)
@@ -19,9 +19,6 @@ local place = {
   destination = destination, ordering = known[1], hash = key_destination, waiting = key_waiting,
   messages = key_messages, builtin = key_active_builtin, worker = key_active_worker, wake = key_wake_waiting,
 }
-expect('HLEN', key_attempts)
-expect('ZCARD', key_delayed, key_halted)
-expect_waiting(place)
 
 local now = now_ms()
 local answer, gone, at_once, due, halted, failed = {}, {}, {}, {}, {}, {}

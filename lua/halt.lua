@@ -6,7 +6,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   WRONG_HEAD
 -- Sent again, it changes nothing: no call number is needed.
--- include: schema, clock, epoch, expect, owner, attempts, head, consumers
+-- include: schema, clock, epoch, owner, attempts, head, consumers
 
 local now = now_ms()
 local epoch = current_epoch(key_epoch, now, seen_epoch)
@@ -25,8 +25,6 @@ if string.sub(redis.call('HGET', key_messages, sequence) or '', 1, 1) == 'T' the
   return redis.error_reply('WRONG_HEAD the message was withdrawn')
 end
 
-expect('HLEN', key_destination, key_attempts, key_consumer_leases)
-expect('ZCARD', key_lanes)
 local attempts = attempts_of(key_attempts, sequence)
 attempts[1], attempts[4] = tonumber(failed), 'delivery'
 note_error(attempts, now, problem)

@@ -1,13 +1,13 @@
 #!lua
 -- ingest: stamps a batch of arrivals for one destination, in order, and stores them.
 --
--- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone', sequence, epoch, id of
---   the message stamped before}…}; or {arrival, 'damaged', '0', '0', key}: that key has the wrong type, and nothing of
---   the arrival was stored; arrivals that are not listed were stamped, from the first sequence on, without gaps
+-- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone' | 'damaged', sequence, epoch,
+--   id of the message stamped before}…}; arrivals that are not listed were stamped, from the first sequence on, without
+--   gaps; damaged: the entry of its idempotency key is unreadable
 -- Errors: STALE_CALL, LATE_CALL <ms since 1970>, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, damage, wake, arrivals
--- include: expect, lists, attempts, waiting, bodies, dead_letters, remembered
+-- include: schema, clock, call, epoch, wake, arrivals
+-- include: lists, attempts, waiting, bodies, dead_letters, remembered
 
 -- The most ids beyond the limit that one call removes, in addition to one for each arrival.
 local IDS_REMOVED_MAX = 1000
@@ -28,31 +28,14 @@ local room_bytes = has_room_for_all and math.huge or tonumber(backlog_bytes_max)
 local more = {}
 for _, one in ipairs(options) do more[tonumber(one.arrival)] = one end
 
--- Returns whether a key that only some arrivals need has the wrong type; checks each key once.
-local damaged_keys = {}
-local function is_damaged(command, key)
-  if damaged_keys[key] == nil then damaged_keys[key] = not try(command, key) end
-  return damaged_keys[key]
-end
-
 -- Of each lane: the last pending sequence and, with serial processing, whether a message is not processed yet (`busy`).
--- Of an unreadable lane: the damaged key.
-local previous, was_empty, busy, empty, damaged_lanes = {}, {}, {}, {}, {}
+local previous, was_empty, busy, empty = {}, {}, {}, {}
 for which, lane in ipairs(lanes) do
-  local found = try('ZRANGE', lane.in_progress, '-1', '-1')
-  if not found then damaged_lanes[which] = lane.in_progress end
-  previous[which] = found and found[1]
+  previous[which] = redis.call('ZRANGE', lane.in_progress, '-1', '-1')[1]
   was_empty[which] = not previous[which]
-  if found and was_empty[which] and ordering == 'key' then empty[#empty + 1] = which end
+  if was_empty[which] and ordering == 'key' then empty[#empty + 1] = which end
   if serial and not was_empty[which] then
-    if is_damaged('ZCARD', lane.ready) then
-      damaged_lanes[which] = lane.ready
-    else
-      busy[which] = redis.call('ZCARD', lane.in_progress) > redis.call('ZCARD', lane.ready)
-    end
-  end
-  if not needs_processing and is_damaged('ZCARD', lane.ready) then
-    damaged_lanes[which] = damaged_lanes[which] or lane.ready
+    busy[which] = redis.call('ZCARD', lane.in_progress) > redis.call('ZCARD', lane.ready)
   end
 end
 
@@ -67,22 +50,20 @@ if #empty > 0 then
 end
 
 -- The message stamped under an idempotency key, in this batch or before: {epoch, sequence, digest, id}; nil if there is
--- none. If the entry is unreadable: nil, and the key that holds it.
+-- none. If the entry is unreadable: nil, true.
 local stamped_here = {}
 local function stamped_before(index)
   if stamped_here[index] then return stamped_here[index] end
-  local key = window_ms == 0 and key_idempotency_keys or seen[index]
   local kept
   if window_ms == 0 then
-    kept = redis.pcall('HGET', key, idempotency_keys[index])
+    kept = redis.call('HGET', key_idempotency_keys, idempotency_keys[index])
   else
-    kept = redis.pcall('GET', key)
+    kept = redis.call('GET', seen[index])
   end
-  if type(kept) == 'table' then return nil, key end
   if not kept then return nil end
   local in_epoch, sequence, deadline, digest, id =
     string.match(kept, '^(%d+) (%d+) (%d+) (%S+) ?(.*)$')
-  if not in_epoch then return nil, key end
+  if not in_epoch then return nil, true end
   if tonumber(in_epoch) < born then return nil end
   if window_ms == 0 then
     -- A tombstone is never delivered, so its idempotency key is free again.
@@ -142,27 +123,6 @@ local function set_state(lane, sequence, due, priority, is_finished)
   end
 end
 
--- Arrivals whose body must be stored out of line, but cannot be.
-local cannot_store = {}
-if #bodies > 0 and is_damaged('HLEN', key_bodies) then
-  for _, body in ipairs(bodies) do cannot_store[tonumber(body.of)] = key_bodies end
-end
-
--- Returns a damaged key that an arrival's options need; nil if there is none.
-local function damaged_of(lane, is_delayed, is_finished, letter)
-  if letter then
-    for _, one in ipairs({
-      {'ZCARD', key_dead_letters}, {'HLEN', key_dead_letter_messages}, {'HLEN', key_bodies},
-      {'ZCARD', key_dead_lettered_at},
-    }) do
-      if is_damaged(one[1], one[2]) then return one[2] end
-    end
-  end
-  if is_delayed and is_damaged('ZCARD', key_delayed) then return key_delayed end
-  if is_delayed and serial and is_damaged('HLEN', key_attempts) then return key_attempts end
-  if is_finished and is_damaged('ZCARD', lanes[lane].ready) then return lanes[lane].ready end
-end
-
 local left_out, stamped_as = 0, {}
 -- The idempotency keys within the window, counted only if an arrival has such a key.
 local counted, room_for_keys
@@ -171,17 +131,16 @@ for arrival, arrived in ipairs(arrivals) do
   local of_key, wanted = '', ''
   if more[arrival] then of_key, wanted = more[arrival].seen, more[arrival].options end
   local accounted_bytes = has_room_for_all and 0 or accounted_bytes_of(record)
-  local index, digest, id, before, damaged, letter, letter_epoch
+  local index, digest, id, before, unreadable, letter, letter_epoch
   if of_key ~= '' then
     index, digest, id = string.match(of_key, '^(%d+):(%S+) ?(.*)$')
     index = tonumber(index)
-    before, damaged = stamped_before(index)
+    before, unreadable = stamped_before(index)
     if window_ms > 0 and not counted then
       counted = counted_keys(redis.call('HGET', key_destination, 'remembered'), window_ms, now)
       room_for_keys = keys_max - remembered_keys(counted, window_ms, now)
     end
   end
-  damaged = not before and (damaged or damaged_lanes[lane] or cannot_store[arrival])
   local due, priority, is_finished = nil, '4', not needs_processing
   if wanted ~= '' then
     letter, letter_epoch = string.match(wanted, 'replaces=(%d+),(%d+);')
@@ -189,14 +148,13 @@ for arrival, arrived in ipairs(arrivals) do
     due = delay and now + tonumber(delay) or tonumber(instant)
     priority = string.match(wanted, 'priority=(%d);') or '4'
     is_finished = is_finished or string.find(wanted, 'processed;', 1, true) ~= nil
-    damaged = damaged or damaged_of(lane, (due or 0) > now, is_finished, letter)
   end
   local refusal
   if before then
     local is_same = before[3] == digest
     refusal = {arrival, is_same and 'duplicate' or 'conflict', before[2], before[1], before[4]}
-  elseif damaged then
-    refusal = {arrival, 'damaged', '0', '0', damaged}
+  elseif unreadable then
+    refusal = {arrival, 'damaged', '0', '0', ''}
   elseif letter and (letters[letter] or tonumber(letter_epoch) < born
       or not redis.call('ZSCORE', key_dead_letters, letter)) then
     -- The dead letter was redriven or discarded before, or belongs to an earlier destination of this name.
@@ -235,34 +193,18 @@ for _, body in ipairs(bodies) do
   if sequence then add(stored, sequence .. body.suffix, body.body) end
 end
 
--- Removes the records again.
-local function undo_records()
-  for i = 1, records.n, 2 do redis.call('HDEL', key_messages, records[i]) end
-end
-
--- Adds the new sequences to `waiting`. The records and this list are the first writes: if a key has the wrong type,
--- removes the records again.
+-- Adds the new sequences to `waiting`.
 local function store_waiting()
   if waiting.n == 0 then return end
-  local add_command = ordering == 'none' and 'ZADD' or 'RPUSH'
-  local answer = redis.pcall(add_command, key_waiting, unpack(waiting, 1, waiting.n))
-  local length = written_or(undo_records, answer)
+  local length = redis.call(ordering == 'none' and 'ZADD' or 'RPUSH', key_waiting, unpack(waiting, 1, waiting.n))
   local added = length
   if ordering == 'none' then length = redis.call('ZCARD', key_waiting) else added = waiting.n end
   if length ~= added then return end
   -- `waiting` was empty.
-  local function undo()
-    redis.call('DEL', key_waiting)
-    undo_records()
-  end
-  written_or(undo, redis.pcall('ZADD', key_active, '0', destination))
+  redis.call('ZADD', key_active, '0', destination)
   wake(key_wake_waiting, destination)
 end
 
--- Checks the types of keys that few arrivals need.
-if ready_count > 0 then expect('ZCARD', key_releasable) end
-if ordering ~= 'destination' then expect('ZCARD', key_lanes) end
-if ids_max > 0 then expect('ZCARD', key_ids) end
 if records.n > 0 then
   redis.call('HSET', key_messages, unpack(records, 1, records.n))
   store_waiting()

@@ -4,7 +4,7 @@
 -- Returns: {first sequence}
 -- Errors: NOT_FAST, STALE_CALL, LATE_CALL <ms since 1970>, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>,
 --   STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, damage, wake, out_of_line, hand_over, arrivals
+-- include: schema, clock, call, epoch, wake, out_of_line, hand_over, arrivals
 
 local number = call_number + 0
 local answered, known = begin_ingest(key_call, key_epoch, key_destination, number, seen_epoch, record_schema, version,
@@ -16,24 +16,12 @@ if count > backlog_max - known.pending then return redis.error_reply('NOT_FAST t
 local before = redis.call('HMGET', key_destination, 'ready', 'withdrawals', 'delivery')
 local sequences, with_records, with_scores = numbered(first, records)
 
--- Stores the messages. Returns whether the first one is the head of its lane, which is then releasable; nil if it
--- stored none.
-local function store()
-  local length = try('ZCARD', key_in_progress)
-  if not length then return nil end
-  if try('ZADD', key_ready, unpack(with_scores)) ~= count then return nil end
-  local hinted = length > 0 and 0 or try('ZADD', key_releasable, '0', destination)
-  if not hinted or not try('HSET', key_messages, unpack(with_records)) then
-    redis.call('ZREM', key_ready, unpack(sequences))
-    if hinted == 1 then redis.call('ZREM', key_releasable, destination) end
-    return nil
-  end
-  redis.call('ZADD', key_in_progress, unpack(with_scores))
-  return length == 0
-end
-
-local has_head = store()
-if has_head == nil then return redis.error_reply('NOT_FAST a key has the wrong type') end
+-- True if the first one is the head of its lane, which is then releasable.
+local has_head = redis.call('ZCARD', key_in_progress) == 0
+redis.call('HSET', key_messages, unpack(with_records))
+redis.call('ZADD', key_in_progress, unpack(with_scores))
+redis.call('ZADD', key_ready, unpack(with_scores))
+if has_head then redis.call('ZADD', key_releasable, '0', destination) end
 redis.call('HSET', key_destination, 'last', text(known.last + count), 'bytes',
   text(known.pending_bytes + accounted_bytes_sum), 'ready', text((tonumber(before[1]) or 0) + count))
 if has_head and count == 1 then

@@ -6,7 +6,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   WRONG_HEAD
 -- Sent again, it waits again: no call number is needed.
--- include: schema, clock, epoch, expect, owner, attempts, head, consumers
+-- include: schema, clock, epoch, owner, attempts, head, consumers
 
 local now = now_ms()
 local epoch = current_epoch(key_epoch, now, seen_epoch)
@@ -20,8 +20,6 @@ if not is_head(ordering, key_in_progress, sequence) then
   return redis.error_reply('WRONG_HEAD the message is not the head of its lane')
 end
 
-expect('HLEN', key_attempts, key_consumer_leases)
-expect('ZCARD', key_releasable, key_lanes)
 local not_before = now + tonumber(wait_ms)
 local attempts = attempts_of(key_attempts, sequence)
 failed = tonumber(failed)

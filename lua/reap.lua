@@ -5,7 +5,7 @@
 -- Returns: {expired leases, ended delays, halted messages}
 -- Errors: NEWER_SCHEMA <schema>
 -- Leases and delays that are not over, or are gone, stay unchanged: no call number is needed.
--- include: schema, clock, expect, attempts, wake, waiting
+-- include: schema, clock, attempts, wake, waiting
 
 check_schema(key_epoch)
 local now = now_ms()
@@ -31,9 +31,6 @@ local place = {
   destination = destination, ordering = known[3], hash = key_destination, waiting = key_waiting,
   messages = key_messages, builtin = key_active_builtin, worker = key_active_worker, wake = key_wake_waiting,
 }
-expect_waiting(place)
-expect('HLEN', key_attempts, key_messages)
-expect('ZCARD', key_halted)
 -- True if no other message of the partition was leased, so that no other message seems to have crashed the worker.
 local is_lone = expired_together == '1' and redis.call('ZCARD', key_leases) == 1
 

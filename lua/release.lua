@@ -4,14 +4,15 @@
 --
 -- Returns: {{sequence, text, … of pending withdrawals}, per lane {milliseconds until its head may be released, attempts
 --   of the first or '', sequence, record, sequence, record …}…}; a record ('': missing) whose body is stored out of
---   line is followed by the body ('': missing); for an unreadable lane {1000, '!<what is wrong>'}. With consumers, a
---   run holds the messages that they have accepted, and others that only the owner can handle (include/pulled.lua);
---   before the first sequence is then '' or the refusal of the run's last message, as in include/consumers.lua
+--   line is followed by the body ('': missing); {1000, '!'} for a lane of which more messages left than one call
+--   settles: none of them is settled. With consumers, a run holds the messages that they have accepted, and others
+--   that only the owner can handle (include/pulled.lua); before the first sequence is then '' or the refusal of the
+--   run's last message, as in include/consumers.lua
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.
 -- include: schema, clock, epoch, owner, out_of_line, head
--- include: expect, read_ahead, bodies, settle, wake, runs, consumers, pulled, counters
+-- include: read_ahead, bodies, settle, wake, runs, consumers, pulled, counters
 
 local now = now_ms()
 local epoch, takeover_wait = current_epoch(key_epoch, now, seen_epoch)
@@ -95,12 +96,8 @@ local function read_lanes()
     local most = lane.asks and math.max(0, math.min(lane.most, left, budget.reads)) or 0
     lane.has_no_room = lane.asks and most == 0
     if ordering ~= 'none' then
-      -- A lane with unreadable keys must not block the others.
-      local could_read, wrong = pcall(read_lane, lane, budget, most)
-      if not could_read then
-        lane.wrong = type(wrong) == 'table' and wrong.err or tostring(wrong)
-        lane.gone, lane.run, lane.asks = NONE, NONE, false
-      end
+      lane.is_too_long = not read_lane(lane, budget, most)
+      if lane.is_too_long then lane.asks = false end
       left = left - #lane.run
     end
   end
@@ -187,8 +184,9 @@ local function answer_all()
   local answers, record_of, before, wanted = {{}}, reader_of(together('run')), 0, {}
   for number, lane in ipairs(lanes) do
     local run, answer, at = lane.run, {is_pulled and 0 or lane.wait, ''}, 2
-    if lane.wrong then
-      answer = {1000, '!' .. lane.wrong}
+    -- The owner reads every other answer as 'all messages that left are settled'.
+    if lane.is_too_long then
+      answer = {1000, '!'}
     -- A lane that does not fit into this answer is requested again after 1 ms.
     elseif lane.has_no_room or lane.most > 0 and room <= 0 and number > 1 then
       answer[1] = math.max(1, answer[1])
@@ -237,26 +235,8 @@ end
 local answers = answer_all()
 local gone, is_gone = together('gone'), {}
 
--- Skip checks of keys that this call does not need: the log, and idempotency keys to forget.
 local has_cleanup = #log + #bodies + #idempotency_keys > 0
-if ordering ~= 'destination' then expect('ZCARD', key_releasable, key_lanes) end
-if #gone > 0 and ordering == 'key' then expect('ZCARD', key_previous) end
-if ordering == 'none' then expect('ZCARD', lanes[1].in_progress) end
-if has_withdrawals then
-  expect('HLEN', key_withdrawals)
-  expect('ZCARD', key_withdrawing)
-end
-if is_pulled then
-  expect('HLEN', key_consumer_leases)
-  expect('ZCARD', key_releasable, key_consumer_lease_ends, key_consumers)
-end
-if halted and #gone > 0 then expect('ZCARD', key_halted) end
 local has_unwanted_log = settles and log_max == '0' and redis.call('LLEN', key_log_order) > 0
-if has_cleanup or has_unwanted_log then
-  expect('HLEN', key_idempotency_keys, key_log, key_bodies)
-  expect('LLEN', key_log_order)
-  expect('ZCARD', key_dead_letters)
-end
 
 -- The most pending withdrawals that one call returns. If there are more, the call picks some at random, so that none
 -- hides others.
@@ -365,7 +345,6 @@ local function renew_hints()
   end
 end
 
--- The first write, because only the key of the records may have the wrong type.
 if #gone > 0 then forget_records() end
 -- If the destination has no log any more, remove the old one: at once, or in portions if bodies may be stored for it.
 if has_unwanted_log and redis.call('HLEN', key_bodies) == 0 then
@@ -389,7 +368,7 @@ end
 renew_hints()
 if is_pulled then
   for _, lane in ipairs(lanes) do
-    if not lane.wrong then keep_outcome(lane, ordering, key_consumer_leases, key_consumer_lease_ends) end
+    if not lane.is_too_long then keep_outcome(lane, ordering, key_consumer_leases, key_consumer_lease_ends) end
   end
   if redis.call('ZCARD', key_consumer_lease_ends) == 0 then redis.call('ZREM', key_consumers, destination) end
   -- Consumers may get the messages behind the settled ones.

@@ -1,14 +1,13 @@
 #!lua flags=allow-oom
 -- release_fast: the fast path of release, for the usual case of a quiet destination: a lane with nothing special, whose
 -- messages are all ready or have just been delivered. The owner holds no other messages of the lane. It does the same
--- with fewer commands and less Lua. If a write fails, it undoes the writes before it; then the caller runs release,
--- which finds the key of the wrong type.
+-- with fewer commands and less Lua.
 --
 -- Returns: as release
 -- Errors: NOT_FAST, NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.
--- include: schema, clock, epoch, damage, owner, out_of_line, counters
+-- include: schema, clock, epoch, owner, out_of_line, counters
 
 -- With more messages than this, the extra cost of release does not matter.
 local FEW_MESSAGES = 32
@@ -52,13 +51,12 @@ local function add_to_log(sequences)
     if one.sequence ~= sequences[i] then return nil end
     entries[2 * i - 1], entries[2 * i] = one.sequence, one.entry
   end
-  local length = try('RPUSH', key_log_order, unpack(sequences))
-  if not length then return nil end
-  local excess = length - log_max
+  local excess = redis.call('LLEN', key_log_order) + #sequences - log_max
   -- Bodies may be kept for the entries that leave the log.
-  local can_trim = excess <= 0 or excess <= FEW_MESSAGES and try('HLEN', key_bodies) == 0
-  if can_trim and try('HSET', key_log, unpack(entries)) then return excess end
-  redis.call('LTRIM', key_log_order, 0, -1 - #sequences)
+  if excess > 0 and (excess > FEW_MESSAGES or redis.call('HLEN', key_bodies) > 0) then return nil end
+  redis.call('RPUSH', key_log_order, unpack(sequences))
+  redis.call('HSET', key_log, unpack(entries))
+  return excess
 end
 
 -- Settles all messages of the lane. True if it did.
@@ -66,13 +64,7 @@ local function settle(sequences)
   local has_log = log_max ~= '0'
   local excess = has_log and add_to_log(sequences) or not has_log and 0
   if not excess then return false end
-  if not try('HDEL', key_messages, unpack(sequences)) then
-    if has_log then
-      redis.call('LTRIM', key_log_order, 0, -1 - #sequences)
-      redis.call('HDEL', key_log, unpack(sequences))
-    end
-    return false
-  end
+  redis.call('HDEL', key_messages, unpack(sequences))
   if excess > 0 then redis.call('HDEL', key_log, unpack(redis.call('LPOP', key_log_order, excess))) end
   redis.call('DEL', key_ready, key_in_progress)
   redis.call('ZREM', key_releasable, destination)

@@ -42,10 +42,10 @@ local function is_type(key, expected)
   return kind == expected or kind == 'none'
 end
 
-expect_waiting(place)
+expect(ordering == 'none' and 'ZCARD' or 'LLEN', key_waiting)
 expect('HLEN', key_messages, key_attempts, key_withdrawals, key_dead_letter_messages, key_bodies, key_log)
 expect('ZCARD', key_leases, key_delayed, key_halted, key_dead_letters, key_dead_lettered_at, key_releasable, key_lanes,
-  key_withdrawing)
+  key_withdrawing, active_of(place))
 expect('SCARD', key_withdrawn)
 
 local leased, looks = nil, 0

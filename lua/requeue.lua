@@ -3,7 +3,7 @@
 --
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>
--- include: schema, clock, call, expect, leases, wake, waiting
+-- include: schema, clock, call, leases, wake, waiting
 
 local number = tonumber(call_number)
 local answered = replayed(key_call, number)
@@ -32,7 +32,6 @@ for i, lease in ipairs(leases) do
 end
 
 if #gone > 0 then
-  expect_waiting(place)
   redis.call('ZREM', key_leases, unpack(gone))
   to_front(place, back)
 end

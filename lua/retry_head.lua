@@ -6,7 +6,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   WRONG_HEAD, WRONG_STATE
 -- Sent again, it finds nothing to retry, and reports that: no call number is needed.
--- include: schema, clock, expect, attempts, head, wake, waiting
+-- include: schema, clock, attempts, head, wake, waiting
 
 local schema = check_schema(key_epoch)
 if schema ~= record_schema then return redis.error_reply('STALE_SCHEMA ' .. schema) end
@@ -21,9 +21,6 @@ local place = {
   destination = destination, ordering = ordering, hash = key_destination, waiting = key_waiting,
   messages = key_messages, builtin = key_active_builtin, worker = key_active_worker, wake = key_wake_waiting,
 }
-expect_waiting(place)
-expect('HLEN', key_messages, key_attempts, key_bodies)
-expect('ZCARD', key_delayed, key_halted, key_releasable, key_lanes)
 
 local is_finished = redis.call('ZSCORE', key_ready, sequence)
 local is_halted = redis.call('ZSCORE', key_halted, sequence)

@@ -6,7 +6,7 @@
 -- Returns: 1
 -- Errors: NEWER_SCHEMA <schema>
 -- Members that have another score by now, or are gone, stay unchanged: no call number is needed.
--- include: schema, clock, expect, attempts, head
+-- include: schema, clock, attempts, head
 
 check_schema(key_epoch)
 back_ms = tonumber(back_ms)
@@ -30,7 +30,6 @@ local moved_delays = moved(key_delayed, delays, function(member)
   return attempts[1] > 0 or attempts[7] > 0
 end)
 local moved_hints = moved(ordering == 'destination' and key_releasable or key_lanes, hints)
-expect('ZCARD', key_releasable)
 
 if #moved_leases > 0 then redis.call('ZADD', key_leases, unpack(moved_leases)) end
 if #moved_delays > 0 then redis.call('ZADD', key_delayed, unpack(moved_delays)) end

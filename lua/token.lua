@@ -4,7 +4,7 @@
 -- Returns: 1 if it existed before
 -- Errors: TOO_MANY_TOKENS <the most>
 -- Sent again, it changes nothing: no call number is needed.
--- include: changes, wake, expect
+-- include: changes, wake
 
 local noted = redis.call('HGET', key_tokens, id)
 local is_revoked = token == ''
@@ -14,7 +14,6 @@ if string.match(noted or '', '^%d+ (.*)$') == token then return 1 end
 if not noted and redis.call('HLEN', key_tokens) >= tonumber(most) + 3 then
   return redis.error_reply('TOO_MANY_TOKENS ' .. most)
 end
-expect('HLEN', key_used)
 
 note_change(key_tokens, key_changes, key_removed, id, removed_max, function(revision)
   if not is_revoked then return revision .. ' ' .. token end

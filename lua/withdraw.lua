@@ -4,12 +4,12 @@
 -- message, the script stores a pending withdrawal; the owner of the partition carries it out when that attempt has
 -- ended.
 --
--- Returns: {'done' | 'withdrawing' | 'settled' | 'full' | 'damaged' …} in order; full: the limit of dead letters
---   is reached, and the message stays; damaged: a set of its lane has the wrong type
+-- Returns: {'done' | 'withdrawing' | 'settled' | 'full' …} in order; full: the limit of dead letters is reached, and
+--   the message stays
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   NOT_OWNER
 -- Sent again, it changes nothing more: no call number is needed.
--- include: schema, clock, epoch, expect, damage, owner, attempts, head, wake, waiting, serial, out_of_line, withdrawn, consumers
+-- include: schema, clock, epoch, owner, attempts, head, wake, waiting, serial, out_of_line, withdrawn, consumers
 
 check_schema(key_epoch)
 local now = now_ms()
@@ -32,15 +32,6 @@ local place = {
   messages = key_messages, attempts = key_attempts, delayed = key_delayed, builtin = key_active_builtin,
   worker = key_active_worker, wake = key_wake_waiting,
 }
-expect_waiting(place)
-expect('HLEN', key_messages, key_attempts, key_withdrawals, key_dead_letter_messages, key_bodies, key_consumer_leases)
-expect('ZCARD', key_delayed, key_halted, key_dead_letters, key_releasable, key_lanes, key_dead_lettered_at, key_leases,
-  key_consumer_lease_ends, key_consumers, key_withdrawing)
-expect('SCARD', key_withdrawn)
-local damaged_lanes = {}
-for i, lane in ipairs(lanes) do
-  damaged_lanes[i] = not (try('ZCARD', lane.in_progress) and try('ZCARD', lane.ready))
-end
 
 -- Returns the record as a tombstone: marked, and without its body. Of an unreadable record, keeps only the accounted
 -- bytes, if it can find them.
@@ -176,8 +167,8 @@ for _, message in ipairs(messages) do
   local lane = lanes[number]
   local in_progress, ready = lane.in_progress, lane.ready
   local record = records[sequence]
-  local state = damaged_lanes[number] and 'damaged' or 'settled'
-  if not damaged_lanes[number] and redis.call('ZSCORE', in_progress, sequence) then
+  local state = 'settled'
+  if redis.call('ZSCORE', in_progress, sequence) then
     if string.sub(record, 1, 1) ~= 'T' then
       local is_full = how == 's' and room_for_letters <= 0
       state = is_full and 'full' or take_out(lane, sequence)
@@ -186,7 +177,7 @@ for _, message in ipairs(messages) do
       forget_withdrawal(sequence)
     end
   end
-  if state == 'settled' or state == 'full' or state == 'damaged' then
+  if state == 'settled' or state == 'full' then
     answer[#answer + 1] = state
   elseif state == 'in_use' then
     request_withdrawal(lane.key, sequence)

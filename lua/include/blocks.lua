@@ -1,8 +1,8 @@
 -- Runs many blocks in one call. A block is one transition with its own keys and arguments. This file is the end of a
 -- script that crates/store/src/scripts.rs composes. Before it, the script defines the includes, `transitions`
--- (functions by number), `all_keys`, `all_args`, `begin_block` (gives a transition its keys and arguments), and
--- `lacks_rights` (checks once a call whether the user may run the commands of a transition). The includes hold the
--- values that a call reads only once: the time, the server's identity, and the keys epoch and owner of each partition.
+-- (functions by number), `all_keys`, `all_args`, and `begin_block` (gives a transition its keys and arguments). The
+-- includes hold the values that a call reads only once: the time, the server's identity, and the keys epoch and owner
+-- of each partition.
 --
 -- The keys of the call are the keys of its blocks, in order. Its arguments are, per block: the shape '<number of the
 -- transition> <number of keys> <number of arguments>', then the arguments. Returns, per block in order: 1 and its
@@ -30,8 +30,6 @@ end
 
 -- Runs the block that `begin_block` has prepared. An error ends only this block.
 local function run_block(which)
-  local lacking = lacks_rights(which)
-  if lacking then return 0, error_text(lacking) end
   local has_ended, answer = pcall(transitions[which])
   if not has_ended then return 0, error_text(answer) end
   if type(answer) == 'table' and answer.err then return 0, error_text(answer) end

@@ -2,14 +2,12 @@
 -- current body. If the body as it arrived is kept too, the field '<sequence>i' holds it. The record of such a message
 -- begins with 'B<length>;'. A body belongs to its pending message, later to its dead letter or log entry.
 
--- Adds bodies to answers: `wanted` holds {answer, index in it, sequence}. A missing body stays ''. If the key is
--- unreadable, all bodies stay '': these messages are damaged, but must not hide others.
+-- Adds bodies to answers: `wanted` holds {answer, index in it, sequence}. A missing body stays ''.
 local function put_bodies(bodies, wanted)
   for from = 1, #wanted, 1000 do
     local upto, fields = math.min(from + 999, #wanted), {}
     for i = from, upto do fields[#fields + 1] = wanted[i][3] end
-    local found = redis.pcall('HMGET', bodies, unpack(fields))
-    for i, body in ipairs(found.err and {} or found) do
+    for i, body in ipairs(redis.call('HMGET', bodies, unpack(fields))) do
       local one = wanted[from + i - 1]
       one[1][one[2]] = body or ''
     end

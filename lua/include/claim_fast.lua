@@ -10,11 +10,8 @@ local function claim_fast(destination, waiting, messages, attempts, leases, acti
   local record = redis.call('HGET', messages, sequence)
   if not record or #record > room or bytes_out_of_line(record) > 0 then return nil end
   local lease = destination .. '/' .. sequence .. '/' .. secret
-  if not try('ZADD', leases, deadline, lease) then return nil end
-  if not try('ZREM', active, destination) then
-    redis.call('ZREM', leases, lease)
-    return nil
-  end
+  redis.call('ZADD', leases, deadline, lease)
+  redis.call('ZREM', active, destination)
   redis.call('LPOP', waiting)
   return sequence, record
 end

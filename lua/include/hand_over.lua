@@ -11,7 +11,7 @@ local handed_over = 0
 -- Returns '<destination>=<version>,<epoch>,<sequence>,<size of the record>:<record>'; nil if the record is too long, or
 -- its body is stored out of line. If `record` is '', reads it.
 local function hand_over(destination, version, epoch, messages, sequence, record)
-  if record == '' then record = try('HGET', messages, sequence) or '' end
+  if record == '' then record = redis.call('HGET', messages, sequence) or '' end
   local size = #record
   if size == 0 or size > HAND_OVER_SIZE_MAX or bytes_out_of_line(record) > 0 or not epoch then return nil end
   if handed_over + size > HAND_OVERS_SIZE_MAX then return nil end

@@ -33,7 +33,7 @@ end
 
 -- Ends the run of a lane behind the last message that the owner must handle.
 local function end_for_owner(lane, epoch, now, ordering, messages)
-  if not lane.asks or lane.wrong or lane.has_no_room then return end
+  if not lane.asks or lane.has_no_room then return end
   local entry, run, n = lane.entry, lane.run, 0
   if entry.secret and entry.deadline > now + entry.lasts then entry.deadline = now + entry.lasts end
   while run[n + 1] and tonumber(run[n + 1]) <= entry.accepted do n = n + 1 end

@@ -37,15 +37,16 @@ local function common_prefix(lane, budget, from, gone, finished)
   return run
 end
 
--- Reads the messages that left a lane. If there are more than one call may settle, raises an error for this lane and
--- settles none: the owner reads every other answer as 'all of them are settled'.
+-- Reads the messages that left a lane. Returns false if there are more than one call may settle: then the call settles
+-- none of the lane.
 local function read_gone(lane, budget)
-  if lane.upto == '0' then return end
+  if lane.upto == '0' then return true end
   local most = budget.settles + 1
   local gone = redis.call('ZRANGE', lane.ready, '-inf', lane.upto, 'BYSCORE', 'LIMIT', '0', most)
   budget.settles = math.max(0, budget.settles - #gone)
-  if #gone == most then error({err = 'more messages to settle than the limit of one call'}) end
+  if #gone == most then return false end
   lane.gone = gone
+  return true
 end
 
 -- Extends a lane's run by the ready messages after a sequence, up to the first gap. Reads more at a time as the run
@@ -97,9 +98,11 @@ local function read_front(lane, budget, most)
   end
 end
 
--- Reads for one lane the messages that left it, and at most `most` messages to release.
+-- Reads for one lane the messages that left it, and at most `most` messages to release. Returns false if it read
+-- nothing, because too many messages left the lane.
 local function read_lane(lane, budget, most)
-  read_gone(lane, budget)
+  if not read_gone(lane, budget) then return false end
   local read_run = lane.holds_none and read_front or read_behind
   read_run(lane, budget, most)
+  return true
 end

@@ -9,11 +9,6 @@ local function active_of(place)
   return place.builtin
 end
 
-local function expect_waiting(place)
-  expect(place.ordering == 'none' and 'ZCARD' or 'LLEN', place.waiting)
-  expect('ZCARD', active_of(place))
-end
-
 -- Priorities are 2^49 apart, which is more than any sequence.
 local function score_of(sequence, priority)
   return text((9 - tonumber(priority)) * 562949953421312 + tonumber(sequence))

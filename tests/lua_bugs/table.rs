@@ -598,8 +598,8 @@ end",
     bug(
         "the fast path of release keeps the records of settled messages",
         "release_fast",
-        "not try('HDEL', key_messages, unpack(sequences))",
-        "false",
+        "  redis.call('HDEL', key_messages, unpack(sequences))",
+        "",
     ),
     bug(
         "the fast path of complete ignores that the lease is gone, and earlier attempts",
@@ -616,8 +616,8 @@ end",
     bug(
         "the fast path of ingest does not note that messages wait",
         "ingest_fast",
-        "(length > count or try('ZADD', key_active, '0', destination))",
-        "true",
+        "  redis.call('ZADD', key_active, '0', destination)",
+        "",
     ),
     bug(
         "the fast path of release does not see withdrawals and halted messages",
@@ -640,7 +640,7 @@ end",
     bug(
         "a message that leaves as it came is not handed over",
         "include/hand_over",
-        "if record == '' then record = try('HGET', messages, sequence) or '' end",
+        "if record == '' then record = redis.call('HGET', messages, sequence) or '' end",
         "",
     ),
     bug(
@@ -664,14 +664,14 @@ end",
     bug(
         "the fast path of ingest wakes the sender of a lane whose head waits",
         "ingest_ready_fast",
-        "return length == 0",
-        "return true",
+        "if has_head and count == 1 then",
+        "if count == 1 then",
     ),
     bug(
         "the fast path of ingest does not note that a lane may be released",
         "ingest_ready_fast",
-        "length > 0 and 0 or try('ZADD', key_releasable, '0', destination)",
-        "0",
+        "if has_head then redis.call('ZADD', key_releasable, '0', destination) end",
+        "",
     ),
     // Consumers.
     bug(

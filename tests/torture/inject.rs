@@ -51,7 +51,7 @@ pub async fn inject(world: &Arc<World>, planned: Planned) -> Result<Struck, Stri
         Kind::Receiver(mood) => receiver(world, planned, mood).await?,
         Kind::ReceiverKilled => receiver_killed(world, planned).await?,
         Kind::Damaged => damage::inject(world, planned).await?,
-        Kind::RightsTaken | Kind::ChannelsTaken => limits::rights(world, planned).await?,
+        Kind::ChannelsTaken => limits::channels(world, planned).await?,
         Kind::ConnectionsFull => limits::connections(world, planned).await?,
         Kind::DescriptorsGone => limits::descriptors(world, planned).await?,
         Kind::Hog(hog) => hogs::inject(world, planned, hog).await?,

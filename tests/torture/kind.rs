@@ -103,8 +103,6 @@ pub enum Kind {
     DiskFull,
     /// The record or the body of a message is deleted or overwritten in Redis.
     Damaged,
-    /// The pods' Redis user may not run one command.
-    RightsTaken,
     /// The pods' Redis user may not use channels.
     ChannelsTaken,
     /// More connections than a pod accepts, all of them silent.
@@ -168,7 +166,6 @@ impl fmt::Display for Kind {
             Kind::ScriptBusy => f.write_str("script does not end (BUSY)"),
             Kind::DiskFull => f.write_str("disk full"),
             Kind::Damaged => f.write_str("message damaged in Redis"),
-            Kind::RightsTaken => f.write_str("right to a command taken away"),
             Kind::ChannelsTaken => f.write_str("right to channels taken away"),
             Kind::ConnectionsFull => f.write_str("connections of ingest used up"),
             Kind::DescriptorsGone => f.write_str("file descriptors used up"),
@@ -205,7 +202,7 @@ impl Kind {
             Kind::ScriptFlush,
             Kind::MemoryFull,
         ]);
-        all.extend([Kind::Damaged, Kind::RightsTaken, Kind::ChannelsTaken]);
+        all.extend([Kind::Damaged, Kind::ChannelsTaken]);
         all.extend([Kind::ConnectionsFull, Kind::DescriptorsGone]);
         all.extend([Kind::Purged, Kind::Removed, Kind::ReceiverKilled]);
         if topology != Topology::Sentinel {
@@ -314,7 +311,7 @@ impl Kind {
             Kind::Clock(_) => 0..1,
             Kind::MemoryFull | Kind::DiskFull | Kind::MemoryLowered => 500..2000,
             Kind::WritesRefused => 200..1500,
-            Kind::RightsTaken | Kind::ChannelsTaken => 500..2000,
+            Kind::ChannelsTaken => 500..2000,
             Kind::ConnectionsFull | Kind::DescriptorsGone => 500..2000,
             Kind::Hog(_) => 1000..3000,
             Kind::PrimaryFrozen => 100..1500,

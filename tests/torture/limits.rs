@@ -1,4 +1,4 @@
-//! Takes rights in Redis, connections or file descriptors away from a pod for a while.
+//! Takes channels in Redis, connections or file descriptors away from a pod for a while.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,8 @@ use tokio::{io::AsyncWriteExt, net::TcpStream, time::sleep};
 
 use crate::{
     inject::{fires, heals},
-    plan::{Kind, PODS, Planned, Role},
-    support::{
-        pods::{Addresses, client},
-        redis::minimal_rules,
-    },
+    plan::{PODS, Planned, Role},
+    support::pods::{Addresses, client},
     world::{DESCRIPTORS, World},
 };
 
@@ -22,38 +19,28 @@ const ANSWER_MAX: Duration = Duration::from_millis(700);
 /// The incomplete request of a connection that never sends the rest.
 const BEGUN: &[u8] = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n[";
 
-/// Takes one command, or all channels, from the pods' Redis user, on all servers.
-pub async fn rights(world: &World, planned: Planned) -> Result<Instant, String> {
+/// Takes all channels from the pods' Redis user, on all servers.
+pub async fn channels(world: &World, planned: Planned) -> Result<Instant, String> {
     let servers = world.redis.lock().await;
-    let rules = minimal_rules();
-    let commands: Vec<&str> = rules.iter().filter_map(|rule| rule.strip_prefix('+')).collect();
-    let command = commands[planned.bytes % commands.len()];
-    let (less, more, seen) = match planned.kind {
-        Kind::ChannelsTaken => (
-            "resetchannels".to_owned(),
-            "&reseq:*".to_owned(),
-            "lacks rights for wake-ups".to_owned(),
-        ),
-        _ => (format!("-{command}"), format!("+{command}"), format!("+{command}")),
-    };
-    servers.acl(&[&less]).await;
+    let seen = "lacks rights for wake-ups";
+    servers.acl(&["resetchannels"]).await;
     sleep(planned.lasts).await;
-    let fired = fires(&format!("a pod says that it lacks {more}"), async || {
+    let fired = fires("a pod says that it lacks channels", async || {
         for pod in &world.addresses {
-            if readiness(pod).await.is_some_and(|(_, text)| text.contains(&seen)) {
+            if readiness(pod).await.is_some_and(|(_, text)| text.contains(seen)) {
                 return Some(());
             }
         }
         None
     })
     .await;
-    servers.acl(&[&more]).await;
+    servers.acl(&["&reseq:*"]).await;
     let given = Instant::now();
     fired?;
     heals("every pod that answers lacks no rights", async || {
         for pod in &world.addresses {
             let (_, text) = readiness(pod).await.unwrap_or_default();
-            if text.contains(&seen) {
+            if text.contains(seen) {
                 return None;
             }
         }

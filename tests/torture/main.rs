@@ -166,7 +166,6 @@ fn short_storm_damages_withdraws_purges_and_cuts_everywhere() {
         let has = |meant: &dyn Fn(Kind) -> bool| plan.iter().any(|fault| meant(fault.kind));
         for kind in [
             Kind::Damaged,
-            Kind::RightsTaken,
             Kind::ConnectionsFull,
             Kind::DescriptorsGone,
             Kind::Purged,

@@ -82,7 +82,7 @@ impl fmt::Display for Planned {
         match kind {
             Kind::Link(_, Trouble::Cut) => write!(f, ", at byte {bytes}"),
             Kind::Clock(_) => write!(f, ", of {target}, by {} ms", clock_step(bytes).as_millis()),
-            Kind::Damaged | Kind::RightsTaken => write!(f, ", of {target}, by {bytes}"),
+            Kind::Damaged => write!(f, ", of {target}, by {bytes}"),
             Kind::Link(_, Trouble::Delayed) | Kind::Receiver(Mood::Slow) => {
                 write!(f, ", by {} ms", delay.as_millis())
             }

@@ -3,10 +3,7 @@
 //! Finished messages are withdrawn first, and the blocking ones after them. Otherwise the messages
 //! behind a halted head would be delivered during the purge.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     body::Bytes,
@@ -62,9 +59,7 @@ pub(super) async fn purge(
     let Purge { dry_run, key } = read_optional(body, api.batch_bytes_max)?;
     let purged = target.clone();
     bulk::run(&target, Kind::Purge, dry_run, &headers, |progress| async move {
-        Purging { target: purged, key, last: 0, damaged: BTreeSet::new(), progress }
-            .run(dry_run)
-            .await
+        Purging { target: purged, key, last: 0, progress }.run(dry_run).await
     })
     .await
 }
@@ -86,13 +81,8 @@ struct Purging {
     key: Option<String>,
     /// The last sequence to cancel.
     last: Sequence,
-    /// Messages of damaged lanes, which cannot be cancelled. Counted up to a limit.
-    damaged: BTreeSet<Sequence>,
     progress: Arc<Progress>,
 }
-
-/// The most messages of damaged lanes to count.
-const DAMAGED_MAX: usize = 10_000;
 
 impl Purging {
     async fn run(&mut self, dry_run: bool) -> Result<(), Problem> {
@@ -206,10 +196,8 @@ impl Purging {
             };
             let answers = self.target.withdraw(&withdrawal).await?;
             let (mut done, mut withdrawing) = (0, 0);
-            for (answer, (_, sequence)) in answers.into_iter().zip(&messages) {
+            for answer in answers {
                 match answer {
-                    Withdrawn::Damaged if self.damaged.len() >= DAMAGED_MAX => {}
-                    Withdrawn::Damaged => drop(self.damaged.insert(*sequence)),
                     Withdrawn::Done => done += 1,
                     Withdrawn::Withdrawing => withdrawing += 1,
                     // A purge creates no dead letters.
@@ -217,11 +205,9 @@ impl Purging {
                 }
             }
             cancelled += done;
-            let failed = self.damaged.len() as u64;
             self.progress.update(|operation| {
                 operation.affected += done + withdrawing;
-                operation.failed = failed;
-                operation.matched = operation.affected + failed;
+                operation.matched = operation.affected;
                 let before = operation.details.withdrawing.unwrap_or_default();
                 operation.details.withdrawing = Some(before + withdrawing);
             });

@@ -108,6 +108,11 @@ pub(super) async fn why(
 
 async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why, StoreError> {
     let now_ms = api.store.server_time_ms().await?;
+    if let Some(wrong) = api.store.wrong_type(entry).await? {
+        let halted = (Cause::Damaged, advice::halted(&wrong));
+        let why = Why::without_head(entry, key.map(str::to_owned), halted);
+        return Ok(Why { actions: advice::repairs(entry), ..why });
+    }
     let Some(lane) = api.store.why(entry, key).await? else {
         let nothing = (Cause::Nothing, advice::NOTHING.to_owned());
         return Ok(Why::without_head(entry, key.map(str::to_owned), nothing));

@@ -54,11 +54,6 @@ pub(super) async fn one(
     match answers.first() {
         Some(Withdrawn::Done) => Ok(done(sequence, how)),
         Some(Withdrawn::Full) => Err(no_room_for_letters(target)),
-        Some(Withdrawn::Damaged) => {
-            let detail = "what Redis holds of the message's lane is damaged: see /readyz; reseq repair finds \
-                          and repairs it. Nothing has changed";
-            Err(Problem::new(Code::Damaged, detail))
-        }
         Some(Withdrawn::Withdrawing) => withdrawing(target, sequence, how).await,
         Some(Withdrawn::Settled) | None => match progress(target, sequence).await? {
             Progress::Ended(ended) if ended == state => Ok(done(sequence, how)),

@@ -202,9 +202,9 @@ codes! {
         "Redis holds data that this version cannot read.",
         "Look at the log of the process.";
     Damaged "damaged" INTERNAL, "Damaged data":
-        "A key of the destination, or of one of its lanes, is damaged; for example it has the wrong Redis \
-         type. Part of the call may have been carried out, but no message that was refused with this code was \
-         stored. Other lanes and destinations continue.",
+        "Data of the destination is damaged. If a key has the wrong Redis type, `detail` names it; the destination \
+         halts, and nothing has changed. Otherwise part of the call may have been carried out, but no message that \
+         was refused with this code was stored. Other destinations continue.",
         "See `/readyz` and the log; then run `reseq repair`.";
     Paused "paused" TOO_MANY, "Ingest paused":
         "Ingest of the destination is paused. Nothing was stored.",

@@ -93,12 +93,9 @@ pub enum Refusal {
          idempotency key"
     )]
     NotConfirmed,
-    /// The data of its lane or its idempotency key in Redis is damaged.
-    #[error(
-        "the data of its lane, or of another key it needs, is damaged in Redis: see /readyz; reseq repair \
-         finds and repairs it. Nothing was stored"
-    )]
-    Damaged,
+    /// The data of the destination, or of its idempotency key, in Redis is damaged; the text says what.
+    #[error("{0}; nothing was stored")]
+    Damaged(String),
     /// The deployment cannot give the destination's `durability`; the text says what to change.
     #[error("{0}; nothing was stored")]
     CannotConfirm(String),
@@ -139,7 +136,7 @@ impl Refusal {
             Refusal::NoSecretsKey(_) => Code::NoSecretsKey,
             Refusal::NewerSchema(_) => Code::NewerSchema,
             Refusal::NotConfirmed => Code::NotConfirmed,
-            Refusal::Damaged => Code::Damaged,
+            Refusal::Damaged(_) => Code::Damaged,
             Refusal::CannotConfirm(_) => Code::CannotConfirm,
             Refusal::Aborted => Code::Aborted,
             Refusal::Draining => Code::Draining,

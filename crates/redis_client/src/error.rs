@@ -16,6 +16,9 @@ pub enum ClientError {
     /// changed.
     #[error("the Redis user lacks a right: {0}")]
     NoRights(String),
+    /// The Redis user lacks a right that a script met. Names the missing ACL rule. Part of the call may have run.
+    #[error("the Redis user lost a right during the call: {0}")]
+    LostRights(String),
     /// Redis answers, and refuses all writes; nothing has changed. Contains the sentence of Redis.
     #[error("Redis refuses writes: {0}")]
     RefusesWrites(String),
@@ -94,7 +97,8 @@ impl ClientError {
         let is_code = !code.is_empty() && code.bytes().all(|c| c.is_ascii_uppercase() || c == b'_');
         match code {
             "OOM" => ClientError::OutOfMemory,
-            "ERR" | "WRONGTYPE" | "NOPERM" => ClientError::Failed(text.to_owned()),
+            "NOPERM" => ClientError::LostRights(rule_of(detail)),
+            "ERR" | "WRONGTYPE" => ClientError::Failed(text.to_owned()),
             _ if is_code => ClientError::Named {
                 code: code.to_owned(),
                 detail: detail.to_owned(),
@@ -111,7 +115,8 @@ impl From<RedisError> for ClientError {
         let detail = error.detail().unwrap_or_default();
         match error.code().unwrap_or_default() {
             "OOM" => return ClientError::OutOfMemory,
-            "NOPERM" if !is_of_script(detail) => return ClientError::NoRights(rule_of(detail)),
+            "NOPERM" if is_of_script(detail) => return ClientError::LostRights(rule_of(detail)),
+            "NOPERM" => return ClientError::NoRights(rule_of(detail)),
             "NOAUTH" | "WRONGPASS" => return ClientError::NoRights(UNKNOWN_USER.to_owned()),
             // A longer command before the password.
             "ERR" if detail.starts_with("Protocol error: unauthenticated") => {
@@ -191,14 +196,11 @@ mod tests {
     #[test]
     fn what_may_come_after_a_write_is_never_called_unchanged() {
         use ClientError as E;
-        let of_script =
-            "ACL failure in script: User svc has no permissions to run the 'zadd' command";
         for (code, detail) in [
             ("WRONGTYPE", "Operation against a key holding the wrong kind of value"),
             ("ERR", "user_script:1: attempt to index a nil value script: 5b, on @user_script:1."),
             ("ERR", "The user executing the script can't run this command script: 5b, on @x:1."),
             ("MISCONF", "Errors writing to the AOF file script: 5b, on @x:1."),
-            ("NOPERM", of_script),
             ("EXECABORT", "Transaction discarded"),
         ] {
             let error = mapped(code, detail);
@@ -240,6 +242,18 @@ mod tests {
             let error = mapped(code, detail);
             assert!(matches!(&error, ClientError::NoRights(_)), "{code} {detail}: {error:?}");
             assert!(error.to_string().contains(rule), "{error}");
+        }
+    }
+
+    #[test]
+    fn right_missing_inside_a_script_is_named_and_may_come_after_a_write() {
+        let detail = "ACL failure in script: User svc has no permissions to run the 'zadd' command";
+        for error in [mapped("NOPERM", detail), ClientError::of_block(&format!("NOPERM {detail}"))]
+        {
+            assert!(
+                matches!(&error, ClientError::LostRights(rule) if rule == "+zadd"),
+                "{error:?}"
+            );
         }
     }
 

@@ -20,11 +20,12 @@ impl Store {
         &self.inner.client
     }
 
-    /// Runs a script once.
+    /// Runs a script once, unless this pod knows of a missing right: the script might stop half-way.
     pub(super) async fn run<T: FromRedisValue>(
         &self,
         call: &ScriptCall<'_>,
     ) -> Result<T, StoreError> {
+        self.check_rights()?;
         let begun = Instant::now();
         let result = self.client().run(call).await.map_err(StoreError::from);
         self.note(call, begun, &result);
@@ -38,6 +39,7 @@ impl Store {
         call: &ScriptCall<'_>,
         confirm: Confirm,
     ) -> Result<(T, bool), StoreError> {
+        self.check_rights()?;
         let begun = Instant::now();
         let result = self.client().run_confirmed(call, confirm).await.map_err(StoreError::from);
         self.note(call, begun, &result);
@@ -49,7 +51,10 @@ impl Store {
         self.observe(Called { name, keys }, result);
         // A refusal with a code (a stale epoch, another owner) is not a failure of Redis.
         let is_failure = |error: &StoreError| {
-            error.is_temporary() || matches!(error, StoreError::NoRights(_) | StoreError::Failed(_))
+            use StoreError as E;
+            let is_last =
+                matches!(error, E::NoRights(_) | E::LostRights(_) | E::WrongType(_) | E::Failed(_));
+            is_last || error.is_temporary()
         };
         let failed = result.as_ref().err().is_some_and(is_failure);
         telemetry::redis_call(name, begun.elapsed(), !failed);

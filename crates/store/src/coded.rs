@@ -27,7 +27,7 @@ impl Coded for StoreError {
                  of it is free"
                     .into(),
             ),
-            StoreError::Unconfirmed(_) => (
+            StoreError::Unconfirmed(_) | StoreError::LostRights(_) => (
                 Code::NotConfirmed,
                 "Redis did not confirm the call: it may have been carried out".into(),
             ),
@@ -37,6 +37,7 @@ impl Coded for StoreError {
             StoreError::NoSecretsKey(_) => (Code::NoSecretsKey, sentence),
             StoreError::NewerSchema(_) => (Code::NewerSchema, sentence),
             StoreError::NoRights(_) => (Code::NoRights, format!("{self}; nothing has changed")),
+            StoreError::WrongType(_) => (Code::Damaged, format!("{self}; nothing has changed")),
             StoreError::Failed(_) => (
                 Code::Damaged,
                 "the data in Redis is damaged: see /readyz, and the log. Part of the call may have been carried out"

@@ -1,7 +1,7 @@
 //! The commands that scripts and Reseq itself run. With sample arguments, because Redis checks only
 //! complete commands.
 
-use std::{collections::BTreeSet, fmt::Write};
+use std::collections::BTreeSet;
 
 /// A command that scripts run, or that takes a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,44 +142,4 @@ pub(super) fn commands_on_keys<'a>(scripts: impl Iterator<Item = &'a str>) -> BT
     let sent = ON_KEYS.iter().filter(|command| SENT_ON_KEYS.contains(&command.name));
     let all = sent.copied().chain(scripts.flat_map(commands_in));
     all.filter(|command| command.has_key).collect()
-}
-
-/// The first lines of a script: it fails with `NO_RIGHTS` if its user may not run one of its
-/// commands. Scripts have no rollback, so this must happen before any write. Redis itself has
-/// already checked access to all keys of the call.
-pub(super) fn preamble(script: &str) -> String {
-    let mut text = format!("do {MAY}");
-    for command in commands_in(script) {
-        let (may, lacks) = check(&command);
-        let _ = writeln!(text, "if not {may} then {lacks} end");
-    }
-    text + "end\n"
-}
-
-/// The same check for each of several scripts that run in one call, as a function of Lua with the name `rights_of`. It
-/// takes the name of one, and returns the error or nothing. Each command is checked once a call.
-pub(super) fn preamble_of_many<'a>(scripts: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    let mut text = format!("local has = {{}}\nlocal function rights_of(which)\n{MAY}");
-    for (name, script) in scripts {
-        let _ = writeln!(text, "if which == '{name}' then");
-        for command in commands_in(script) {
-            let (has, (may, lacks)) = (command.name, check(&command));
-            let _ = writeln!(
-                text,
-                "if not has.{has} then if not {may} then {lacks} end has.{has} = true end"
-            );
-        }
-        text.push_str("end\n");
-    }
-    text + "end\n"
-}
-
-const MAY: &str = "local may, key = redis.acl_check_cmd, KEYS[1]\n";
-
-/// What is true if the user may run a command, and what ends the script otherwise.
-fn check(command: &Command) -> (String, String) {
-    let key = if command.has_key { ", key" } else { "" };
-    let (name, arguments) = (command.name, ", '1'".repeat(command.arguments));
-    let lacks = format!("return redis.error_reply('NO_RIGHTS +{}')", name.to_lowercase());
-    (format!("may('{name}'{key}{arguments})"), lacks)
 }

@@ -8,6 +8,8 @@ use redis::ToRedisArgs;
 
 use redis_client::CallArgs;
 
+use super::key_types::type_of;
+
 /// What a transition takes, by name, in the order of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Contract {
@@ -124,6 +126,38 @@ impl Contract {
         }
         text + "end\n"
     }
+
+    /// The lines of Lua that check the types of all keys (`lua/include/types.lua`), and end the transition with an error
+    /// if one is wrong. They follow the names.
+    pub fn checks(&self) -> String {
+        let destination = self.keys.iter().filter(|key| **key == "destination");
+        let others = self.keys.iter().filter(|key| **key != "destination");
+        let all: Vec<String> = destination
+            .map(|_| "check_destination(key_destination)".to_owned())
+            .chain(others.filter_map(|key| check_of(key, &format!("key_{key}"))))
+            .collect();
+        let mut text = format!("do local wrong = {}\n", all.join("\nor "));
+        for list in self.lists {
+            let name = list.name;
+            let checks: Vec<String> = match (list.keys, list.args) {
+                (["key"], []) => check_of(name, "one").into_iter().collect(),
+                (keys, _) => {
+                    keys.iter().filter_map(|key| check_of(key, &format!("one.{key}"))).collect()
+                }
+            };
+            if !checks.is_empty() {
+                let checks = checks.join(" or ");
+                let _ =
+                    writeln!(text, "for _, one in ipairs({name}) do wrong = wrong or {checks} end");
+            }
+        }
+        text + "if wrong then return wrong end end\n"
+    }
+}
+
+/// The check of a key with this name, if its type is known.
+fn check_of(name: &str, value: &str) -> Option<String> {
+    type_of(name).map(|kind| format!("check_type('{kind}', {value})"))
 }
 
 impl List {
@@ -278,6 +312,18 @@ for i = 1, ARGV[a] do bodies[i] = ARGV[a + 1] k, a = k + 0, a + 1 end
 end
 ";
         assert_eq!(OF_LANES.names(), expected);
+    }
+
+    #[test]
+    fn lua_checks_the_type_of_each_key() {
+        let expected = "\
+do local wrong = check_type('hash', key_epoch)
+or check_type('string', key_owner)
+for _, one in ipairs(lanes) do wrong = wrong or check_type('zset', one.in_progress) or \
+check_type('zset', one.ready) end
+if wrong then return wrong end end
+";
+        assert_eq!(OF_LANES.checks(), expected);
     }
 
     #[test]

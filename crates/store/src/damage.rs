@@ -3,7 +3,6 @@
 //! all other destinations.
 
 mod look;
-mod types;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +15,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Store, StoreError, entry::CatalogEntry};
+use super::{Store, StoreError, entry::CatalogEntry, key_types};
 use domain::Sequence;
 use faults::planted;
 
@@ -97,12 +96,11 @@ impl Damage {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, location: &str, call: &str, problem: &str, keys: Vec<String>) {
+    fn note(&self, location: &str, call: &str, problem: &str, suspects: Vec<String>) {
         if planted::is("damage_unnamed") {
             return;
         }
         let now = Instant::now();
-        let suspects = if problem.contains("WRONGTYPE") { keys } else { Vec::new() };
         let at = (location.to_owned(), call.to_owned());
         let is_news = self.change(|kept| {
             if let Some(entry) = kept.calls.get_mut(&at) {
@@ -194,7 +192,7 @@ impl Called<'_> {
             return Vec::new();
         }
         let keys = self.keys.iter().filter_map(|key| String::from_utf8(key.clone()).ok());
-        keys.filter(|key| types::expected(store.keys(), key).is_some()).collect()
+        keys.filter(|key| key_types::expected(store.keys(), key).is_some()).collect()
     }
 }
 
@@ -207,12 +205,19 @@ impl Store {
                 let (location, call) = called.shown(self);
                 self.inner.damage.succeeded(&location, &call);
             }
-            Err(StoreError::NoRights(_) | StoreError::RefusesWrites(_)) => {
-                self.inner.rights.was_refused();
+            Err(
+                StoreError::NoRights(_) | StoreError::LostRights(_) | StoreError::RefusesWrites(_),
+            ) => self.inner.rights.was_refused(),
+            Err(StoreError::WrongType(wrong)) => {
+                let (location, call) = called.shown(self);
+                let problem = wrong.to_string();
+                self.inner.damage.note(&location, &call, &problem, vec![wrong.key.clone()]);
             }
             Err(StoreError::Failed(problem) | StoreError::Unreadable(problem)) => {
                 let (location, call) = called.shown(self);
-                self.inner.damage.note(&location, &call, problem, called.suspects(self));
+                let is_type = problem.contains("WRONGTYPE");
+                let suspects = if is_type { called.suspects(self) } else { Vec::new() };
+                self.inner.damage.note(&location, &call, problem, suspects);
             }
             Err(_) => {}
         }
@@ -230,13 +235,6 @@ impl Store {
             self.inner.damage.note(location, call, problem, Vec::new());
         }
         answer
-    }
-
-    /// Notes that one of these keys has the wrong type. The call itself succeeded for other
-    /// messages.
-    pub(super) fn note_damaged_keys(&self, entry: &CatalogEntry, call: &str, keys: Vec<String>) {
-        let problem = format!("WRONGTYPE one of {}", keys.join(", "));
-        self.inner.damage.note(entry.destination.name.as_str(), call, &problem, keys);
     }
 
     /// Notes messages that cannot be read.

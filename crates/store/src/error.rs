@@ -1,5 +1,7 @@
 //! Maps the errors of Redis and of scripts, in one place.
 
+use std::fmt;
+
 use super::known_schema;
 use domain::Epoch;
 use redis_client::ClientError;
@@ -64,8 +66,14 @@ pub enum StoreError {
     /// changed.
     #[error("the Redis user lacks a right: {0}")]
     NoRights(String),
-    /// Redis could not run the call, and a repeat would fail too: a key has another type, or a
-    /// script met unexpected data. Part of the call may have run.
+    /// The Redis user lacks a right that a script met. Names the missing ACL rule. Part of the call may have run.
+    #[error("the Redis user lost a right during the call: {0}")]
+    LostRights(String),
+    /// A key of the destination has the wrong type. The destination waits for somebody; nothing has changed.
+    #[error("{0}")]
+    WrongType(WrongType),
+    /// Redis could not run the call, and a repeat would fail too: a script met unexpected data. Part of the call may
+    /// have run.
     #[error("Redis could not carry out the call: {0}")]
     Failed(String),
     /// Redis refuses calls that need more memory; nothing has changed.
@@ -91,6 +99,37 @@ pub enum StoreError {
     Unreadable(String),
 }
 
+/// A key whose type in Redis is not the one that Reseq gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrongType {
+    /// The key.
+    pub key: String,
+    /// The type that it has.
+    pub found: String,
+    /// The type that it should have.
+    pub expected: String,
+}
+
+impl fmt::Display for WrongType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WrongType { key, found, expected } = self;
+        write!(
+            f,
+            "the Redis key {key} has the type {found} instead of {expected}, and the destination waits: restore the \
+             key, or run reseq repair"
+        )
+    }
+}
+
+impl WrongType {
+    /// `<type> <right type> <key>`
+    fn read(detail: &str) -> Option<WrongType> {
+        let mut words = detail.splitn(3, ' ').map(str::to_owned);
+        let (found, expected, key) = (words.next()?, words.next()?, words.next()?);
+        Some(WrongType { key, found, expected })
+    }
+}
+
 impl StoreError {
     /// Converts the error of one call into that of a sequence of calls, some of which have run.
     pub(super) fn after_partial_success(self) -> StoreError {
@@ -99,6 +138,7 @@ impl StoreError {
             error @ (StoreError::NoRights(_) | StoreError::RefusesWrites(_)) => {
                 StoreError::Unconfirmed(error.to_string())
             }
+            StoreError::WrongType(wrong) => StoreError::Failed(wrong.to_string()),
             other => other,
         }
     }
@@ -106,19 +146,28 @@ impl StoreError {
     /// True when the script did not run in this attempt, so the error says nothing about an earlier
     /// attempt at the same call.
     pub(super) fn did_not_run(&self) -> bool {
-        matches!(self, StoreError::NoRights(_) | StoreError::CannotConfirm(_))
+        use StoreError as E;
+        matches!(self, E::NoRights(_) | E::CannotConfirm(_) | E::WrongType(_))
     }
 
     /// True when the store itself logs and shows the error, so the caller need not.
     pub fn is_logged(&self) -> bool {
         use StoreError as E;
-        matches!(self, E::NoRights(_) | E::RefusesWrites(_) | E::Failed(_) | E::NewerSchema(_))
+        matches!(
+            self,
+            E::NoRights(_)
+                | E::LostRights(_)
+                | E::RefusesWrites(_)
+                | E::WrongType(_)
+                | E::Failed(_)
+                | E::NewerSchema(_)
+        )
     }
 
     /// True if damaged data of one destination is the cause: others are not affected.
     pub fn is_damage(&self) -> bool {
         use StoreError as E;
-        matches!(self, E::Failed(_) | E::Unreadable(_))
+        matches!(self, E::WrongType(_) | E::Failed(_) | E::Unreadable(_))
     }
 
     /// True when the same call may succeed a little later.
@@ -142,6 +191,7 @@ impl From<ClientError> for StoreError {
             ClientError::Unconfirmed(why) => StoreError::Unconfirmed(why),
             ClientError::RefusesWrites(sentence) => StoreError::RefusesWrites(sentence),
             ClientError::NoRights(rule) => StoreError::NoRights(rule),
+            ClientError::LostRights(rule) => StoreError::LostRights(rule),
             ClientError::OutOfMemory => StoreError::OutOfMemory,
             ClientError::Failed(why) => StoreError::Failed(why),
             ClientError::Unreadable(what) => StoreError::Unreadable(what),
@@ -164,6 +214,9 @@ fn named(code: &str, detail: String, text: String) -> StoreError {
         "OWNED" => StoreError::Owned(number()),
         "TAKEOVER_WAIT" => StoreError::TakeoverWait(number()),
         "WRONG_HEAD" => StoreError::WrongHead,
+        "WRONG_TYPE" => {
+            WrongType::read(&detail).map_or(StoreError::Failed(text), StoreError::WrongType)
+        }
         "WRONG_STATE" => StoreError::WrongState(detail),
         "WRONG_VERSION" => StoreError::WrongVersion(number()),
         "NEWER_SCHEMA" => StoreError::NewerSchema(number() as u32),
@@ -171,7 +224,6 @@ fn named(code: &str, detail: String, text: String) -> StoreError {
         "NOT_FAST" => StoreError::NotFast,
         "TOO_MANY_TOKENS" => StoreError::TooManyTokens(number()),
         "UNREADABLE" => StoreError::Unreadable(detail),
-        "NO_RIGHTS" => StoreError::NoRights(detail),
         "NO_MEMORY" => StoreError::OutOfMemory,
         // This version does not know the code. The script may have written something before.
         _ => StoreError::Failed(text),
@@ -196,10 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_right_is_named_by_its_rule_and_is_not_temporary() {
-        let error = mapped("NO_RIGHTS", "+hset");
-        assert!(matches!(&error, StoreError::NoRights(_)), "{error:?}");
-        assert!(error.to_string().contains("+hset") && !error.is_temporary(), "{error}");
+    fn wrong_type_names_the_key_and_both_types() {
+        let error = mapped("WRONG_TYPE", "string zset reseq:{p00}:d:erp:ready:a b");
+        let StoreError::WrongType(WrongType { key, found, expected }) = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((found.as_str(), expected.as_str()), ("string", "zset"));
+        assert_eq!(key, "reseq:{p00}:d:erp:ready:a b");
+        assert!(error.did_not_run() && !error.is_temporary());
     }
 
     #[test]
@@ -210,6 +266,7 @@ mod tests {
             (ClientError::RefusesWrites("x".into()), true),
             (ClientError::OutOfMemory, true),
             (ClientError::NoRights("x".into()), false),
+            (ClientError::LostRights("x".into()), false),
             (ClientError::Failed("x".into()), false),
             (ClientError::Unreadable("x".into()), false),
         ] {

@@ -3,11 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::{
-    commands::{preamble, preamble_of_many},
-    contract::Contract,
-    known_schema, transitions,
-};
+use super::{contract::Contract, known_schema, transitions};
 use faults::planted_lua::{self, text_of};
 use redis_client::Script;
 
@@ -22,7 +18,6 @@ const INCLUDES: &[(&str, &str)] = &[
     ("clock", include_str!("../lua/include/clock.lua")),
     ("consumers", include_str!("../lua/include/consumers.lua")),
     ("counters", include_str!("../lua/include/counters.lua")),
-    ("damage", include_str!("../lua/include/damage.lua")),
     ("dead_letters", include_str!("../lua/include/dead_letters.lua")),
     ("epoch", include_str!("../lua/include/epoch.lua")),
     ("expect", include_str!("../lua/include/expect.lua")),
@@ -44,6 +39,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("serial", include_str!("../lua/include/serial.lua")),
     ("settle", include_str!("../lua/include/settle.lua")),
     ("suspects", include_str!("../lua/include/suspects.lua")),
+    ("types", include_str!("../lua/include/types.lua")),
     ("waiting", include_str!("../lua/include/waiting.lua")),
     ("wake", include_str!("../lua/include/wake.lua")),
     ("withdrawn", include_str!("../lua/include/withdrawn.lua")),
@@ -167,14 +163,34 @@ fn transition(name: &'static str) -> Script {
     }
 }
 
-/// The text of a transition, with the names of its keys and arguments where its code begins.
+/// Scripts that must run although a key of the destination has the wrong type. They check the keys that they need. The
+/// others check all of theirs before they begin. A script on streams fails with its first command.
+pub const CHECK_THEMSELVES: [&str; 12] = [
+    "audit",
+    "define",
+    "delete_destination",
+    "delete_destination_batch",
+    "end_session",
+    "forget_destination",
+    "note_operation",
+    "pause",
+    "repair",
+    "repair_counters",
+    "repair_keys",
+    "repair_traces",
+];
+
+/// The text of a transition, with the names of its keys and arguments, and the checks of its keys, where its code
+/// begins.
 fn named(name: &str) -> String {
     let text = text_of(name, file_of(name));
     let contract = CONTRACTS.iter().find(|contract| contract.name == name);
+    let checks_all = |contract: &&Contract| !CHECK_THEMSELVES.contains(&contract.name);
+    let checks = contract.filter(checks_all).map(Contract::checks).unwrap_or_default();
     let is_head = |line: &&str| line.starts_with('#') || line.starts_with("--");
     let head: usize = text.split_inclusive('\n').take_while(is_head).map(str::len).sum();
     let (head, code) = text.split_at(head);
-    [head, &contract.map(Contract::names).unwrap_or_default(), code].concat()
+    [head, &contract.map(Contract::names).unwrap_or_default(), &checks, code].concat()
 }
 
 /// True if a transition does less when Redis has no memory left. It has two texts. Redis refuses the first one then,
@@ -190,45 +206,17 @@ fn beginning(first_line: &str, is_full: bool) -> String {
 
 /// A script that runs one transition. KEYS and ARGV become variables that it may change.
 fn on_its_own(text: &str, is_full: bool) -> String {
-    let Parts { first_line, fast, whole } = Parts::of(text);
-    let fast = with_includes(fast);
-    let mut script = match asks_if_full(text) {
+    let (first_line, body) = text.split_once('\n').unwrap_or((text, ""));
+    let beginning = match asks_if_full(text) {
         true => beginning(first_line, is_full),
         false => format!("{first_line}\n"),
     };
-    script.push_str(&format!("local KEYS, ARGV = KEYS, ARGV\n{}{fast}", preamble(&fast)));
-    if let Some(whole) = whole {
-        let whole = with_includes(whole);
-        script.push_str(&preamble(&whole));
-        script.push_str(&whole);
-    }
-    script
-}
-
-/// A transition: its fast path, if it has one, ends where it includes files for the second time. What comes then is
-/// for the calls that cannot take the fast path. It has its own check of rights: a call on the fast path checks only
-/// what it needs, and the fast path has changed nothing if it is left.
-struct Parts<'a> {
-    /// Only Redis reads it (`#!lua`).
-    first_line: &'a str,
-    fast: &'a str,
-    whole: Option<&'a str>,
-}
-
-impl<'a> Parts<'a> {
-    fn of(text: &'a str) -> Parts<'a> {
-        let (first_line, body) = text.split_once('\n').unwrap_or((text, ""));
-        let include = format!("\n{INCLUDE}");
-        let (fast, whole) = match body.match_indices(&include).nth(1) {
-            Some((at, _)) => (&body[..=at], Some(&body[at + 1..])),
-            None => (body, None),
-        };
-        Parts { first_line, fast, whole }
-    }
+    let (types, body) = (include("types"), with_includes(body));
+    format!("{beginning}local KEYS, ARGV = KEYS, ARGV\n{types}{body}")
 }
 
 /// A script that runs many blocks of these transitions (`lua/include/blocks.lua`). Each include is there
-/// once, each transition is a function, and one function checks the rights of all.
+/// once, and each transition is a function.
 fn composed(names: &[&'static str]) -> Arc<Script> {
     let texts: Vec<_> = names.iter().map(|name| named(name)).collect();
     let script = Script::new("blocks", composed_of(&texts, false));
@@ -244,13 +232,10 @@ fn composed_of(texts: &[String], is_full: bool) -> String {
         "{}\
          local all_keys, all_args, KEYS, ARGV = KEYS, ARGV, KEYS, ARGV\n\
          local function begin_block(keys, args) KEYS, ARGV = keys, args end\n\
-         local transitions, checked = {{}}, {{}}\n{}\
-         local function lacks_rights(which)\n  \
-         if checked[which] == nil then checked[which] = rights_of(which) or false end\n  \
-         return checked[which]\nend\n",
-        beginning(first_line, is_full),
-        rights_of(texts)
+         local transitions = {{}}\n",
+        beginning(first_line, is_full)
     );
+    whole.push_str(&include("types"));
     let mut included: Vec<&str> = Vec::new();
     for name in texts.iter().flat_map(|text| includes_of(text)) {
         // An include follows those that it needs in each list, so also in what is joined here.
@@ -266,31 +251,13 @@ fn composed_of(texts: &[String], is_full: bool) -> String {
     whole
 }
 
-/// The checks of rights of these transitions, by what `block_of` names them.
-fn rights_of(texts: &[String]) -> String {
-    let mut all = Vec::new();
-    for (number, text) in (1..).zip(texts) {
-        let Parts { fast, whole, .. } = Parts::of(text);
-        all.push((number.to_string(), with_includes(fast)));
-        all.extend(whole.map(|whole| (format!("whole {number}"), with_includes(whole))));
-    }
-    preamble_of_many(all.iter().map(|(name, text)| (name.as_str(), text.as_str())))
-}
-
 /// A transition as a function. Its first includes are before all functions; the others are where only a few calls come
 /// to, because each function that a call defines costs it.
 fn block_of(number: usize, text: &str) -> String {
-    let Parts { fast, whole, .. } = Parts::of(text);
-    let mut block = format!("transitions['{number}'] = function()\n");
-    let is_include = |line: &&str| line.starts_with(INCLUDE);
-    block.extend(fast.lines().filter(|line| !is_include(line)).flat_map(|line| [line, "\n"]));
-    if let Some(whole) = whole {
-        block.push_str(&format!(
-            "do local lacking = lacks_rights('whole {number}') if lacking then return lacking end end\n"
-        ));
-        block.push_str(&with_includes(whole));
-    }
-    block + "end\n"
+    let (_, body) = text.split_once('\n').unwrap_or((text, ""));
+    let first = body.lines().find(|line| line.starts_with(INCLUDE)).unwrap_or_default();
+    let body = with_includes(&body.replacen(first, "", 1));
+    format!("transitions['{number}'] = function()\n{body}end\n")
 }
 
 /// How a line begins that names files to insert.

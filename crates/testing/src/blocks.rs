@@ -97,6 +97,23 @@ pub async fn many_partitions() -> Result<(), String> {
             other => return Err(format!("release {number}: {other:?}")),
         }
     }
+    // A key of one has the wrong type: only its call is refused.
+    let messages = store.keys().destination(&cases[1].known.destination.name).messages();
+    for words in [["RENAME", &messages, "aside"], ["SET", &messages, "of another type"]] {
+        redis.ask::<String>(&words).await.map_err(|error| format!("{error:?}"))?;
+    }
+    let releases = cases.iter().map(|case| store.release(&case.owner, &case.known, &lanes));
+    for (number, answer) in join_all(releases).await.into_iter().enumerate() {
+        match (number, answer) {
+            (1, Err(StoreError::WrongType(wrong))) if wrong.key == messages => {}
+            (STALE, Err(StoreError::StaleDefinition)) => {}
+            (1 | STALE, other) => return Err(format!("release {number}: {other:?}")),
+            (_, Ok(_)) => {}
+            (_, other) => return Err(format!("release {number}: {other:?}")),
+        }
+    }
+    let back = redis.ask::<String>(&["RENAME", "aside", &messages]).await;
+    back.map_err(|error| format!("{error:?}"))?;
     // One owner is another one's: only its call is refused.
     let foreign = Owner { token: cases[0].owner.token.clone(), epoch: cases[2].owner.epoch };
     let releases = cases.iter().enumerate().map(|(number, case)| {

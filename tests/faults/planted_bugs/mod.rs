@@ -94,12 +94,6 @@ const BUGS: &[(&str, &str, &str, &[Anomaly])] = &[
     ("unclear_is_yes", "an unclear answer accepts all", "unclear_answers", &[Anomaly::Lost]),
     ("headers_ignored", "headers beside JSON do nothing", "sent_twice", &[Anomaly::Doubled]),
     ("deep_body_embedded", "any JSON is embedded in leases", "deep_body", &[Anomaly::Stuck]),
-    (
-        "damaged_lane_fails_all",
-        "one damaged lane fails the call for all",
-        "damaged_lane",
-        &[Anomaly::Stuck],
-    ),
     ("damage_unnamed", "what is damaged is not noted", "damaged_lane", &[Anomaly::Unnamed]),
     (
         "answers_of_blocks_shifted",

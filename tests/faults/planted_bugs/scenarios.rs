@@ -233,7 +233,7 @@ pub async fn damaged_lane(bug: Option<String>) -> Ended {
     let item = |lease: &Value| json!({"token": lease["token"], "body": 1});
     let items: Vec<Value> = leases.as_array().unwrap().iter().map(item).collect();
     let results = post("/v1/leases/complete", json!({"items": items})).await["results"].clone();
-    if results[0]["status"] != "damaged" || results[1]["status"] != "ok" {
+    if results[0]["status"] != "damaged" || results[1]["status"] != "damaged" {
         return (Err(Anomaly::Stuck), 2);
     }
     let answer = client().get(scenario.pods[0].url("/readyz")).send().await.unwrap();

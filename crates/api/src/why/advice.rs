@@ -2,7 +2,7 @@
 
 use super::Action;
 use domain::{AttemptError, DeliveryKind, Stage, excerpt::excerpt, shell::quoted};
-use store::{CatalogEntry, Cause, LaneHead, StoreError};
+use store::{CatalogEntry, Cause, LaneHead, StoreError, WrongType};
 
 /// The sentence for a lane without messages.
 pub(super) const NOTHING: &str = "No message is pending.";
@@ -10,6 +10,19 @@ pub(super) const NOTHING: &str = "No message is pending.";
 /// The sentence when Redis answers, but refuses all writes.
 pub(super) fn refused(sentence: &str) -> String {
     format!("Nothing can leave, because Redis refuses writes: {sentence}")
+}
+
+/// The sentence when a key of the wrong type halts the destination.
+pub(super) fn halted(wrong: &WrongType) -> String {
+    format!("Nothing of the destination can leave: {wrong}.")
+}
+
+/// The commands that find and repair what is damaged.
+pub(super) fn repairs(entry: &CatalogEntry) -> Vec<Action> {
+    let name = &entry.destination.name;
+    [("to see what is damaged", " --dry-run"), ("to repair it", "")]
+        .map(|(when, option)| Action { when, command: format!("reseq repair {name}{option}") })
+        .into()
 }
 
 /// The cause and the sentence when Redis does not answer what is asked.
@@ -128,11 +141,7 @@ pub(super) fn actions(
         Cause::RedisRefusesWrites => {
             vec![action("to see what is wrong with Redis", "reseq doctor".to_owned())]
         }
-        Cause::Damaged => vec![
-            action("to see what is damaged", format!("reseq repair {name} --dry-run")),
-            action("to repair it", format!("reseq repair {name}")),
-            aside,
-        ],
+        Cause::Damaged => repairs(entry).into_iter().chain([aside]).collect(),
         Cause::Halted => vec![
             again,
             action("with a corrected body", format!("{retry} --body FILE")),

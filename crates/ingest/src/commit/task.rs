@@ -237,7 +237,9 @@ fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
             Ok(Receipt { position, durability, duplicate_of: Some(id) })
         }
         Ingested::Conflict => Err(Refusal::Conflict),
-        Ingested::Damaged => Err(Refusal::Damaged),
+        Ingested::Damaged => {
+            Err(Refusal::Damaged("the entry of its idempotency key in Redis cannot be read".into()))
+        }
         // `Gone` concerns redrives only, never an arrival of a producer.
         Ingested::BacklogFull | Ingested::Gone => Err(Refusal::BacklogFull),
     }
@@ -246,9 +248,11 @@ fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
 pub(super) fn refusal(error: &StoreError) -> Refusal {
     match error {
         // Part of it may be stored, or all of it: a refusal that denies this would cause duplicates.
-        StoreError::Unconfirmed(_) | StoreError::Failed(_) | StoreError::Unreadable(_) => {
-            Refusal::NotConfirmed
-        }
+        StoreError::Unconfirmed(_)
+        | StoreError::LostRights(_)
+        | StoreError::Failed(_)
+        | StoreError::Unreadable(_) => Refusal::NotConfirmed,
+        StoreError::WrongType(_) => Refusal::Damaged(error.to_string()),
         StoreError::RefusesWrites(_) => Refusal::RedisRefusesWrites(error.to_string()),
         StoreError::NoRights(_) => Refusal::NoRights(error.to_string()),
         StoreError::CannotConfirm(problem) => Refusal::CannotConfirm(problem.clone()),

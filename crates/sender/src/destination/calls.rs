@@ -193,16 +193,14 @@ impl DestinationSender {
             if let Some(last) = run.messages.last() {
                 self.heard_of(last.position.sequence);
             }
-            if let Some(error) = &run.error {
-                let key = request.key.as_deref();
-                tracing::debug!(destination = %self.deps.name, key, error, "a lane cannot be read");
+            if run.is_too_long {
                 // Redis has settled nothing of it, so the lane repeats its request.
                 self.scheduler.at(now.instant + run.wait, &request.key, Due::Request);
             }
             if !run.wait.is_zero() {
                 self.scheduler.scan_after(now.instant, run.wait);
             }
-            if run.error.is_none()
+            if !run.is_too_long
                 && let Some(lane) = self.lanes.get_mut(&request.key)
             {
                 lane.released(request, run.messages, &rules, now);

@@ -114,7 +114,7 @@ impl DestinationSender {
                     self.drop_lane(&key);
                     self.scheduler.wants_scan();
                 }
-                // A key that the script needs cannot be read. The lane stays loaded, so that its
+                // The script met data that it cannot read. The lane stays loaded, so that its
                 // head is not sent again at once. No other lane waits for it.
                 Err(StoreError::Failed(_)) => {
                     self.scheduler.at(Instant::now() + RESOLVE_PAUSE, &key, Due::Resolve);
@@ -198,10 +198,6 @@ async fn carry_out(
                 messages: &[(key.clone(), sequence)],
             };
             let answers = store.withdraw(entry, Who::Owner(owner), &withdrawal).await?;
-            // `WrongHead` drops the lane: Redis releases nothing of it until its keys can be read.
-            if answers.first() == Some(&Withdrawn::Damaged) {
-                return Err(StoreError::WrongHead);
-            }
             if answers.first() == Some(&Withdrawn::Full) {
                 store.halt(owner, entry, refused).await?;
                 return Ok(Disposition::Halt);

@@ -7,8 +7,7 @@ use futures::{StreamExt, stream};
 use redis::Pipeline;
 use tokio_util::sync::CancellationToken;
 
-use super::types;
-use crate::{Store, StoreError, entry::CatalogEntry, record};
+use crate::{Store, StoreError, entry::CatalogEntry, key_types, record};
 use domain::{DestinationName, Sequence, Stamped};
 
 /// How often a pod checks while it knows of damage.
@@ -65,7 +64,7 @@ impl Store {
             Err(error) => return tracing::debug!(%error, "cannot check known damage"),
         };
         let looked_at = keys.iter().zip(kinds);
-        let wrong = looked_at.filter(|(key, kind)| !types::fits(self.keys(), key, kind));
+        let wrong = looked_at.filter(|(key, kind)| !key_types::fits(self.keys(), key, kind));
         let wrong: Vec<String> = wrong.map(|(key, _)| key.clone()).collect();
         self.inner.damage.change(|kept| {
             let Some(failure) = kept.calls.get_mut(&at) else { return };

@@ -10,7 +10,7 @@ use domain::{DeliveryKind, Ordering};
 use redis_client::server_clock_ms;
 
 /// The fields of a destination's hash that the numbers come from.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "last",
     "settled",
     "ready",
@@ -23,7 +23,13 @@ const FIELDS: [&str; 12] = [
     "halted_ready",
     "bytes",
     "withdrawn",
+    HALTED,
 ];
+
+/// The field that names the key of the wrong type that halts the destination. It holds no number.
+const HALTED: &str = "wrong_type";
+/// What the numbers say about that.
+const IS_HALTED: &str = "a key has the wrong type: reseq why names it";
 
 /// What is counted besides the fields, in the order of the query.
 const COUNTED: [&str; 4] = ["waiting", "delivering", "halted", "dead_letters"];
@@ -100,6 +106,7 @@ fn stats(entry: &CatalogEntry, answers: Vec<Value>) -> Stats {
                 match redis::from_redis_value::<Option<i64>>(value) {
                     // Damage may have made a number negative.
                     Ok(found) => *number = found.unwrap_or_default().max(0).unsigned_abs(),
+                    Err(_) if name == HALTED => damaged.push(IS_HALTED),
                     Err(_) => damaged.push(name),
                 }
             }

@@ -3,7 +3,7 @@
 use redis::Pipeline;
 
 use super::{messages::Listed, pods::Ownership, work::time_of_hint};
-use crate::{Store, StoreError, entry::CatalogEntry};
+use crate::{Store, StoreError, WrongType, entry::CatalogEntry};
 use domain::Ordering;
 
 /// A lane and its head.
@@ -28,6 +28,23 @@ pub struct LaneHead {
 }
 
 impl Store {
+    /// The key of the wrong type that halts the destination, if there is one.
+    pub async fn wrong_type(&self, entry: &CatalogEntry) -> Result<Option<WrongType>, StoreError> {
+        let mut pipe = Pipeline::new();
+        pipe.hget(self.keys().destination(&entry.destination.name).hash(), "wrong_type");
+        let (noted,): (Option<String>,) = self.query(&pipe).await?;
+        let Some((expected, key)) = noted.as_deref().and_then(|noted| noted.split_once(' ')) else {
+            return Ok(None);
+        };
+        let mut pipe = Pipeline::new();
+        pipe.cmd("TYPE").arg(key);
+        let (found,): (String,) = self.query(&pipe).await?;
+        let (key, expected) = (key.to_owned(), expected.to_owned());
+        // The next call of the destination ends the halt.
+        let is_over = found == expected || found == "none";
+        Ok((!is_over).then_some(WrongType { key, found, expected }))
+    }
+
     /// The head of the lane with this ordering key. Without a key: of the destination's lane, or with
     /// several lanes of the one whose head is the oldest. `None` if nothing is pending.
     pub async fn why(

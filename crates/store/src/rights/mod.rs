@@ -1,12 +1,15 @@
-//! The rights that the Redis user needs, and those that it lacks; and whether Redis refuses all writes. Scripts
-//! check their commands before they write anything ([`preamble`]). Each pod checks once a second, since both can
-//! change while it runs.
+//! The rights that the Redis user needs, and those that it lacks; and whether Redis refuses all writes. Each pod checks
+//! at its start and once a second, since both can change while it runs. While it knows of a missing right, it runs no
+//! scripts.
 
 mod probe;
 
 use std::{
     collections::BTreeSet,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -78,6 +81,8 @@ fn joined<'a>(rules: impl Iterator<Item = &'a String>) -> Option<String> {
 pub(super) struct Rights {
     probe: Probe,
     missing: Mutex<Missing>,
+    /// True if a right is missing that a pod needs: most calls skip the lock.
+    is_lacking: AtomicBool,
     /// Held during a check, so that an older answer never replaces a newer one.
     asking: tokio::sync::Mutex<()>,
     /// Wakes the check after a refused call.
@@ -86,8 +91,8 @@ pub(super) struct Rights {
 
 impl Rights {
     pub(super) fn new(probe: Probe) -> Rights {
-        let (missing, asking, refused) = Default::default();
-        Rights { probe, missing, asking, refused }
+        let (missing, is_lacking, asking, refused) = Default::default();
+        Rights { probe, missing, is_lacking, asking, refused }
     }
 
     /// Call this when Redis refused a call for a missing right.
@@ -103,6 +108,7 @@ impl Rights {
     fn keep(&self, found: &Missing) {
         let mut kept = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *kept, found.clone());
+        self.is_lacking.store(!found.rights.is_empty(), Ordering::Relaxed);
         drop(kept);
         if before.rights != found.rights {
             match found.rights_sentence() {
@@ -157,10 +163,11 @@ impl Store {
 
     /// Refuses if a right that a pod needs is known to be missing.
     pub(super) fn check_rights(&self) -> Result<(), StoreError> {
-        match joined(self.inner.rights.missing().rights.iter()) {
-            Some(rules) => Err(StoreError::NoRights(rules)),
-            None => Ok(()),
+        if !self.inner.rights.is_lacking.load(Ordering::Relaxed) {
+            return Ok(());
         }
+        let rules = joined(self.inner.rights.missing().rights.iter());
+        rules.map_or(Ok(()), |rules| Err(StoreError::NoRights(rules)))
     }
 
     /// Checks now, and refuses if a right is missing that a ready pod needs, or if no server accepts writes.

@@ -1,6 +1,6 @@
 //! Stores outputs and makes them ready (`lua/complete.lua`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use redis::{FromRedisValue, ParsingError, Value};
 
@@ -14,7 +14,6 @@ use crate::{
     rows::{BodyOutOfLine, LaneRow},
 };
 use domain::{LeaseToken, Ordering, Processing, Sequence, Stamped};
-use faults::planted;
 
 /// The result of a script for one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, utoipa::ToSchema)]
@@ -29,7 +28,7 @@ pub enum Status {
     StaleLease,
     /// The message had already been finished; nothing was changed, and nothing needs to be.
     Settled,
-    /// The data of its lane or destination in Redis is damaged. The lease runs on unchanged.
+    /// The data of its destination in Redis is damaged. The lease runs on unchanged.
     Damaged,
     /// Redis has no memory left for the output. The lease runs on unchanged. Workers get 503 `memory_high`.
     #[serde(skip)]
@@ -43,7 +42,6 @@ impl FromRedisValue for Status {
             "halted" => Ok(Status::Halted),
             "stale_lease" => Ok(Status::StaleLease),
             "settled" => Ok(Status::Settled),
-            "damaged" => Ok(Status::Damaged),
             "full" => Ok(Status::Full),
             other => Err(ParsingError::from(format!("unknown status {other:?}"))),
         }
@@ -173,35 +171,9 @@ impl Store {
         }
         .call(self, &keys);
         call.of_messages(completions.len());
-        let exceptions = self.run(&call).await;
-        self.statuses(entry, completions, &order, exceptions)
-    }
-
-    /// The status of each completion. `order`: which completion each message of the call was.
-    fn statuses(
-        &self,
-        entry: &CatalogEntry,
-        completions: &[Completion],
-        order: &[usize],
-        exceptions: Result<Vec<(usize, Status)>, StoreError>,
-    ) -> Result<Vec<Status>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
-        let damaged = exceptions.iter().flatten().filter(|(_, status)| *status == Status::Damaged);
-        let mut damaged_keys = BTreeSet::new();
-        for (which, _) in damaged {
-            let at = order.get(usize::wrapping_sub(*which, 1)).copied();
-            let Some(one) = at.and_then(|at| completions.get(at)) else { continue };
-            let lane = entry.destination.lane_key(one.token.key.as_deref());
-            damaged_keys.extend([keys.in_progress(lane), keys.ready(lane), keys.bodies()]);
-        }
-        if !damaged_keys.is_empty() {
-            self.note_damaged_keys(entry, "complete", damaged_keys.into_iter().collect());
-            if planted::is("damaged_lane_fails_all") {
-                return Err(StoreError::Failed("one of the lanes is damaged".into()));
-            }
-        }
+        let exceptions: Vec<(usize, Status)> = self.run(&call).await?;
         let mut statuses = vec![Status::Ok; completions.len()];
-        for (which, status) in exceptions? {
+        for (which, status) in exceptions {
             let at = order.get(usize::wrapping_sub(which, 1));
             statuses[*at.ok_or_else(|| unexpected("complete"))?] = status;
         }

@@ -1,6 +1,6 @@
 //! Stamping arrivals (`lua/ingest.lua`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use redis::Value;
@@ -36,7 +36,7 @@ pub enum Ingested {
     BacklogFull,
     /// The dead letter to redrive is gone. Nothing was stored.
     Gone,
-    /// The data of its lane, or of a key it needs, is damaged. Nothing was stored.
+    /// The entry of its idempotency key is damaged. Nothing was stored.
     Damaged,
 }
 
@@ -351,10 +351,7 @@ impl Store {
         // Boxed: the callers' futures would nest too deep for the compiler.
         let answer = Box::pin(self.run_durably(call, level)).await;
         let answer = answer.and_then(|(answer, confirmed)| {
-            let (ingested, damaged) = read_answer(answer, epoch, count)?;
-            if !damaged.is_empty() {
-                self.note_damaged_keys(entry, "ingest", damaged.into_iter().collect());
-            }
+            let ingested = read_answer(answer, epoch, count)?;
             // Refused arrivals promise nothing, so they need no confirmation.
             let promises = |one| matches!(one, &Ingested::Stamped(_) | &Ingested::Duplicate(..));
             if confirmed || !ingested.iter().any(promises) {
@@ -369,12 +366,8 @@ impl Store {
     }
 }
 
-/// The result of each arrival, and which keys are damaged.
-fn read_answer(
-    answer: Value,
-    epoch: Epoch,
-    count: usize,
-) -> Result<(Vec<Ingested>, BTreeSet<String>), StoreError> {
+/// The result of each arrival.
+fn read_answer(answer: Value, epoch: Epoch, count: usize) -> Result<Vec<Ingested>, StoreError> {
     type Exception = (usize, String, u64, Epoch, String);
     let Value::Array(mut parts) = answer else { return Err(unexpected("ingest")) };
     if parts.is_empty() {
@@ -390,10 +383,8 @@ fn read_answer(
         .pop()
         .and_then(|first| redis::from_redis_value(first).ok())
         .ok_or_else(|| unexpected("ingest"))?;
-    let damaged = exceptions.iter().filter(|exception| exception.1 == "damaged");
-    let damaged = damaged.map(|exception| exception.4.clone()).collect();
     let mut exceptions = exceptions.into_iter().peekable();
-    let result = (1..=count).map(|arrival| {
+    let result = |arrival| {
         let listed = exceptions.next_if(|exception| exception.0 == arrival);
         let Some((_, kind, at, in_epoch, id)) = listed else {
             let position = Position { epoch, sequence };
@@ -408,6 +399,6 @@ fn read_answer(
             "damaged" => Ok(Ingested::Damaged),
             _ => Err(unexpected("ingest")),
         }
-    });
-    Ok((result.collect::<Result<_, _>>()?, damaged))
+    };
+    (1..=count).map(result).collect()
 }

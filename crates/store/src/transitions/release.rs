@@ -217,12 +217,12 @@ pub struct Released {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneRun {
     /// How long to wait before a scan for this lane: its head is in backoff, or the lane did not fit
-    /// into this answer, or cannot be read. 0: no wait.
+    /// into this answer, or has too many messages to settle. 0: no wait.
     pub wait: Duration,
     /// The messages, in order. The first carries its delivery attempts so far.
     pub messages: Vec<Stamped>,
-    /// Why the lane's keys cannot be read; then nothing is released.
-    pub error: Option<String>,
+    /// True if more messages left the lane than one call settles: then nothing is settled or released.
+    pub is_too_long: bool,
 }
 
 impl Store {
@@ -241,12 +241,12 @@ impl Store {
             && lane.may_be_fast()
         {
             let call = self.fast_release(owner, entry, lane);
-            match self.released(&call, entry, lanes).await {
+            match self.released(&call, entry).await {
                 Err(StoreError::NotFast) => {}
                 answer => return answer,
             }
         }
-        self.released(&self.whole_release(owner, entry, lanes), entry, lanes).await
+        self.released(&self.whole_release(owner, entry, lanes), entry).await
     }
 
     /// The pending withdrawals of a destination, as a release returns them.
@@ -313,9 +313,7 @@ impl Store {
         &self,
         call: &ScriptCall<'_>,
         entry: &CatalogEntry,
-        lanes: &[LaneRequest],
     ) -> Result<Released, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
         let mut answer =
             self.learned(entry.partition, self.run::<Vec<Value>>(call).await)?.into_iter();
         let withdrawals = answer.next().ok_or_else(|| unexpected("release"))?;
@@ -323,13 +321,7 @@ impl Store {
             redis::from_redis_value(withdrawals).map_err(|_| unexpected("release"))?;
         let withdrawals =
             withdrawals.into_iter().filter_map(|one| read_pending(entry, one)).collect();
-        let runs: Vec<LaneRun> =
-            answer.map(|lane| read_run(lane, entry)).collect::<Result<_, _>>()?;
-        for (lane, _) in lanes.iter().zip(&runs).filter(|(_, run)| run.error.is_some()) {
-            let set = set_key(entry, lane.key.as_deref());
-            let of_lane = vec![keys.in_progress(set), keys.ready(set)];
-            self.note_damaged_keys(entry, "release", of_lane);
-        }
+        let runs = answer.map(|lane| read_run(lane, entry)).collect::<Result<_, _>>()?;
         Ok(Released { withdrawals, runs })
     }
 }
@@ -341,9 +333,9 @@ fn read_run(lane: Value, entry: &CatalogEntry) -> Result<LaneRun, StoreError> {
     let mut next = || parts.next().ok_or_else(|| unexpected("release"));
     let wait_ms: u64 = redis::from_redis_value(next()?).map_err(shape)?;
     let kept: Bytes = redis::from_redis_value(next()?).map_err(shape)?;
-    if let Some(error) = kept.strip_prefix(b"!") {
-        let error = Some(String::from_utf8_lossy(error).into_owned());
-        return Ok(LaneRun { wait: Duration::from_millis(wait_ms), error, ..LaneRun::default() });
+    let wait = Duration::from_millis(wait_ms);
+    if *kept == *b"!" {
+        return Ok(LaneRun { wait, is_too_long: true, ..LaneRun::default() });
     }
     let is_pulled = entry.destination.delivery.kind == DeliveryKind::Pull;
     let refusal = if is_pulled { read_refusal(next()?) } else { None };
@@ -371,7 +363,7 @@ fn read_run(lane: Value, entry: &CatalogEntry) -> Result<LaneRun, StoreError> {
             refusal.as_ref().filter(|(of, _)| *of == sequence).map(|(_, refusal)| refusal.clone());
         messages.push(message);
     }
-    Ok(LaneRun { wait: Duration::from_millis(wait_ms), messages, error: None })
+    Ok(LaneRun { wait, messages, is_too_long: false })
 }
 
 /// Which message of a run its consumer did not accept, and why.

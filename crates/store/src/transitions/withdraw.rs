@@ -1,6 +1,6 @@
 //! Withdraws messages: they leave without delivery (`lua/withdraw.lua`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use redis::{FromRedisValue, ParsingError, Value};
@@ -73,8 +73,6 @@ pub enum Withdrawn {
     Settled,
     /// It stays: there are already `dead_letters_max` dead letters.
     Full,
-    /// It stays: the data of its lane in Redis is damaged.
-    Damaged,
 }
 
 /// Which messages to withdraw, and why.
@@ -111,7 +109,6 @@ impl FromRedisValue for Withdrawn {
             "withdrawing" => Ok(Withdrawn::Withdrawing),
             "settled" => Ok(Withdrawn::Settled),
             "full" => Ok(Withdrawn::Full),
-            "damaged" => Ok(Withdrawn::Damaged),
             other => Err(ParsingError::from(format!("unknown outcome {other:?}"))),
         }
     }
@@ -179,14 +176,7 @@ impl Store {
             messages: places.iter().map(message).collect(),
         }
         .call(self, &keys);
-        let answers: Vec<Withdrawn> = self.run(&call).await?;
-        let damaged = answers.iter().zip(&places).filter(|(one, _)| **one == Withdrawn::Damaged);
-        let damaged: BTreeSet<usize> = damaged.map(|(_, (lane, _))| *lane).collect();
-        for lane in damaged.into_iter().filter_map(|lane| lanes.get(lane - 1)) {
-            let of_lane = vec![keys.in_progress(*lane), keys.ready(*lane)];
-            self.note_damaged_keys(entry, "withdraw", of_lane);
-        }
-        Ok(answers)
+        self.run(&call).await
     }
 }
 

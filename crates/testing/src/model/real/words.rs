@@ -116,7 +116,7 @@ impl Real {
             StoreIngested::Conflict => Ingested::Conflict,
             StoreIngested::BacklogFull => Ingested::BacklogFull,
             StoreIngested::Gone => Ingested::Gone,
-            StoreIngested::Damaged => panic!("no key has another type here"),
+            StoreIngested::Damaged => panic!("no idempotency key is damaged here"),
         }
     }
 

@@ -1,0 +1,42 @@
+-- Checks the types of a call's keys before the transition begins: Redis does not roll a script back, so a script must
+-- not meet a key of the wrong type after it has written. If a key of a destination has the wrong type, the destination
+-- halts: its hash names the key in the field `wrong_type`, and all calls of the destination that deal with messages
+-- fail until the key has its type again. Rust writes the checks, from the contract of the transition
+-- (crates/store/src/contract.rs). Scripts that must run meanwhile, such as repairs, check what they need themselves.
+
+-- Commands that are cheap, and fail on a key of another type.
+local COUNTS = {hash = 'HLEN', list = 'LLEN', set = 'SCARD', string = 'STRLEN', zset = 'ZCARD'}
+
+-- The keys that this call has checked: several of its blocks (blocks.lua) may use them.
+local has_type = {}
+
+-- The hash of the block's destination, if that exists; and the type of its key `waiting`.
+local hash_of_block, waiting_type
+
+-- Returns the error WRONG_TYPE if a key has another type, otherwise nil.
+local function check_type(kind, key)
+  if has_type[key] then return nil end
+  if kind == 'waiting' then kind = waiting_type end
+  local count = redis.pcall(COUNTS[kind], key)
+  if type(count) == 'number' then
+    has_type[key] = true
+    return nil
+  end
+  if not string.find(count.err, '^WRONGTYPE') then return count end
+  if hash_of_block then redis.call('HSET', hash_of_block, 'wrong_type', kind .. ' ' .. key) end
+  return redis.error_reply('WRONG_TYPE ' .. redis.call('TYPE', key)['ok'] .. ' ' .. kind .. ' ' .. key)
+end
+
+-- Checks the hash of a destination, and the key that halted the destination, if there is one.
+local function check_destination(hash)
+  hash_of_block = nil
+  local wrong = check_type('hash', hash)
+  if wrong then return wrong end
+  local known = redis.call('HMGET', hash, 'version', 'ordering', 'wrong_type')
+  hash_of_block, waiting_type = known[1] and hash, known[2] == 'none' and 'zset' or 'list'
+  if not known[3] then return nil end
+  local kind, key = string.match(known[3], '^(%a+) (.*)$')
+  wrong = COUNTS[kind] and check_type(kind, key)
+  if not wrong then redis.call('HDEL', hash, 'wrong_type') end
+  return wrong or nil
+end
