@@ -7,7 +7,7 @@
 
 #[cfg(feature = "planted-bugs")]
 mod fault_injection;
-mod task;
+mod stamp;
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use std::{
 use tokio::{sync::oneshot, time::Instant};
 use tokio_util::task::TaskTracker;
 
-use task::{CommitTask, refusal};
+use stamp::{Stamping, refusal};
 
 use super::{
     MemoryBudget, MemoryPermit, Outcome, Refusal, Watermark,
@@ -53,9 +53,14 @@ impl Session {
     }
 }
 
-/// Arrivals of one session for one destination, to be stamped in this order.
+/// A message as one destination takes it, or why it does not.
+pub(super) type CopyResult = Result<Arrival, Refusal>;
+
+/// Copies of one session for one destination, to be stamped in this order.
 struct Job {
-    arrivals: Arc<[Arrival]>,
+    /// The definition for which the copies were made.
+    entry: Arc<CatalogEntry>,
+    copies: Arc<[CopyResult]>,
     session: Session,
     reply: oneshot::Sender<Vec<Outcome>>,
     submitted: Instant,
@@ -66,59 +71,19 @@ struct Job {
 /// Outcomes that are still to come.
 pub struct Pending {
     reply: oneshot::Receiver<Vec<Outcome>>,
-    /// How many arrivals were submitted.
+    /// How many copies were submitted.
     count: usize,
-    /// The refusals of the copies that were not submitted, if there are any.
-    refused: Option<Refused>,
-}
-
-/// The refusals of copies that were not submitted.
-struct Refused {
-    /// One entry for each copy, in order; `None` for those that were submitted.
-    refusals: Vec<Option<Refusal>>,
-    session: Session,
 }
 
 impl Pending {
-    /// For arrivals that cannot be submitted.
-    fn refused(refusal: Refusal, count: usize, session: &Session) -> Pending {
-        if refusal.is_temporary() {
-            session.fail();
-        }
-        let (reply, pending) = oneshot::channel();
-        let _ = reply.send(vec![Err(refusal); count]);
-        Pending { reply: pending, count, refused: None }
-    }
-
     /// True until the outcomes exist.
     pub fn is_waiting(&self) -> bool {
         self.reply.is_empty()
     }
 
-    /// One outcome for each arrival, in order.
+    /// One outcome for each copy, in order.
     pub async fn outcomes(self) -> Vec<Outcome> {
-        let draining = || vec![Err(Refusal::Draining); self.count];
-        let outcomes = self.reply.await.unwrap_or_else(|_| draining());
-        match self.refused {
-            None => outcomes,
-            Some(refused) => refused.among(outcomes),
-        }
-    }
-}
-
-impl Refused {
-    /// The outcomes of all copies, given those of the submitted ones.
-    fn among(self, outcomes: Vec<Outcome>) -> Vec<Outcome> {
-        // Not before the outcomes exist: submitted copies before the first refusal may be stored.
-        if self.refusals.iter().flatten().any(Refusal::is_temporary) {
-            self.session.fail();
-        }
-        let mut outcomes = outcomes.into_iter();
-        let outcome = |refusal| match refusal {
-            Some(refusal) => Err(refusal),
-            None => outcomes.next().unwrap_or(Err(Refusal::Draining)),
-        };
-        self.refusals.into_iter().map(outcome).collect()
+        self.reply.await.unwrap_or_else(|_| vec![Err(Refusal::Draining); self.count])
     }
 }
 
@@ -126,7 +91,7 @@ impl Refused {
 #[derive(Clone)]
 pub struct Committer {
     catalog: Catalog,
-    jobs: Arc<GroupCommit<Job>>,
+    jobs: GroupCommit<Job>,
     memory: MemoryBudget,
     keys: Keys,
     /// Of destinations.
@@ -145,33 +110,21 @@ impl Committer {
         (due, tracker): (DueTimer, TaskTracker),
         processes_max: usize,
     ) -> Committer {
-        let (batch_max, retry) = (config.batch_max, Duration::from_millis(config.retry_ms));
         let memory = MemoryBudget::new(config.bytes_in_flight_max);
-        let of_task = (store, catalog.clone(), watermark, due, memory.clone());
-        let jobs = GroupCommit::new(catalog.clone(), QUEUE_MAX, tracker, move |name, queue| {
-            let (store, catalog, watermark, due, memory) = of_task.clone();
-            let call_sequence = store.new_call_sequence(&format!("ingest:{name}"));
-            let task = CommitTask {
-                store,
-                catalog,
-                watermark,
-                due,
-                memory,
-                name,
-                call_sequence,
-                batch_max,
-                retry,
-                epoch: 0,
-            };
-            Box::pin(task.run(queue))
+        let stamping = Arc::new(Stamping {
+            store,
+            catalog: catalog.clone(),
+            watermark,
+            due,
+            memory: memory.clone(),
+            batch_max: config.batch_max,
+            retry: Duration::from_millis(config.retry_ms),
         });
-        Committer {
-            catalog,
-            jobs: Arc::new(jobs),
-            memory,
-            keys: Keys::new(body_bytes_max, processes_max),
-            rates: Rates::default(),
-        }
+        let jobs = GroupCommit::new(QUEUE_MAX, config.batch_max, tracker, move |_, jobs| {
+            Box::pin(stamping.clone().run(jobs))
+        });
+        let keys = Keys::new(body_bytes_max, processes_max);
+        Committer { catalog, jobs, memory, keys, rates: Rates::default() }
     }
 
     /// What is left of the rate of a destination; `None` without a limit.
@@ -180,22 +133,23 @@ impl Committer {
         self.rates.left(destination.as_str(), rate, Instant::now())
     }
 
-    /// Takes arrivals from the rate of their destination, unless they are aborted anyway.
-    fn refused_by_rate(
+    /// Takes copies from the rate of their destination, unless they are aborted anyway.
+    fn check_rate(
         &self,
         entry: &CatalogEntry,
-        count: usize,
+        copies: &[CopyResult],
         session: &Session,
-    ) -> Option<Refusal> {
+    ) -> Result<(), Refusal> {
         let rate = entry.destination.ingest_rate_per_second_max;
         if rate == 0 || session.has_failed() {
-            return None;
+            return Ok(());
         }
-        let name = entry.destination.name.as_str();
-        let wait = self.rates.take(name, rate, count, Instant::now()).err()?;
-        let refusal = Refusal::RateLimited(whole_seconds(wait));
-        (0..count).for_each(|_| telemetry::refused(name, refusal.code().as_str()));
-        Some(refusal)
+        let (name, count) = (entry.destination.name.as_str(), copies.iter().flatten().count());
+        self.rates.take(name, rate, count, Instant::now()).map_err(|wait| {
+            let refusal = Refusal::RateLimited(whole_seconds(wait));
+            (0..count).for_each(|_| telemetry::refused(name, refusal.code().as_str()));
+            refusal
+        })
     }
 
     /// Finds the keys of messages to submit.
@@ -212,9 +166,9 @@ impl Committer {
     pub async fn destinations_of(
         &self,
         topic: &TopicName,
-    ) -> Result<Vec<DestinationName>, Refusal> {
+    ) -> Result<Arc<[DestinationName]>, Refusal> {
         match self.catalog.find_topic(topic).await {
-            Ok(Some(entry)) => Ok(entry.topic.destinations.clone()),
+            Ok(Some(entry)) => Ok(entry.topic.destinations.as_slice().into()),
             Ok(None) => Err(Refusal::UnknownTopic(topic.to_string())),
             Err(error) => Err(refusal_of_lookup(&error)),
         }
@@ -232,62 +186,37 @@ impl Committer {
         }
     }
 
-    /// Queues arrivals for one destination. The order of the calls decides the order of the
-    /// sequences. The permit is released once the outcomes exist.
-    pub async fn submit(
+    /// Queues copies for the destination of this definition. The order of the calls decides the
+    /// order of the sequences. The permit is released once the outcomes exist.
+    pub(super) async fn submit(
         &self,
-        destination: &DestinationName,
-        arrivals: impl Into<Arc<[Arrival]>>,
+        entry: &Result<Arc<CatalogEntry>, Refusal>,
+        copies: impl Into<Arc<[CopyResult]>>,
         session: &Session,
         permit: MemoryPermit,
     ) -> Pending {
-        let arrivals = arrivals.into();
-        match self.find(destination).await {
-            Ok(entry) => self.queue(&entry, arrivals, session, permit).await,
-            Err(refusal) => Pending::refused(refusal, arrivals.len(), session),
-        }
-    }
-
-    /// Queues the copies for one destination, except those that were refused already.
-    pub(super) async fn submit_copies(
-        &self,
-        entry: Result<&CatalogEntry, Refusal>,
-        copies: Vec<Result<Arrival, Refusal>>,
-        session: &Session,
-        permit: MemoryPermit,
-    ) -> Pending {
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(refusal) => return Pending::refused(refusal, copies.len(), session),
-        };
-        let refused = copies.iter().any(Result::is_err).then(|| Refused {
-            refusals: copies.iter().map(|copy| copy.as_ref().err().cloned()).collect(),
-            session: session.clone(),
-        });
-        let arrivals = copies.into_iter().flatten().collect::<Arc<[Arrival]>>();
-        let pending = self.queue(entry, arrivals, session, permit).await;
-        Pending { refused, ..pending }
-    }
-
-    async fn queue(
-        &self,
-        entry: &CatalogEntry,
-        arrivals: Arc<[Arrival]>,
-        session: &Session,
-        permit: MemoryPermit,
-    ) -> Pending {
+        let copies = copies.into();
         let (reply, pending) = oneshot::channel();
-        let pending = Pending { reply: pending, count: arrivals.len(), refused: None };
-        if arrivals.is_empty() {
-            let _ = reply.send(Vec::new());
-            return pending;
+        let pending = Pending { reply: pending, count: copies.len() };
+        let admitted = entry.as_ref().map_err(Refusal::clone);
+        let admitted = admitted
+            .and_then(|entry| self.check_rate(entry, &copies, session).map(|()| entry.clone()));
+        match admitted {
+            Ok(entry) => {
+                let (session, submitted) = (session.clone(), Instant::now());
+                let name = entry.destination.name.clone();
+                let job = Job { entry, copies, session, reply, submitted, _permit: permit };
+                self.jobs.submit(&name, job).await;
+            }
+            Err(refusal) => {
+                if refusal.is_temporary() {
+                    session.fail();
+                }
+                let outcome =
+                    |copy: &CopyResult| Err(copy.as_ref().err().unwrap_or(&refusal).clone());
+                let _ = reply.send(copies.iter().map(outcome).collect());
+            }
         }
-        if let Some(refusal) = self.refused_by_rate(entry, arrivals.len(), session) {
-            return Pending::refused(refusal, arrivals.len(), session);
-        }
-        let submitted = Instant::now();
-        let job = Job { arrivals, session: session.clone(), reply, submitted, _permit: permit };
-        self.jobs.submit(&entry.destination.name, job).await;
         pending
     }
 }

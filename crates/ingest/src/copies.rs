@@ -1,35 +1,26 @@
 //! The copies of the messages of one request, by destination, on their way to be submitted.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, mem, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Committer, MemoryPermit, Outcome, Refusal, Session,
-    commit::Pending,
-    draft::{Draft, Prepared},
+    Committer, Draft, MemoryPermit, Outcome, Refusal, Session,
+    commit::{CopyResult, Pending},
     recipients::id_of_key,
 };
-use domain::{Arrival, DestinationName};
+use domain::DestinationName;
 use store::CatalogEntry;
 
 /// The copies for one destination, in order.
 pub(super) struct Copies<'a> {
-    name: &'a DestinationName,
-    /// Which messages of the request they are of.
-    messages: Vec<(usize, &'a Draft)>,
+    pub(super) name: &'a DestinationName,
+    /// The messages, each with its index in the request.
+    pub(super) messages: Vec<(usize, &'a Draft)>,
     /// An error if none can be submitted.
     entry: Result<Arc<CatalogEntry>, Refusal>,
-    copies: Vec<Result<Arrival, Refusal>>,
+    copies: Vec<CopyResult>,
     session: Session,
-}
-
-/// The outcomes of the copies for one destination.
-pub(super) struct Stored<'a> {
-    pub(super) name: &'a DestinationName,
-    /// Which messages of the request they are of.
-    pub(super) messages: Vec<usize>,
-    pub(super) outcomes: Vec<Outcome>,
 }
 
 impl<'a> Copies<'a> {
@@ -41,13 +32,11 @@ impl<'a> Copies<'a> {
         session: Session,
     ) -> Copies<'a> {
         let entry = committer.find(name).await;
-        let copies = match &entry {
-            Ok(entry) => {
-                let copy = |(_, draft): &(usize, &Draft)| draft.copy_for(&entry.destination);
-                messages.iter().map(copy).collect()
-            }
-            Err(refusal) => vec![Err(refusal.clone()); messages.len()],
+        let copy = |(_, draft): &(usize, &Draft)| match &entry {
+            Ok(entry) => draft.copy_for(&entry.destination),
+            Err(refusal) => Err(refusal.clone()),
         };
+        let copies = messages.iter().map(copy).collect();
         Copies { name, messages, entry, copies, session }
     }
 
@@ -59,41 +48,36 @@ impl<'a> Copies<'a> {
     /// Finds the keys that the producer did not give. May take as long as an expression may.
     pub(super) async fn find_keys(&mut self, committer: &Committer, stop: &CancellationToken) {
         let Some(entry) = self.entry.as_ref().ok().filter(|_| self.may_lack_keys()) else { return };
-        let copies = std::mem::take(&mut self.copies);
+        let copies = mem::take(&mut self.copies);
         if self.session.has_failed() {
             self.copies = vec![Err(Refusal::Aborted); copies.len()];
             return;
         }
-        let prepared = copies.into_iter().zip(&self.messages).map(|(copy, (_, draft))| Prepared {
-            copy,
-            request: draft.request.as_ref(),
-            is_id_final: draft.is_id_final,
-        });
-        self.copies = committer.keys().find_all(prepared.collect(), &entry.destination, stop).await;
+        let drafts = self.messages.iter().map(|(_, draft)| Some(*draft));
+        let copies = copies.into_iter().zip(drafts).collect();
+        self.copies = committer.keys().find_all(copies, &entry.destination, stop).await;
     }
 
     fn bytes(&self) -> usize {
         self.copies.iter().flatten().map(|copy| copy.message.body.bytes.len()).sum()
     }
 
-    async fn submit(self, committer: &Committer, room: MemoryPermit) -> (Stored<'a>, Pending) {
-        let Copies { name, messages, entry, copies, session } = self;
-        let entry = entry.as_deref().map_err(Refusal::clone);
-        let pending = committer.submit_copies(entry, copies, &session, room).await;
-        let messages = messages.into_iter().map(|(at, _)| at).collect();
-        (Stored { name, messages, outcomes: Vec::new() }, pending)
+    async fn submit(&mut self, committer: &Committer, room: MemoryPermit) -> Pending {
+        let copies = mem::take(&mut self.copies);
+        committer.submit(&self.entry, copies, &self.session, room).await
     }
 }
 
 /// Submits all copies of a request, and waits for their outcomes: those for one destination, whose memory the
 /// request has (`room`), and at the same time those for as many others as there is memory for; then the next ones.
-pub(super) async fn submit_all<'a>(
-    all: Vec<Copies<'a>>,
+/// Returns the outcomes for each destination, in order.
+pub(super) async fn submit_all(
+    all: &mut [Copies<'_>],
     committer: &Committer,
     room: &MemoryPermit,
-) -> Vec<Stored<'a>> {
-    let mut stored = Vec::with_capacity(all.len());
-    let mut all = all.into_iter().peekable();
+) -> Vec<Vec<Outcome>> {
+    let mut outcomes = Vec::with_capacity(all.len());
+    let mut all = all.iter_mut().peekable();
     while let Some(first) = all.next() {
         let mut submitted = vec![first.submit(committer, room.clone()).await];
         // Waiting for memory while holding some could last for ever.
@@ -103,11 +87,11 @@ pub(super) async fn submit_all<'a>(
         {
             submitted.push(next.submit(committer, permit).await);
         }
-        for (some, pending) in submitted {
-            stored.push(Stored { outcomes: pending.outcomes().await, ..some });
+        for pending in submitted {
+            outcomes.push(pending.outcomes().await);
         }
     }
-    stored
+    outcomes
 }
 
 /// Gives all copies of a message the same id, if it follows from an idempotency key that was found

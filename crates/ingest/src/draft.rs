@@ -1,20 +1,25 @@
 //! A message as its producer sent it, and the copy of it for one destination.
 
+use std::sync::Arc;
+
 use axum::http::HeaderMap;
 
 use super::{
-    Refusal,
+    Recipients, Refusal,
+    commit::CopyResult,
     headers::{check_named, travelling},
     json::ItemError,
 };
 use domain::excerpt::excerpt;
-use domain::{Arrival, Destination, Message, trace::TRACEPARENT};
+use domain::{Arrival, Destination, DestinationName, Message, trace::TRACEPARENT};
 use formats::code::Code;
 use jq::{DECODED, can_decode};
 
 /// A message before the definition of a destination is applied to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
+    /// Its recipients.
+    pub to: Recipients,
     /// The message. It has the headers that a JSON message names; those of a raw request are apart.
     pub arrival: Arrival,
     /// The headers of a raw request.
@@ -24,74 +29,58 @@ pub struct Draft {
     pub is_id_final: bool,
 }
 
-/// The copy of a message for one destination, before its keys are looked for.
-#[derive(Debug)]
-pub(super) struct Prepared<'a> {
-    pub(super) copy: Result<Arrival, Refusal>,
-    /// The headers of a raw request.
-    pub(super) request: Option<&'a HeaderMap>,
-    /// See [`Draft`].
-    pub(super) is_id_final: bool,
-}
-
 impl Draft {
-    /// A message that is a JSON object or a frame.
-    pub(super) fn of(arrival: Arrival) -> Draft {
-        Draft { arrival, request: None, is_id_final: true }
+    pub(super) fn id(&self) -> &String {
+        &self.arrival.message.id
+    }
+
+    /// Its destinations; none before its topic is resolved.
+    pub(super) fn destinations(&self) -> &[DestinationName] {
+        match &self.to {
+            Recipients::Destinations(names) => names,
+            Recipients::Topic(_) => &[],
+        }
+    }
+
+    /// Replaces the topic by its destinations.
+    pub(super) fn address(&mut self, destinations: Arc<[DestinationName]>) {
+        self.to = Recipients::Destinations(destinations);
     }
 
     /// The copy for this destination, with the headers that travel there.
-    pub(super) fn copy_for(&self, destination: &Destination) -> Result<Arrival, Refusal> {
-        let headers = self.travelling_to(destination)?;
-        let mut copy = self.arrival.clone();
-        copy.message.headers = headers.unwrap_or(copy.message.headers);
-        telemetry::begin_trace(&mut copy, destination.forwards(TRACEPARENT));
-        Ok(copy)
+    pub(super) fn copy_for(&self, destination: &Destination) -> CopyResult {
+        copy_of(self.arrival.clone(), self.request.as_ref(), destination)
     }
+}
 
-    /// The only copy.
-    pub(super) fn into_copy(self, destination: &Destination) -> Result<Arrival, Refusal> {
-        let headers = self.travelling_to(destination)?;
-        let mut copy = self.arrival;
-        copy.message.headers = headers.unwrap_or(copy.message.headers);
-        telemetry::begin_trace(&mut copy, destination.forwards(TRACEPARENT));
-        Ok(copy)
-    }
-
-    /// The headers of a raw request that travel. `None` for other messages: all of theirs must.
-    fn travelling_to(
-        &self,
-        destination: &Destination,
-    ) -> Result<Option<Vec<(String, String)>>, Refusal> {
-        let headers = self.headers_to(destination)?;
-        let encoding = Message::encoding(headers.as_ref().unwrap_or(&self.arrival.message.headers));
-        match encoding.filter(|named| destination.reads_bodies() && !can_decode(named)) {
-            None => Ok(headers),
-            Some(named) => Err(Refusal::Invalid(ItemError {
-                code: Code::UnsupportedMediaType,
-                detail: format!(
-                    "content-encoding: {}: an expression of {} reads the body, and only {DECODED} can be decoded",
-                    excerpt(named.as_bytes()),
-                    destination.name
-                ),
-            })),
+/// The copy of a message for this destination, with the headers that travel there: of those of a raw request some, of
+/// those that the message names all.
+pub(super) fn copy_of(
+    mut arrival: Arrival,
+    request: Option<&HeaderMap>,
+    destination: &Destination,
+) -> CopyResult {
+    match request {
+        Some(request) => {
+            let travelling = travelling(request, &destination.forward_headers);
+            arrival.message.headers = travelling.map_err(Refusal::InvalidHeader)?;
+            arrival.message.headers.retain(|(name, _)| destination.forwards(name));
+        }
+        None => {
+            check_named(&arrival.message.headers, destination).map_err(Refusal::invalid_field)?
         }
     }
-
-    fn headers_to(
-        &self,
-        destination: &Destination,
-    ) -> Result<Option<Vec<(String, String)>>, Refusal> {
-        match &self.request {
-            Some(request) => travelling(request, &destination.forward_headers)
-                .map(|mut headers| {
-                    headers.retain(|(name, _)| destination.forwards(name));
-                    Some(headers)
-                })
-                .map_err(Refusal::InvalidHeader),
-            None => check_named(&self.arrival.message.headers, destination)
-                .map(|()| None)
-                .map_err(Refusal::invalid_field),
-        }
+    let encoding = Message::encoding(&arrival.message.headers);
+    if let Some(named) = encoding.filter(|named| destination.reads_bodies() && !can_decode(named)) {
+        return Err(Refusal::Invalid(ItemError {
+            code: Code::UnsupportedMediaType,
+            detail: format!(
+                "content-encoding: {}: an expression of {} reads the body, and only {DECODED} can be decoded",
+                excerpt(named.as_bytes()),
+                destination.name
+            ),
+        }));
     }
+    telemetry::begin_trace(&mut arrival, destination.forwards(TRACEPARENT));
+    Ok(arrival)
 }

@@ -32,7 +32,7 @@ pub fn messages(input: &[u8]) {
     match kind % 3 {
         0 => item(text),
         1 => match parse_message(text, NOW_MS, LIMITS) {
-            Ok(draft) => check(&draft),
+            Ok(arrival) => check_arrival(&arrival),
             Err(error) => check_error(&error),
         },
         _ => match lines_of(text) {
@@ -44,7 +44,7 @@ pub fn messages(input: &[u8]) {
 
 fn item(text: &[u8]) {
     match parse_item(text, NOW_MS, LIMITS) {
-        Ok(item) => check(&item.draft),
+        Ok(draft) => check(&draft),
         Err(error) => check_error(&error),
     }
 }
@@ -69,14 +69,14 @@ pub fn headers(input: &[u8]) {
     }
     if let Ok(said) = MessageHeaders::read(&headers, NOW_MS) {
         match parse_item_with(said, &body, NOW_MS, LIMITS) {
-            Ok(item) => check(&item.draft),
+            Ok(draft) => check(&draft),
             Err(error) => check_error(&error),
         }
     }
     let one = Recipients::Destinations(["erp".parse().unwrap()].into());
     let topic = Recipients::Topic("orders".parse().unwrap());
     for to in [one, topic] {
-        match raw::draft_of(headers.clone(), body.clone(), &to) {
+        match raw::draft_of(headers.clone(), body.clone(), to) {
             Ok(draft) => check(&draft),
             Err(problem) => check_problem(&problem),
         }

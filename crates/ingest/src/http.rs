@@ -23,10 +23,10 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    Committer, Draft, MemoryPermit, Recipients, Refusal, Session,
+    Committer, Draft, MemoryPermit, Outcome, Recipients, Refusal, Session,
     answer::{Accepted, REPLAYED, answer},
-    copies::{Copies, Stored, settle_ids, submit_all},
-    json::{self, Item, ItemError, Limits, parse_item_with},
+    copies::{Copies, settle_ids, submit_all},
+    json::{self, ItemError, Limits, parse_item_with},
     message_headers::{MessageHeaders, SendHeaders},
     rates::Rates,
     raw::draft_of,
@@ -94,17 +94,17 @@ async fn post_raw(
     let taken = async {
         let signed = ingest.signed(&caller, &name, &headers).await?;
         let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
-        let to = Recipients::Destinations(vec![name.clone()]);
+        let to = Recipients::Destinations([name.clone()].into());
         let Some(signed) = signed else {
-            let draft = draft_of(headers, body, &to)?;
-            return ingest.take_one(&caller, Item { to, draft }, permit).await;
+            let draft = draft_of(headers, body, to)?;
+            return ingest.take_one(&caller, draft, permit).await;
         };
         signed.check(&headers, &body).await?;
         client.inspect(|client| client.verify());
-        let mut draft = draft_of(headers, body, &to)?;
+        let mut draft = draft_of(headers, body, to)?;
         signed.set_idempotency_key(&mut draft);
         let caller = caller.clone().with_verified_signature(&name);
-        ingest.take_one(&caller, Item { to, draft }, permit).await
+        ingest.take_one(&caller, draft, permit).await
     };
     Ok(ingest.within_rates(&caller, Some(&name), taken).await)
 }
@@ -131,8 +131,8 @@ async fn publish_raw(
     let to = Recipients::Topic(topic);
     let taken = async {
         let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
-        let draft = draft_of(headers, body, &to)?;
-        ingest.take_one(&caller, Item { to, draft }, permit).await
+        let draft = draft_of(headers, body, to)?;
+        ingest.take_one(&caller, draft, permit).await
     };
     Ok(ingest.within_rates(&caller, None, taken).await)
 }
@@ -184,8 +184,8 @@ impl Ingest {
                     MessageHeaders::read(headers, now_ms).map_err(Problem::invalid_header)?;
                 let said =
                     if planted::is("headers_ignored") { MessageHeaders::default() } else { said };
-                let item = parse_item_with(said, &body, now_ms, self.limits);
-                self.take_one(caller, item.map_err(problem_of)?, permit).await
+                let draft = parse_item_with(said, &body, now_ms, self.limits);
+                self.take_one(caller, draft.map_err(problem_of)?, permit).await
             }
             "application/x-ndjson" | "application/ndjson" => {
                 let (body, permit) = self.read(body, self.batch_bytes_max).await?;
@@ -201,18 +201,6 @@ impl Ingest {
     }
 }
 
-/// A message with its topic, if it named one, replaced by destinations.
-struct Addressed {
-    destinations: Arc<[DestinationName]>,
-    draft: Draft,
-}
-
-impl Addressed {
-    fn id(&self) -> &String {
-        &self.draft.arrival.message.id
-    }
-}
-
 /// The resolved topics of one request, so that each topic resolves to the same destinations.
 type Topics = HashMap<TopicName, Result<Arc<[DestinationName]>, Refusal>>;
 
@@ -225,41 +213,25 @@ impl Ingest {
         self.committer.memory().read(body, max).await
     }
 
-    /// The destinations of a message, if the caller may use all of them.
-    async fn addressed(
+    /// Resolves the topic of a message, and checks that the caller may use all its destinations.
+    async fn address(
         &self,
         caller: &Principal,
-        item: Item,
+        draft: &mut Draft,
         topics: &mut Topics,
-    ) -> Result<Addressed, Problem> {
-        let addressed = self.resolved(caller, item, topics).await?;
-        caller.check_all(&addressed.destinations)?;
-        self.check_proof(caller, &addressed.destinations).await?;
-        Ok(addressed)
-    }
-
-    async fn resolved(
-        &self,
-        caller: &Principal,
-        item: Item,
-        topics: &mut Topics,
-    ) -> Result<Addressed, Problem> {
-        let Item { to, draft } = item;
-        let topic = match to {
-            Recipients::Destinations(destinations) => {
-                return Ok(Addressed { destinations: destinations.into(), draft });
+    ) -> Result<(), Problem> {
+        if let Recipients::Topic(topic) = &draft.to {
+            if !topics.contains_key(topic) {
+                topics.insert(topic.clone(), self.committer.destinations_of(topic).await);
             }
-            Recipients::Topic(topic) => topic,
-        };
-        if !topics.contains_key(&topic) {
-            let found = self.committer.destinations_of(&topic).await;
-            topics.insert(topic.clone(), found.map(Arc::from));
+            let found = topics[topic].clone();
+            draft.address(found.map_err(|refusal| match refusal {
+                Refusal::UnknownTopic(_) => caller.unknown(refusal.problem()),
+                _ => refusal.problem(),
+            })?);
         }
-        let destinations = topics[&topic].clone().map_err(|refusal| match refusal {
-            Refusal::UnknownTopic(_) => caller.unknown(refusal.problem()),
-            _ => refusal.problem(),
-        })?;
-        Ok(Addressed { destinations, draft })
+        caller.check_all(draft.destinations())?;
+        self.check_proof(caller, draft.destinations()).await
     }
 
     /// Stores one message for all its destinations. On failure, the problem lists the copies
@@ -267,23 +239,22 @@ impl Ingest {
     async fn take_one(
         &self,
         caller: &Principal,
-        item: Item,
+        mut draft: Draft,
         room: MemoryPermit,
     ) -> Result<Response, Problem> {
-        let item = self.addressed(caller, item, &mut Topics::new()).await?;
-        let mut all = Vec::with_capacity(item.destinations.len());
-        for name in item.destinations.iter() {
-            let message = vec![(0, &item.draft)];
+        self.address(caller, &mut draft, &mut Topics::new()).await?;
+        let mut all = Vec::with_capacity(draft.destinations().len());
+        for name in draft.destinations() {
+            let message = vec![(0, &draft)];
             all.push(Copies::of(&self.committer, name, message, Session::default()).await);
         }
         let ids = self.find_keys(&mut all).await;
-        let stored = submit_all(all, &self.committer, &room).await;
-        let outcome = |mut copy: Stored| {
-            let outcome = copy.outcomes.pop().unwrap_or(Err(Refusal::Draining));
-            (copy.name.clone(), outcome)
+        let stored = submit_all(&mut all, &self.committer, &room).await;
+        let outcome = |(copies, mut outcomes): (&Copies, Vec<Outcome>)| {
+            (copies.name.clone(), outcomes.pop().unwrap_or(Err(Refusal::Draining)))
         };
-        let outcomes = stored.into_iter().map(outcome).collect();
-        let accepted = answer(ids.get(&0).unwrap_or(item.id()), outcomes)?;
+        let outcomes = all.iter().zip(stored).map(outcome).collect();
+        let accepted = answer(ids.get(&0).unwrap_or(draft.id()), outcomes)?;
         let replayed = accepted.is_replay().then_some([(REPLAYED, "true")]);
         Ok((StatusCode::ACCEPTED, replayed, axum::Json(accepted)).into_response())
     }

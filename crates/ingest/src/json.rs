@@ -53,15 +53,6 @@ impl Limits {
     }
 }
 
-/// A message and its recipients.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
-    /// Its recipients.
-    pub to: Recipients,
-    /// The message.
-    pub draft: Draft,
-}
-
 /// Why a text is not a valid message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
@@ -164,7 +155,7 @@ fn differs(field: &str, header: &str) -> String {
 /// Parses one object that arrived at `now_ms`. The limits apply to the body itself; the caller
 /// limits the object around it.
 /// The body is not parsed recursively: its depth is counted, and limited.
-pub fn parse_item(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Item, ItemError> {
+pub fn parse_item(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Draft, ItemError> {
     parse_item_with(MessageHeaders::default(), bytes, now_ms, limits)
 }
 
@@ -174,18 +165,18 @@ pub(super) fn parse_item_with(
     bytes: &[u8],
     now_ms: u64,
     limits: Limits,
-) -> Result<Item, ItemError> {
+) -> Result<Draft, ItemError> {
     let mut sent = parse_object(bytes)?;
     sent.add(said, now_ms).map_err(invalid)?;
     let to = parse_recipients(sent.destinations.take(), sent.topic.take())?;
     let is_id_final = sent.id.is_some() || sent.idempotency_key.is_some() || to.is_one();
     let fresh_id = |key: Option<&str>, body: &[u8]| to.fresh_id(key, body);
     let arrival = arrival_of(sent, fresh_id, now_ms, limits)?;
-    Ok(Item { to, draft: Draft { is_id_final, ..Draft::of(arrival) } })
+    Ok(Draft { to, arrival, request: None, is_id_final })
 }
 
 /// Parses an object for a listener with a fixed destination: it must not name one.
-pub fn parse_message(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Draft, ItemError> {
+pub fn parse_message(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Arrival, ItemError> {
     let sent = parse_object(bytes)?;
     for (field, is_there) in
         [("destinations", sent.destinations.is_some()), ("topic", sent.topic.is_some())]
@@ -195,7 +186,7 @@ pub fn parse_message(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Draft,
             return Err(invalid(format!("{field}: {problem}")));
         }
     }
-    arrival_of(sent, |_, _| Uuid::now_v7().to_string(), now_ms, limits).map(Draft::of)
+    arrival_of(sent, |_, _| Uuid::now_v7().to_string(), now_ms, limits)
 }
 
 /// `fresh_id` creates an id from idempotency key and body, for a message without one.
@@ -256,7 +247,8 @@ fn parse_recipients(
             detail: format!("there is no topic \"{}\": {error}", excerpt(name.as_bytes())),
         }),
         (names, None) => {
-            parse_destinations(&names.unwrap_or_default()).map(Recipients::Destinations)
+            let names = parse_destinations(&names.unwrap_or_default())?;
+            Ok(Recipients::Destinations(names.into()))
         }
     }
 }

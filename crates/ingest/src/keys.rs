@@ -10,7 +10,7 @@ use futures::{StreamExt, stream::FuturesOrdered};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Refusal, draft::Prepared};
+use super::{Draft, Refusal, commit::CopyResult};
 use domain::{
     Arrival, Destination, Message,
     destination::KeySource,
@@ -37,10 +37,8 @@ pub struct Keys {
 struct Search<'a> {
     evaluators: &'a Evaluators,
     destination: &'a Destination,
-    /// The headers of a raw request.
-    request: Option<&'a HeaderMap>,
-    /// See [`super::draft::Draft`].
-    is_id_final: bool,
+    /// What the message is a copy of. `None`: a frame.
+    draft: Option<&'a Draft>,
 }
 
 /// A key that a message lacks.
@@ -59,27 +57,27 @@ impl Keys {
         Keys { evaluators: Evaluators::with_processes(bytes_max, program, processes_max) }
     }
 
-    /// Finds the keys of these copies, in order. All behind the first that fails for now are
-    /// refused too: it must not end up behind them. So are those that the stop of the process
-    /// finds waiting.
+    /// Finds the keys of these copies, in order, each with what it is a copy of (frames have none).
+    /// All behind the first that fails for now are refused too: it must not end up behind them. So
+    /// are those that the stop of the process finds waiting.
     pub(super) async fn find_all(
         &self,
-        prepared: Vec<Prepared<'_>>,
+        copies: Vec<(CopyResult, Option<&Draft>)>,
         destination: &Destination,
         stop: &CancellationToken,
-    ) -> Vec<Result<Arrival, Refusal>> {
-        let count = prepared.len();
+    ) -> Vec<CopyResult> {
+        let count = copies.len();
         let deadline = Instant::now() + ALL_WITHIN;
         // Enough to keep all processes at work.
         let at_once_max = 2 * at_once();
-        let mut waiting = prepared.into_iter();
+        let mut waiting = copies.into_iter();
         let mut finding = FuturesOrdered::new();
         let mut found = Vec::with_capacity(count);
         while found.len() < count {
             while finding.len() < at_once_max
-                && let Some(one) = waiting.next()
+                && let Some((copy, draft)) = waiting.next()
             {
-                finding.push_back(self.find(one, destination));
+                finding.push_back(self.find(copy, draft, destination));
             }
             let next = if stop.is_cancelled() && !found.is_empty() {
                 Err(Refusal::Draining)
@@ -105,12 +103,12 @@ impl Keys {
     /// The copy with its keys.
     async fn find(
         &self,
-        prepared: Prepared<'_>,
+        copy: CopyResult,
+        draft: Option<&Draft>,
         destination: &Destination,
-    ) -> Result<Arrival, Refusal> {
-        let Prepared { copy, request, is_id_final } = prepared;
+    ) -> CopyResult {
         let mut copy = copy?;
-        let search = Search { evaluators: &self.evaluators, destination, request, is_id_final };
+        let search = Search { evaluators: &self.evaluators, destination, draft };
         let found = search.find_missing(&mut copy).await;
         if let Err(refusal) = &found {
             telemetry::refused(destination.name.as_str(), refusal.code().as_str());
@@ -137,7 +135,9 @@ impl Search<'_> {
     async fn find(&self, missing: &Missing<'_>, message: &Message) -> Result<String, Refusal> {
         let place = || format!("{} of {}", missing.field, self.destination.name);
         let found = match missing.source {
-            KeySource::Header(name) => value_of(name, message, self.request),
+            KeySource::Header(name) => {
+                value_of(name, message, self.draft.and_then(|draft| draft.request.as_ref()))
+            }
             KeySource::Jq(expression) => {
                 let evaluator = self.evaluators.of(expression);
                 let evaluated = evaluator.evaluate(&self.input(message), LIMITS).await;
@@ -155,7 +155,7 @@ impl Search<'_> {
     fn input(&self, message: &Message) -> Input {
         Input {
             body: message.body.bytes.clone(),
-            id: self.is_id_final.then(|| message.id.clone()),
+            id: self.draft.is_none_or(|draft| draft.is_id_final).then(|| message.id.clone()),
             destination: self.destination.name.to_string(),
             sequence: None,
             key: message.key.clone(),

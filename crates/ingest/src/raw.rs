@@ -14,7 +14,7 @@ use http_server::problem::Problem;
 use store::server_clock_ms;
 
 /// The message of a raw request.
-pub(super) fn draft_of(headers: HeaderMap, body: Bytes, to: &Recipients) -> Result<Draft, Problem> {
+pub(super) fn draft_of(headers: HeaderMap, body: Bytes, to: Recipients) -> Result<Draft, Problem> {
     let now_ms = server_clock_ms();
     let said = MessageHeaders::read(&headers, now_ms).map_err(Problem::invalid_header)?;
     let content_type = match headers.get(header::CONTENT_TYPE) {
@@ -35,7 +35,7 @@ pub(super) fn draft_of(headers: HeaderMap, body: Bytes, to: &Recipients) -> Resu
         received_ms: now_ms,
     };
     let arrival = Arrival { idempotency_key, due, priority, ..Arrival::of(message) };
-    Ok(Draft { arrival, request: Some(headers), is_id_final })
+    Ok(Draft { to, arrival, request: Some(headers), is_id_final })
 }
 
 fn due_of(said: &MessageHeaders, now_ms: u64) -> Result<Option<Due>, String> {

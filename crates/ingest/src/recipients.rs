@@ -1,5 +1,7 @@
 //! The recipients of a message.
 
+use std::sync::Arc;
+
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -9,7 +11,7 @@ use domain::{DestinationName, TopicName};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recipients {
     /// At least one, without duplicates, in the order named.
-    Destinations(Vec<DestinationName>),
+    Destinations(Arc<[DestinationName]>),
     /// The destinations that the topic has when the message arrives.
     Topic(TopicName),
 }
@@ -53,7 +55,7 @@ mod tests {
         let id = topic.fresh_id(Some("k"), b"body");
         assert_eq!((&id, 8), (&both.fresh_id(Some("k"), b"body"), version(&id)));
         assert_ne!(id, topic.fresh_id(Some("kb"), b"ody"));
-        let one = Recipients::Destinations(vec!["erp".parse().unwrap()]);
+        let one = Recipients::Destinations(["erp".parse().unwrap()].into());
         for (to, key) in [(&topic, None), (&one, Some("k"))] {
             assert_eq!(version(&to.fresh_id(key, b"body")), 7);
             assert_ne!(to.fresh_id(key, b"body"), to.fresh_id(key, b"body"));

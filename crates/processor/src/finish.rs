@@ -3,7 +3,7 @@
 #[cfg(feature = "planted-bugs")]
 mod fault_injection;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio_util::task::TaskTracker;
 
@@ -11,8 +11,8 @@ use super::leases::LeaseGuard;
 use domain::{AttemptError, DestinationName, LeaseToken, MessageIds, Stamped};
 use faults::pause::{Point, point};
 use store::{
-    Batches, CallSequence, Catalog, Completion, DueTimer, Failed, GroupCommit, Status, Store,
-    StoreError, chunks_by_size, retry_until,
+    Catalog, Completion, DueTimer, Failed, GroupCommit, Status, Store, StoreError, chunks_by_size,
+    retry_until,
 };
 
 /// Queued outcomes for one destination; beyond that, attempts keep their slots and wait.
@@ -54,11 +54,10 @@ impl Finisher {
         due: DueTimer,
         tracker: TaskTracker,
     ) -> Finisher {
-        let of_workers = catalog.clone();
-        let jobs = GroupCommit::new(of_workers, QUEUE_MAX, tracker, move |name, queue| {
-            let call_sequence = store.new_call_sequence(&format!("finish:{name}"));
-            let (store, catalog, due) = (store.clone(), catalog.clone(), due.clone());
-            Box::pin(FinishTask { store, catalog, due, name, call_sequence }.run(queue))
+        let finish = Arc::new(Finish { store, catalog, due });
+        let jobs = GroupCommit::new(QUEUE_MAX, BATCH_MAX, tracker, move |name, jobs| {
+            let finish = finish.clone();
+            Box::pin(async move { finish.run(name, jobs).await })
         });
         Finisher { jobs }
     }
@@ -69,86 +68,83 @@ impl Finisher {
     }
 }
 
-struct FinishTask {
+struct Finish {
     store: Store,
     catalog: Catalog,
     due: DueTimer,
-    name: DestinationName,
-    call_sequence: CallSequence,
 }
 
-impl FinishTask {
-    async fn run(self, mut queue: Batches<Job>) {
-        while let Some(jobs) = queue.next(BATCH_MAX).await {
-            let (mut completed, mut failed, mut requeued) = (Vec::new(), Vec::new(), Vec::new());
-            let (mut guard, mut is_full) = (Vec::with_capacity(jobs.len()), false);
-            for job in jobs {
-                guard.push(job._guard);
-                match job.outcome {
-                    Outcome::Completed { output, is_unchanged } => {
-                        completed.push(Completion {
-                            token: job.token,
-                            output: *output,
-                            is_unchanged,
-                        });
-                    }
-                    Outcome::Failed { wait, is_final, error, ids } => {
-                        failed.push(Failed { token: job.token, wait, is_final, error, ids });
-                    }
-                    Outcome::Requeued => requeued.push(job.token),
+impl Finish {
+    async fn run(&self, name: DestinationName, jobs: Vec<Job>) {
+        let (mut completed, mut failed, mut requeued) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut guard, mut is_full) = (Vec::with_capacity(jobs.len()), false);
+        for job in jobs {
+            guard.push(job._guard);
+            match job.outcome {
+                Outcome::Completed { output, is_unchanged } => {
+                    completed.push(Completion { token: job.token, output: *output, is_unchanged });
                 }
-            }
-            // The messages of a removed destination are gone.
-            let Some(entry) = self.catalog.get(self.name.as_str()) else { continue };
-            let (store, call_sequence) = (&self.store, &self.call_sequence);
-            let size = |one: &Completion| one.output.message.body.bytes.len();
-            for some in chunks_by_size(&completed, BATCH_MAX, BATCH_BYTES_MAX, size) {
-                telemetry::completing(some.len());
-                let call = || store.complete(&entry, some);
-                let statuses = self.note("complete", retry_until(None, call).await);
-                point(Point::ProcessorCompleted).await;
-                let full = some.iter().zip(statuses).filter(|(_, status)| *status == Status::Full);
-                let before = requeued.len();
-                requeued.extend(full.map(|(one, _)| one.token.clone()));
-                is_full |= requeued.len() > before;
-            }
-            #[cfg(feature = "planted-bugs")]
-            self.inject_faults(&entry, &mut failed).await;
-            if !failed.is_empty() {
-                let call = || store.fail(call_sequence, &entry, &failed);
-                let statuses = self.note("fail", retry_until(None, call).await);
-                point(Point::ProcessorFailed).await;
-                self.due.note_failed(entry.partition, &failed, &statuses);
-                store.apply_policy_to_failed(&entry, &failed, &statuses).await;
-            }
-            if is_full {
-                // They are processed again when Redis has memory, or when they are heads.
-                tokio::time::sleep(FULL_PAUSE).await;
-            }
-            if !requeued.is_empty() {
-                let call = || store.requeue(call_sequence, &entry, &requeued);
-                self.note("requeue", retry_until(None, call).await);
+                Outcome::Failed { wait, is_final, error, ids } => {
+                    failed.push(Failed { token: job.token, wait, is_final, error, ids });
+                }
+                Outcome::Requeued => requeued.push(job.token),
             }
         }
+        // The messages of a removed destination are gone.
+        let Some(entry) = self.catalog.get(name.as_str()) else { return };
+        let store = &self.store;
+        let caller = store.take_caller(entry.partition, None);
+        let size = |one: &Completion| one.output.message.body.bytes.len();
+        for some in chunks_by_size(&completed, BATCH_MAX, BATCH_BYTES_MAX, size) {
+            telemetry::completing(some.len());
+            let call = || store.complete(&entry, some);
+            let statuses = note(&name, "complete", retry_until(None, call).await);
+            point(Point::ProcessorCompleted).await;
+            let full = some.iter().zip(statuses).filter(|(_, status)| *status == Status::Full);
+            let before = requeued.len();
+            requeued.extend(full.map(|(one, _)| one.token.clone()));
+            is_full |= requeued.len() > before;
+        }
+        #[cfg(feature = "planted-bugs")]
+        self.inject_faults(&entry, &mut failed).await;
+        if !failed.is_empty() {
+            let call = || store.fail(&caller, &entry, &failed);
+            let statuses = note(&name, "fail", retry_until(None, call).await);
+            point(Point::ProcessorFailed).await;
+            self.due.note_failed(entry.partition, &failed, &statuses);
+            store.apply_policy_to_failed(&entry, &failed, &statuses).await;
+        }
+        if is_full {
+            // They are processed again when Redis has memory, or when they are heads.
+            tokio::time::sleep(FULL_PAUSE).await;
+        }
+        if !requeued.is_empty() {
+            let call = || store.requeue(&caller, &entry, &requeued);
+            note(&name, "requeue", retry_until(None, call).await);
+        }
+        store.put_back_caller(entry.partition, caller, None);
     }
+}
 
-    /// Logs stale leases and errors; returns the statuses.
-    fn note(&self, what: &str, answer: Result<Vec<Status>, StoreError>) -> Vec<Status> {
-        match answer {
-            Ok(statuses) => {
-                let stale = statuses.iter().filter(|status| **status == Status::StaleLease).count();
-                if stale > 0 {
-                    let name = &self.name;
-                    tracing::debug!(destination = %name, what, stale, "leases had expired");
-                }
-                statuses
+/// Logs stale leases and errors; returns the statuses.
+fn note(
+    name: &DestinationName,
+    what: &str,
+    answer: Result<Vec<Status>, StoreError>,
+) -> Vec<Status> {
+    match answer {
+        Ok(statuses) => {
+            let stale = statuses.iter().filter(|status| **status == Status::StaleLease).count();
+            if stale > 0 {
+                tracing::debug!(destination = %name, what, stale, "leases had expired");
             }
-            // Nothing is lost: the leases expire, and the messages are processed again.
-            Err(error) if error.is_logged() => Vec::new(),
-            Err(error) => {
-                tracing::error!(destination = %self.name, what, %error, "could not store outcomes");
-                Vec::new()
-            }
+            statuses
+        }
+        // Nothing is lost: the leases expire, and the messages are processed again.
+        Err(error) if error.is_logged() => Vec::new(),
+        Err(error) => {
+            tracing::error!(destination = %name, what, %error, "could not store outcomes");
+            Vec::new()
         }
     }
 }

@@ -11,8 +11,9 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Store, StoreError};
+use super::{CatalogEntry, Store, StoreError};
 use domain::{DestinationName, Epoch};
+use faults::planted;
 
 /// A clock that goes back by less is corrected all the time (NTP).
 const STEP_MS_MIN: u64 = 500;
@@ -35,6 +36,8 @@ struct Seen {
     /// The highest epoch that a message carried or a destination was created in. It may be above
     /// that of the partition.
     carried: AtomicU64,
+    /// The epoch that messages carry, as the last refusal of an arrival said.
+    stamped: AtomicU64,
 }
 
 /// What ends at a time.
@@ -65,6 +68,7 @@ impl Epochs {
             clock: Mutex::default(),
             behind: Mutex::default(),
             carried: AtomicU64::new(0),
+            stamped: AtomicU64::new(0),
         });
         let seen = seen.collect();
         Epochs { seen, lease_ms: owner_lease.as_millis() as u64 }
@@ -123,6 +127,14 @@ impl Epochs {
         }
     }
 
+    /// Notes the epoch that messages of a destination carry, as Redis said.
+    pub(super) fn note_stamped(&self, partition: u16, epoch: Epoch) {
+        self.note_carried(partition, epoch);
+        if let Some(seen) = self.seen.get(usize::from(partition)) {
+            seen.stamped.store(epoch, Ordering::Relaxed);
+        }
+    }
+
     /// The known epochs, as a script's argument.
     pub(super) fn known(&self, partition: u16) -> String {
         self.text(partition, self.lease_ms)
@@ -142,6 +154,14 @@ impl Store {
         self.inner.epochs.known(partition)
     }
 
+    /// The epoch that the next messages of a destination probably carry: that of the partition, or the one in which the
+    /// destination was created if that is higher. Where it is wrong, Redis refuses the call and says the right one.
+    pub fn message_epoch(&self, entry: &CatalogEntry) -> Epoch {
+        let seen = self.inner.epochs.seen.get(usize::from(entry.partition));
+        let seen = seen.filter(|_| !planted::is("epoch_ignored"));
+        seen.map_or(0, |seen| seen.stamped.load(Ordering::Relaxed)).max(entry.born)
+    }
+
     /// Passes the answer on. Notes the epoch if the answer is a refusal that names it.
     pub(super) fn learned<T>(
         &self,
@@ -159,6 +179,7 @@ impl Store {
         for seen in &self.inner.epochs.seen {
             seen.own.store(0, Ordering::Relaxed);
             seen.carried.store(0, Ordering::Relaxed);
+            seen.stamped.store(0, Ordering::Relaxed);
         }
     }
 }

@@ -15,6 +15,7 @@ mod group;
 
 mod attempts;
 mod bodies;
+mod callers;
 mod calls;
 mod chunks;
 pub mod commands;
@@ -60,7 +61,7 @@ pub use damage::Damaged;
 pub use due::DueTimer;
 pub use entry::{CatalogEntry, Paused};
 pub use error::{StoreError, WrongType};
-pub use group::{Batches, GroupCommit};
+pub use group::GroupCommit;
 pub use hand_over::HandOver;
 pub use keys::{Claimers, Keys};
 pub use known_schema::{SCHEMA, known as known_schema};
@@ -108,6 +109,7 @@ pub use transitions::{
 pub use unfit::UnfitServer;
 pub use wake::{Wake, WakeKind, Wakes, already_here, woken};
 
+use callers::Callers;
 use damage::Damage;
 use epoch::Epochs;
 use faults::planted;
@@ -139,6 +141,7 @@ struct Inner {
     damage: Damage,
     blocked_times: BlockedTimes,
     keyring: Keyring,
+    callers: Callers,
 }
 
 /// How long after its first attempt a numbered call may still run, in microseconds.
@@ -256,6 +259,7 @@ impl Store {
                 damage: Damage::default(),
                 blocked_times: BlockedTimes::default(),
                 keyring,
+                callers: Callers::default(),
             }),
         };
         store.check_meta(redis.partitions).await.map_err(|error| match error {

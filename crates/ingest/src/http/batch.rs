@@ -8,7 +8,7 @@ use axum::{
 };
 use serde_json::json;
 
-use super::{Addressed, Ingest, Topics, problem_of};
+use super::{Ingest, Topics, problem_of};
 use crate::{
     Draft, MemoryPermit, Outcome, Refusal, Session,
     answer::{DELIVERIES, answer},
@@ -29,7 +29,7 @@ const COPIES_MAX: usize = 100_000;
 const COPIES_AT_ONCE_MAX: usize = 10_000;
 
 /// One line of a batch.
-type BatchLine = Result<Addressed, Problem>;
+type BatchLine = Result<Draft, Problem>;
 
 /// One stream of arrivals per destination, for the whole batch.
 type Sessions<'a> = BTreeMap<&'a DestinationName, Session>;
@@ -67,7 +67,7 @@ impl Ingest {
         let mut sessions = Sessions::new();
         let mut answers = String::new();
         let (mut accepted, mut first_refused) = (false, None);
-        let copies = |item: &BatchLine| item.as_ref().map_or(0, |item| item.destinations.len());
+        let copies = |item: &BatchLine| item.as_ref().map_or(0, |item| item.destinations().len());
         let all: usize = items.iter().map(copies).sum();
         if all > COPIES_MAX {
             let problem = format!(
@@ -117,7 +117,9 @@ impl Ingest {
             let item = match parse_item(line, now_ms, self.limits) {
                 Err(error) => Err(problem_of(error)),
                 Ok(_) if has_failed => Err(Refusal::Aborted.problem()),
-                Ok(item) => self.addressed(caller, item, &mut topics).await,
+                Ok(mut draft) => {
+                    self.address(caller, &mut draft, &mut topics).await.map(|()| draft)
+                }
             };
             has_failed |= item.as_ref().err().is_some_and(|problem| problem.code.is_temporary());
             items.push(item);
@@ -135,8 +137,8 @@ impl Ingest {
         let mut by_destination: BTreeMap<&DestinationName, Vec<(usize, &Draft)>> = BTreeMap::new();
         for (at, item) in items.iter().enumerate() {
             let Ok(item) = item else { continue };
-            for name in item.destinations.iter() {
-                by_destination.entry(name).or_default().push((at, &item.draft));
+            for name in item.destinations() {
+                by_destination.entry(name).or_default().push((at, item));
             }
         }
         let mut all = Vec::with_capacity(by_destination.len());
@@ -146,16 +148,18 @@ impl Ingest {
         }
         let ids = self.find_keys(&mut all).await;
         let mut outcomes: Vec<Vec<_>> = items.iter().map(|_| Vec::new()).collect();
-        for some in submit_all(all, &self.committer, room).await {
-            for (at, outcome) in some.messages.into_iter().zip(some.outcomes) {
-                outcomes[at].push((some.name.clone(), outcome));
+        let stored = submit_all(&mut all, &self.committer, room).await;
+        for (copies, stored) in all.iter().zip(stored) {
+            for ((at, _), outcome) in copies.messages.iter().zip(stored) {
+                outcomes[*at].push((copies.name.clone(), outcome));
             }
         }
         for (item, outcomes) in items.iter().zip(&mut outcomes) {
             let Ok(item) = item else { continue };
             // In the order that the item names them, as in the answer to a single message.
-            outcomes
-                .sort_by_key(|(name, _)| item.destinations.iter().position(|named| named == name));
+            outcomes.sort_by_key(|(name, _)| {
+                item.destinations().iter().position(|named| named == name)
+            });
         }
         Stamped { outcomes, ids }
     }

@@ -5,7 +5,7 @@ use domain::message::{HEADERS_BYTES_MAX, HEADERS_MAX};
 
 const BODY_BYTES_MAX: usize = 64;
 
-fn parse(text: &str) -> Result<Item, ItemError> {
+fn parse(text: &str) -> Result<Draft, ItemError> {
     parse_item(text.as_bytes(), 1_700_000_000_000, limits(BODY_BYTES_MAX))
 }
 
@@ -40,7 +40,7 @@ fn everything_that_can_be_said_is_kept() {
         received_ms: 1_700_000_000_000,
     };
     assert_eq!(
-        item.draft.arrival,
+        item.arrival,
         Arrival { idempotency_key: Some("k1".into()), ..Arrival::of(message) }
     );
 }
@@ -50,7 +50,7 @@ fn a_json_body_is_the_very_text_that_was_sent() {
     let large = "1".repeat(BODY_BYTES_MAX);
     for body in ["null", "false", "-0.0e+1", r#""""#, "[ ]", "{\"a\":1,\"a\":2}", &large] {
         let item = parse(&with(&format!(r#""body":  {body} "#))).unwrap();
-        assert_eq!(item.draft.arrival.message.body.bytes, body.as_bytes());
+        assert_eq!(item.arrival.message.body.bytes, body.as_bytes());
     }
 }
 
@@ -59,9 +59,9 @@ fn other_bodies_come_in_base64() {
     let body = parse(&with(r#""body_base64": "/wA=", "content_type": "image/x""#)).unwrap();
     let bytes = Bytes::from_static(&[0xff, 0]);
     let expected = Body { content_type: "image/x".into(), bytes };
-    assert_eq!(body.draft.arrival.message.body, expected);
+    assert_eq!(body.arrival.message.body, expected);
 
-    let body = parse(&with(r#""body_base64": """#)).unwrap().draft.arrival.message.body;
+    let body = parse(&with(r#""body_base64": """#)).unwrap().arrival.message.body;
     assert_eq!((&*body.content_type, body.bytes.len()), ("application/octet-stream", 0));
 
     let longest = STANDARD.encode([7; BODY_BYTES_MAX]);
@@ -70,9 +70,8 @@ fn other_bodies_come_in_base64() {
 
 #[test]
 fn an_item_without_an_id_gets_a_uuid_of_its_time() {
-    let first = parse(&with(r#""body": 1"#)).unwrap().draft.arrival.message;
-    let second =
-        parse(&with(r#""body": 1, "id": null, "key": null"#)).unwrap().draft.arrival.message;
+    let first = parse(&with(r#""body": 1"#)).unwrap().arrival.message;
+    let second = parse(&with(r#""body": 1, "id": null, "key": null"#)).unwrap().arrival.message;
     assert_eq!(Uuid::parse_str(&first.id).unwrap().get_version_num(), 7);
     assert_ne!(first.id, second.id);
     assert_eq!(second.key, None);
@@ -84,16 +83,15 @@ fn a_topic_stands_in_place_of_destinations() {
     assert_eq!(item.to, Recipients::Topic("orders".parse().unwrap()));
     let again = |id| {
         let text = format!(r#"{{"topic": "t", "body": 1, "idempotency_key": "k"{id}}}"#);
-        parse(&text).unwrap().draft.arrival.message.id
+        parse(&text).unwrap().arrival.message.id
     };
     assert_eq!((again(""), again(r#", "id": "mine""#)), (again(""), "mine".to_owned()));
 }
 
 #[test]
 fn an_id_is_final_unless_a_key_in_the_message_may_decide_it() {
-    let is_final = |to: &str, more: &str| {
-        parse(&format!(r#"{{{to}, "body": 1{more}}}"#)).unwrap().draft.is_id_final
-    };
+    let is_final =
+        |to: &str, more: &str| parse(&format!(r#"{{{to}, "body": 1{more}}}"#)).unwrap().is_id_final;
     let (one, two) = (r#""destinations": ["erp"]"#, r#""destinations": ["erp", "crm"]"#);
     let topic = r#""topic": "orders""#;
     assert!(is_final(one, ""));
@@ -107,7 +105,7 @@ fn an_id_is_final_unless_a_key_in_the_message_may_decide_it() {
 #[test]
 fn delays_and_priorities_are_kept() {
     let kept = |fields: &str| {
-        let arrival = parse(&with(&format!(r#""body": 1, {fields}"#))).unwrap().draft.arrival;
+        let arrival = parse(&with(&format!(r#""body": 1, {fields}"#))).unwrap().arrival;
         (arrival.due, arrival.priority)
     };
     assert_eq!(kept(r#""delay_ms": 1500"#), (Some(Due::After(1500)), None));
@@ -260,7 +258,7 @@ fn depth_is_no_danger() {
         let limits = Limits { body_bytes_max: deep.len(), json_depth_max };
         parse_item(body.as_bytes(), 0, limits)
     };
-    assert_eq!(of(depth).unwrap().draft.arrival.message.body.bytes.len(), deep.len());
+    assert_eq!(of(depth).unwrap().arrival.message.body.bytes.len(), deep.len());
     let refused = of(depth - 1).unwrap_err();
     assert_eq!(refused.code.as_str(), "invalid_field");
     assert!(refused.detail.starts_with("body: nests deeper than 999999 levels"), "{refused}");

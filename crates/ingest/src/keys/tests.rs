@@ -2,6 +2,7 @@ use axum::http::HeaderName;
 use bytes::Bytes;
 
 use super::*;
+use crate::Recipients;
 use domain::Body;
 
 /// No expression can run.
@@ -31,12 +32,14 @@ fn header(name: &str) -> Option<KeySource> {
 }
 
 async fn found(
-    copies: Vec<Result<Arrival, Refusal>>,
+    copies: Vec<CopyResult>,
     request: Option<&HeaderMap>,
     destination: &Destination,
-) -> Vec<Result<Arrival, Refusal>> {
-    let prepared = copies.into_iter().map(|copy| Prepared { copy, request, is_id_final: true });
-    keys().find_all(prepared.collect(), destination, &CancellationToken::new()).await
+) -> Vec<CopyResult> {
+    let (to, request) = (Recipients::Topic("orders".parse().unwrap()), request.cloned());
+    let draft = Draft { to, arrival: arrival(&[]), request, is_id_final: true };
+    let copies = copies.into_iter().map(|copy| (copy, Some(&draft)));
+    keys().find_all(copies.collect(), destination, &CancellationToken::new()).await
 }
 
 #[tokio::test]
@@ -130,8 +133,8 @@ async fn a_process_that_stops_finds_no_more_keys() {
     let stop = CancellationToken::new();
     stop.cancel();
     let copy = || Ok(arrival(&[("x-account", "7")]));
-    let prepared = (0..3).map(|_| Prepared { copy: copy(), request: None, is_id_final: true });
-    let found = keys().find_all(prepared.collect(), &erp, &stop).await;
+    let copies = (0..3).map(|_| (copy(), None));
+    let found = keys().find_all(copies.collect(), &erp, &stop).await;
     let codes = found.iter().map(|one| one.as_ref().err().map(|refusal| refusal.code().as_str()));
     assert_eq!(codes.collect::<Vec<_>>(), [None, Some("draining"), Some("aborted")]);
 }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio_util::{codec::FramedWrite, sync::CancellationToken};
 
 use super::{
-    super::{Outcome, Refusal, Session},
+    super::{Outcome, Refusal, Session, commit::CopyResult},
     Connection, FramePermits, Read, Taken, Writer as WriteHalf,
 };
 use domain::Arrival;
@@ -59,11 +59,6 @@ enum Kept {
         _share: Arc<FramePermits>,
     },
     Settled(Outcome),
-    /// Refused before it could be submitted.
-    Refused {
-        refusal: Refusal,
-        _share: Arc<FramePermits>,
-    },
     /// The answer to a frame that is no message.
     Answer(ToProducer),
     /// The last answer of the connection.
@@ -85,11 +80,6 @@ impl Writer<'_> {
                     self.write(answer).await;
                     return false;
                 }
-                Read::Refused(refusals, share) => {
-                    if !self.answer_refused(refusals, share).await {
-                        return false;
-                    }
-                }
                 Read::Submitted(pending, taken) => {
                     // Flush, so that answered frames do not wait for the next outcomes.
                     if pending.is_waiting() && !written(self.stream.flush()).await {
@@ -103,19 +93,6 @@ impl Writer<'_> {
             next = self.queue.try_recv().ok();
         }
         written(self.stream.flush()).await
-    }
-
-    /// Answers frames that were never submitted. False when the connection ends.
-    async fn answer_refused(&mut self, refusals: Vec<Refusal>, share: Arc<FramePermits>) -> bool {
-        let mut refusals = refusals.into_iter();
-        while let Some(refusal) = refusals.next() {
-            let (answer, is_last) = answer_to(Err(refusal));
-            if !self.write(answer).await || is_last {
-                self.kept.extend(refused(refusals, &share).filter(|_| is_last));
-                return false;
-            }
-        }
-        true
     }
 
     /// Answers frames of one chunk. False when the connection ends.
@@ -190,7 +167,6 @@ impl Writer<'_> {
             match read {
                 Read::Answer(answer) => self.kept.push_back(Kept::Answer(answer)),
                 Read::Last(answer) => self.kept.push_back(Kept::Last(answer)),
-                Read::Refused(refusals, share) => self.kept.extend(refused(refusals, &share)),
                 Read::Submitted(pending, taken) => {
                     self.kept.extend(kept(pending.outcomes().await, &taken, 0));
                 }
@@ -218,12 +194,13 @@ impl Writer<'_> {
     /// how many were submitted.
     async fn submit_again(&mut self, count: usize) -> usize {
         let again = |kept: &Kept| match kept {
-            Kept::Again { arrival, .. } => Some(Arrival::clone(arrival)),
+            Kept::Again { arrival, .. } => Some(Ok(Arrival::clone(arrival))),
             _ => None,
         };
-        let arrivals: Vec<Arrival> = self.kept.iter().take(count).map_while(again).collect();
-        let submitted = arrivals.len();
-        let pending = self.connection.commit(arrivals, &Session::default()).await;
+        let copies: Vec<CopyResult> = self.kept.iter().take(count).map_while(again).collect();
+        let submitted = copies.len();
+        let entry = self.connection.shared.committer.find(&self.connection.destination).await;
+        let pending = self.connection.commit(&entry, copies, &Session::default()).await;
         let outcomes = pending.outcomes().await;
         for (held, outcome) in self.kept.iter_mut().zip(outcomes) {
             if !is_to_come_again(&outcome) {
@@ -244,7 +221,6 @@ impl Writer<'_> {
                     break;
                 }
                 Kept::Settled(outcome) => answer_to(outcome),
-                Kept::Refused { refusal, .. } => answer_to(Err(refusal)),
                 Kept::Answer(answer) => (answer, false),
                 Kept::Last(answer) => (answer, true),
             };
@@ -261,16 +237,12 @@ impl Writer<'_> {
             let answers = match self.kept.pop_front() {
                 Some(Kept::Again { .. }) => vec![answer_to(Err(Refusal::Aborted)).0],
                 Some(Kept::Settled(outcome)) => vec![answer_to(outcome).0],
-                Some(Kept::Refused { refusal, .. }) => vec![answer_to(Err(refusal)).0],
                 Some(Kept::Answer(answer)) => vec![answer],
                 Some(Kept::Last(_)) => continue,
                 None => match self.queue.recv().await {
                     Some(Read::Submitted(pending, _)) => {
                         let outcomes = pending.outcomes().await;
                         outcomes.into_iter().map(|outcome| answer_to(outcome).0).collect()
-                    }
-                    Some(Read::Refused(refusals, _)) => {
-                        refusals.into_iter().map(|refusal| answer_to(Err(refusal)).0).collect()
                     }
                     Some(Read::Answer(answer)) => vec![answer],
                     Some(Read::Last(_)) => continue,
@@ -296,20 +268,12 @@ fn kept(
     taken: &Taken,
     from: usize,
 ) -> impl Iterator<Item = Kept> {
-    outcomes.into_iter().zip(&taken.arrivals[from..]).map(|(outcome, arrival)| {
-        match is_to_come_again(&outcome) {
-            true => Kept::Again { arrival: Box::new(arrival.clone()), _share: taken.share.clone() },
-            false => Kept::Settled(outcome),
+    outcomes.into_iter().zip(&taken.copies[from..]).map(|(outcome, copy)| match copy {
+        Ok(arrival) if is_to_come_again(&outcome) => {
+            Kept::Again { arrival: Box::new(arrival.clone()), _share: taken.share.clone() }
         }
+        _ => Kept::Settled(outcome),
     })
-}
-
-fn refused(
-    refusals: impl IntoIterator<Item = Refusal>,
-    share: &Arc<FramePermits>,
-) -> impl Iterator<Item = Kept> {
-    let kept = |refusal| Kept::Refused { refusal, _share: share.clone() };
-    refusals.into_iter().map(kept)
 }
 
 /// True if it was refused for now, or was behind a frame that was.

@@ -2,10 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{
-    Draft,
-    json::{ItemError, Limits, parse_message},
-};
+use crate::json::{ItemError, Limits, parse_message};
 use domain::{Arrival, Body, Envelope, Message, message::HEADERS_BYTES_MAX};
 use store::server_clock_ms;
 
@@ -23,10 +20,10 @@ pub fn bytes_max(envelope: Envelope, body_bytes_max: usize) -> usize {
 }
 
 /// Parses a frame.
-pub fn read(frame: Bytes, envelope: Envelope, limits: Limits) -> Result<Draft, ItemError> {
+pub fn read(frame: Bytes, envelope: Envelope, limits: Limits) -> Result<Arrival, ItemError> {
     let now_ms = server_clock_ms();
     match envelope {
-        Envelope::None => Ok(Draft::of(plain(frame, now_ms))),
+        Envelope::None => Ok(plain(frame, now_ms)),
         Envelope::Json => parse_message(&frame, now_ms, limits),
     }
 }
@@ -47,7 +44,7 @@ mod tests {
 
     const BODY_BYTES_MAX: usize = 100;
 
-    fn read_envelope(text: &str) -> Result<Draft, ItemError> {
+    fn read_envelope(text: &str) -> Result<Arrival, ItemError> {
         let limits = Limits { body_bytes_max: BODY_BYTES_MAX, json_depth_max: 8 };
         read(Bytes::from(text.to_owned()), Envelope::Json, limits)
     }
@@ -56,7 +53,7 @@ mod tests {
     fn an_envelope_says_all_that_an_object_over_http_says() {
         let text = r#"{"key":"acct-7","idempotency_key":"k","delay_ms":5,"id":"order-7",
                        "headers":{"X-Tenant":"7"},"body":{"a": 1.0}}"#;
-        let arrival = read_envelope(text).unwrap().arrival;
+        let arrival = read_envelope(text).unwrap();
         assert_eq!(arrival.idempotency_key.as_deref(), Some("k"));
         assert!(arrival.due.is_some());
         let Message { id, key, headers, body, .. } = arrival.message;

@@ -7,7 +7,7 @@ mod chunk;
 mod frame;
 mod unverified;
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -29,10 +29,14 @@ pub use unverified::Unverified;
 use chunk::{End, chunk};
 
 use super::{
-    Committer, Refusal, Session, commit::Pending, draft::Prepared, json::Limits, rates::Rates,
+    Committer, Refusal, Session,
+    commit::{CopyResult, Pending},
+    draft::copy_of,
+    json::Limits,
+    rates::Rates,
 };
 use access::Guard;
-use domain::{Arrival, DestinationName, Envelope, Framing};
+use domain::{DestinationName, Envelope, Framing};
 use formats::{FrameCodec, FrameError, code::Code, tcp_answer::ToProducer};
 use http_server::{
     concurrency_limit::{ConcurrencyLimit, peer_of},
@@ -40,6 +44,7 @@ use http_server::{
     problem::Problem,
     socket::Socket,
 };
+use store::CatalogEntry;
 use tls::{Acceptor, HANDSHAKE_MAX, Subject};
 
 /// After this idle time, TCP keepalive probes whether the producer is still there.
@@ -134,9 +139,6 @@ pub async fn run(
 /// A frame, or several, on the way to their answers.
 enum Read {
     Submitted(Pending, Taken),
-    /// These were refused before they could be submitted. If one of them is refused for now, the
-    /// connection ends with it; the others were behind it.
-    Refused(Vec<Refusal>, Arc<FramePermits>),
     /// The answer to a frame that is no message.
     Answer(ToProducer),
     /// The last answer of the connection.
@@ -145,7 +147,7 @@ enum Read {
 
 /// Frames of one chunk, kept until answered, because they may have to be submitted again.
 struct Taken {
-    arrivals: Arc<[Arrival]>,
+    copies: Arc<[CopyResult]>,
     share: Arc<FramePermits>,
 }
 
@@ -305,7 +307,7 @@ impl Connection {
                 // The semaphores are never closed.
                 let (Ok(places), Ok(permit)) = (places, permit) else { return };
                 let share = Arc::new(FramePermits { _places: places, _permit: permit });
-                if !self.take(frames, self.has_proof(&shown), &share, queue).await {
+                if !self.take(frames, self.has_proof(&shown), share, queue).await {
                     return;
                 }
             }
@@ -343,88 +345,68 @@ impl Connection {
         }
     }
 
-    /// Submits frames of one chunk. One that is refused gets its answer in order. False when no
-    /// more frames may be read.
+    /// Submits frames of one chunk when the reader may. False when no more frames may be read.
     async fn take(
         &self,
         frames: Vec<Bytes>,
         has_proof: bool,
-        share: &Arc<FramePermits>,
+        share: Arc<FramePermits>,
         queue: &mpsc::UnboundedSender<Read>,
     ) -> bool {
-        let mut arrivals = Vec::with_capacity(frames.len());
-        let mut copies = self.copies(frames, has_proof).await.into_iter();
-        while let Some(copy) = copies.next() {
-            let refusal = match copy {
-                Ok(arrival) => {
-                    arrivals.push(arrival);
-                    continue;
-                }
-                Err(refusal) => refusal,
-            };
-            let is_last = refusal.is_temporary();
-            let mut refusals = vec![refusal];
-            if is_last {
-                refusals.extend(copies.by_ref().map(|copy| copy.err().unwrap_or(Refusal::Aborted)));
-            }
-            let refused = Read::Refused(refusals, share.clone());
-            let is_submitted = self.submit(mem::take(&mut arrivals), share, queue).await;
-            if !is_submitted || queue.send(refused).is_err() || is_last {
-                return false;
-            }
+        let entry = self.entry(has_proof).await;
+        let copies = self.copies(frames, &entry).await;
+        // Later frames would overtake it.
+        let is_last = copies.iter().any(|copy| copy.as_ref().is_err_and(Refusal::is_temporary));
+        let taken = Taken { copies: copies.into(), share };
+        let session = self.turn.lock().await;
+        let pending = self.commit(&entry, taken.copies.clone(), &session).await;
+        // Before releasing the lock: the writer must find everything in the queue.
+        queue.send(Read::Submitted(pending, taken)).is_ok() && !is_last
+    }
+
+    /// The definition of the destination, or why it takes no frames now.
+    async fn entry(&self, has_proof: bool) -> Result<Arc<CatalogEntry>, Refusal> {
+        let entry = self.shared.committer.find(&self.destination).await?;
+        match entry.destination.verify.is_some() && !has_proof {
+            true => Err(Refusal::NoSignature),
+            false => Ok(entry),
         }
-        self.submit(arrivals, share, queue).await
     }
 
     /// The messages in these frames, as the destination takes them.
-    async fn copies(&self, frames: Vec<Bytes>, has_proof: bool) -> Vec<Result<Arrival, Refusal>> {
-        let entry = match self.shared.committer.find(&self.destination).await {
-            Ok(entry) if entry.destination.verify.is_some() && !has_proof => {
-                Err(Refusal::NoSignature)
-            }
-            found => found,
-        };
+    async fn copies(
+        &self,
+        frames: Vec<Bytes>,
+        entry: &Result<Arc<CatalogEntry>, Refusal>,
+    ) -> Vec<CopyResult> {
         let copy = |frame| {
-            let draft = frame::read(frame, self.envelope, self.shared.limits);
+            let arrival = frame::read(frame, self.envelope, self.shared.limits);
             let entry = entry.as_ref().map_err(Refusal::clone)?;
-            draft.map_err(Refusal::Invalid)?.into_copy(&entry.destination)
+            copy_of(arrival.map_err(Refusal::Invalid)?, None, &entry.destination)
         };
         let copies = frames.into_iter().map(copy);
-        match &entry {
+        match entry {
             Ok(entry) if entry.destination.has_key_sources() => {
-                let prepared =
-                    copies.map(|copy| Prepared { copy, request: None, is_id_final: true });
-                let (prepared, keys) = (prepared.collect(), self.shared.committer.keys());
+                let (copies, keys) =
+                    (copies.map(|copy| (copy, None)), self.shared.committer.keys());
                 // Boxed, because most destinations do not need it.
-                Box::pin(keys.find_all(prepared, &entry.destination, &self.stop)).await
+                Box::pin(keys.find_all(copies.collect(), &entry.destination, &self.stop)).await
             }
             _ => copies.collect(),
         }
     }
 
-    /// Submits messages when the reader may. False when the writer is gone.
-    async fn submit(
-        &self,
-        arrivals: Vec<Arrival>,
-        share: &Arc<FramePermits>,
-        queue: &mpsc::UnboundedSender<Read>,
-    ) -> bool {
-        if arrivals.is_empty() {
-            return true;
-        }
-        let taken = Taken { arrivals: arrivals.into(), share: share.clone() };
-        let session = self.turn.lock().await;
-        let pending = self.commit(taken.arrivals.clone(), &session).await;
-        // Before releasing the lock: the writer must find everything in the queue.
-        queue.send(Read::Submitted(pending, taken)).is_ok()
-    }
-
     /// Submits messages after acquiring memory for them.
-    async fn commit(&self, arrivals: impl Into<Arc<[Arrival]>>, session: &Session) -> Pending {
-        let (arrivals, committer) = (arrivals.into(), &self.shared.committer);
-        let bytes = arrivals.iter().map(|arrival| arrival.message.body.bytes.len()).sum();
+    async fn commit(
+        &self,
+        entry: &Result<Arc<CatalogEntry>, Refusal>,
+        copies: impl Into<Arc<[CopyResult]>>,
+        session: &Session,
+    ) -> Pending {
+        let (copies, committer) = (copies.into(), &self.shared.committer);
+        let bytes = copies.iter().flatten().map(|copy| copy.message.body.bytes.len()).sum();
         let permit = committer.memory().take(bytes).await;
-        committer.submit(&self.destination, arrivals, session, permit).await
+        committer.submit(entry, copies, session, permit).await
     }
 }
 

@@ -1,11 +1,11 @@
 //! A bug that can be planted in finishing.
 
-use super::FinishTask;
+use super::Finish;
 use domain::{Arrival, Processed};
 use faults::planted;
 use store::{CatalogEntry, Completion, Failed};
 
-impl FinishTask {
+impl Finish {
     /// Stamps failed messages again as new arrivals.
     pub(super) async fn inject_faults(&self, entry: &CatalogEntry, failed: &mut Vec<Failed>) {
         if planted::is("retry_restamped") {

@@ -112,31 +112,42 @@ contract! {
     }
 }
 
-/// The arguments for a batch.
+/// A batch of arrivals for one destination, on its way into the arguments of a call.
 struct Batch<'a> {
+    call_sequence: &'a CallSequence,
+    entry: &'a CatalogEntry,
+    epoch: Epoch,
+    schema: u32,
+    arrivals: &'a [&'a Arrival],
     lanes: Vec<Option<&'a str>>,
-    /// The idempotency keys.
-    names: Vec<&'a str>,
+    idempotency_keys: Vec<&'a str>,
     /// The lane (from 1) and record of each arrival.
-    arrivals: Vec<(usize, Vec<u8>)>,
+    records: Vec<(usize, Vec<u8>)>,
     options: Vec<ArrivalOptions>,
-    /// The sum of the accounted bytes.
-    accounted_bytes: u64,
+    accounted_bytes_sum: u64,
     bodies: Vec<BodyOutOfLine>,
 }
 
 impl<'a> Batch<'a> {
-    fn of(entry: &CatalogEntry, epoch: Epoch, schema: u32, arrivals: &[&'a Arrival]) -> Batch<'a> {
+    fn of(
+        (call_sequence, entry): (&'a CallSequence, &'a CatalogEntry),
+        (epoch, schema): (Epoch, u32),
+        arrivals: &'a [&'a Arrival],
+    ) -> Batch<'a> {
         let mut batch = Batch {
+            call_sequence,
+            entry,
+            epoch,
+            schema,
+            arrivals,
             lanes: Vec::new(),
-            names: Vec::new(),
-            arrivals: Vec::with_capacity(arrivals.len()),
+            idempotency_keys: Vec::new(),
+            records: Vec::with_capacity(arrivals.len()),
             options: Vec::new(),
-            accounted_bytes: 0,
+            accounted_bytes_sum: 0,
             bodies: Vec::new(),
         };
-        let (mut lane_index, mut name_index) = (HashMap::new(), HashMap::new());
-        let keeps_key = entry.destination.idempotency_window_ms == 0;
+        let (mut lane_index, mut key_index) = (HashMap::new(), HashMap::new());
         for arrival in arrivals {
             let lane = entry.destination.lane_key(arrival.message.key.as_deref());
             let lane = *lane_index.entry(lane).or_insert_with(|| {
@@ -146,46 +157,54 @@ impl<'a> Batch<'a> {
             let key = arrival.idempotency_key.as_deref();
             let key = key.filter(|_| !planted::is("idempotency_key_dropped"));
             let seen = key.map_or_else(String::new, |key| {
-                let index = *name_index.entry(key).or_insert_with(|| {
-                    batch.names.push(key);
-                    batch.names.len()
+                let index = *key_index.entry(key).or_insert_with(|| {
+                    batch.idempotency_keys.push(key);
+                    batch.idempotency_keys.len()
                 });
                 let digest = digest(&arrival.message.body.bytes);
                 format!("{index}:{digest} {}", arrival.message.id)
             });
-            let (written, accounted_bytes) = match &arrival.redrive {
-                Some(Redrive { processed: Some(stamped), .. }) => {
-                    let key = arrival.idempotency_key.clone().filter(|_| keeps_key);
-                    (record::of_redriven(stamped, epoch, key, schema), stamped.accounted_bytes)
-                }
-                _ => {
-                    let accounted_bytes = arrival.message.body.bytes.len() as u64;
-                    (record::of_arrival(arrival, epoch, keeps_key, schema), accounted_bytes)
-                }
-            };
-            batch.accounted_bytes += accounted_bytes;
-            batch.arrivals.push((lane, written.record));
-            let which = batch.arrivals.len();
-            let out_of_line = |(part, body): (Part, Option<Bytes>)| {
-                Some(BodyOutOfLine { of: which, suffix: part.suffix(), body: body? })
-            };
-            batch.bodies.extend(written.bodies.into_iter().filter_map(out_of_line));
-            let options = options(arrival);
-            if !seen.is_empty() || !options.is_empty() {
-                batch.options.push(ArrivalOptions { arrival: which, seen, options });
-            }
+            batch.add(arrival, lane, seen);
         }
         batch
     }
 
+    fn add(&mut self, arrival: &Arrival, lane: usize, seen: String) {
+        let keeps_key = self.entry.destination.idempotency_window_ms == 0;
+        let (written, accounted_bytes) = match &arrival.redrive {
+            Some(Redrive { processed: Some(stamped), .. }) => {
+                let key = arrival.idempotency_key.clone().filter(|_| keeps_key);
+                let written = record::of_redriven(stamped, self.epoch, key, self.schema);
+                (written, stamped.accounted_bytes)
+            }
+            _ => {
+                let accounted_bytes = arrival.message.body.bytes.len() as u64;
+                let written = record::of_arrival(arrival, self.epoch, keeps_key, self.schema);
+                (written, accounted_bytes)
+            }
+        };
+        self.accounted_bytes_sum += accounted_bytes;
+        self.records.push((lane, written.record));
+        let which = self.records.len();
+        let out_of_line = |(part, body): (Part, Option<Bytes>)| {
+            Some(BodyOutOfLine { of: which, suffix: part.suffix(), body: body? })
+        };
+        self.bodies.extend(written.bodies.into_iter().filter_map(out_of_line));
+        let options = options(arrival);
+        if !seen.is_empty() || !options.is_empty() {
+            self.options.push(ArrivalOptions { arrival: which, seen, options });
+        }
+    }
+
     /// True if these arrivals may take the fast path.
-    fn is_fast(&self, destination: &Destination) -> bool {
+    fn is_fast(&self) -> bool {
+        let destination = &self.entry.destination;
         destination.ordering == Ordering::Destination
             && destination.processing == Processing::Parallel
             && destination.backlog_bytes_max == 0
             && destination.ids_max == 0
             && self.arrivals.len() <= FAST_MAX
-            && self.names.is_empty()
+            && self.idempotency_keys.is_empty()
             && self.options.is_empty()
             && self.bodies.is_empty()
     }
@@ -224,53 +243,75 @@ fn digest(body: &[u8]) -> String {
     hex(&Sha256::digest(body)[..16])
 }
 
-/// What a call is about, besides its arrivals.
-struct Of<'a> {
-    call_sequence: &'a CallSequence,
-    entry: &'a CatalogEntry,
-    epoch: Epoch,
-    schema: u32,
-}
-
-/// The calls.
 impl Store {
+    /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
+    /// result each, in order, with the destination's durability. Without confirmation the call is
+    /// unconfirmed, and a repeat waits again. `epoch` is the one that the messages carry, as far as
+    /// the caller knows ([`Store::message_epoch`]).
+    pub async fn ingest(
+        &self,
+        call_sequence: &CallSequence,
+        entry: &CatalogEntry,
+        epoch: Epoch,
+        arrivals: &[&Arrival],
+    ) -> Result<Vec<Ingested>, StoreError> {
+        let call = |schema| async move {
+            let batch = Batch::of((call_sequence, entry), (epoch, schema), arrivals);
+            call_sequence.answered(self.ingest_batch(batch).await)
+        };
+        self.in_schema(entry.partition, call).await
+    }
+
+    async fn ingest_batch(&self, batch: Batch<'_>) -> Result<Vec<Ingested>, StoreError> {
+        let Batch { entry, epoch, arrivals, .. } = batch;
+        if batch.is_fast() {
+            match self.stamp(self.fast_ingest(&batch), entry, epoch, arrivals.len()).await {
+                Err(StoreError::NotFast) => {}
+                answer => return answer,
+            }
+        }
+        self.stamp(self.whole_ingest(batch), entry, epoch, arrivals.len()).await
+    }
+
     /// For few arrivals of one lane, which have nothing special.
-    fn fast_ingest(&self, of: &Of<'_>, batch: &Batch<'_>) -> ScriptCall<'_> {
-        let Of { call_sequence, entry, epoch, schema } = *of;
-        let destination = &entry.destination;
+    fn fast_ingest(&self, batch: &Batch<'_>) -> ScriptCall<'_> {
+        let destination = &batch.entry.destination;
         let keys = self.keys().destination(&destination.name);
-        let (caller, call_number) = call_sequence.current();
+        let (caller, call_number) = batch.call_sequence.current();
         let args = ingest_fast::Args {
             call_number,
             destination: destination.name.as_str(),
-            version: entry.version,
-            message_epoch: epoch,
-            seen_epoch: self.known_of_epoch(entry.partition),
+            version: batch.entry.version,
+            message_epoch: batch.epoch,
+            seen_epoch: self.known_of_epoch(batch.entry.partition),
             backlog_max: destination.backlog_max,
-            record_schema: schema,
-            accounted_bytes_sum: batch.accounted_bytes,
-            records: batch.arrivals.iter().map(|(_, record)| &record[..]).collect(),
+            record_schema: batch.schema,
+            accounted_bytes_sum: batch.accounted_bytes_sum,
+            records: batch.records.iter().map(|(_, record)| &record[..]).collect(),
         };
         match needs_processing(destination) {
-            true => args.call(self, &keys, &caller, entry.claimers()),
+            true => args.call(self, &keys, &caller, batch.entry.claimers()),
             false => ingest_ready_fast::Args::from(args).call(self, &keys, &caller),
         }
     }
 
-    fn whole_ingest(&self, of: &Of<'_>, batch: Batch<'_>, arrivals: &[&Arrival]) -> ScriptCall<'_> {
-        let Of { call_sequence, entry, epoch, schema } = *of;
+    fn whole_ingest(&self, batch: Batch<'_>) -> ScriptCall<'_> {
+        let Batch { call_sequence, entry, epoch, schema, .. } = batch;
         let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
         let (caller, call_number) = call_sequence.current();
         let lanes = batch.lanes.iter().map(|lane| LaneRow::of(&keys, *lane));
         let has_ids = destination.ids_max > 0;
-        let rows = batch.arrivals.into_iter().zip(arrivals).map(|((lane, record), arrival)| {
-            ArrivalRow { record, lane, id: if has_ids { &arrival.message.id } else { "" } }
-        });
-        let seen = batch.names.iter().map(|name| keys.idempotency(name).into_bytes());
+        let rows =
+            batch.records.into_iter().zip(batch.arrivals).map(|((lane, record), arrival)| {
+                ArrivalRow { record, lane, id: if has_ids { &arrival.message.id } else { "" } }
+            });
         let (seen, idempotency_keys) = match destination.idempotency_window_ms {
-            0 => (Vec::new(), batch.names.clone()),
-            _ => (seen.collect(), Vec::new()),
+            0 => (Vec::new(), batch.idempotency_keys),
+            _ => {
+                let seen = |key: &&str| keys.idempotency(key).into_bytes();
+                (batch.idempotency_keys.iter().map(seen).collect(), Vec::new())
+            }
         };
         Args {
             call_number,
@@ -286,7 +327,7 @@ impl Store {
             ordering: entry.ordering_text(),
             processing: entry.processing_text(),
             record_schema: schema,
-            accounted_bytes_sum: batch.accounted_bytes,
+            accounted_bytes_sum: batch.accounted_bytes_sum,
             ids_max: destination.ids_max,
             lanes: lanes.collect(),
             seen,
@@ -297,72 +338,30 @@ impl Store {
         }
         .call(self, &keys, &caller, entry.claimers())
     }
-}
 
-impl Store {
-    /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
-    /// result each, in order, with the destination's durability. Without confirmation the call is
-    /// unconfirmed, and a repeat waits again. `epoch` is the message epoch that the caller last
-    /// saw.
-    pub async fn ingest(
-        &self,
-        call_sequence: &CallSequence,
-        entry: &CatalogEntry,
-        epoch: Epoch,
-        arrivals: &[&Arrival],
-    ) -> Result<Vec<Ingested>, StoreError> {
-        let call = |schema| self.ingest_in(schema, call_sequence, entry, epoch, arrivals);
-        self.in_schema(entry.partition, call).await
-    }
-
-    async fn ingest_in(
-        &self,
-        schema: u32,
-        call_sequence: &CallSequence,
-        entry: &CatalogEntry,
-        epoch: Epoch,
-        arrivals: &[&Arrival],
-    ) -> Result<Vec<Ingested>, StoreError> {
-        let destination = &entry.destination;
-        let batch = Batch::of(entry, epoch, schema, arrivals);
-
-        let of = Of { call_sequence, entry, epoch, schema };
-        if batch.is_fast(destination) {
-            let mut call = self.fast_ingest(&of, &batch);
-            call.of_messages(arrivals.len());
-            match self.stamp(&of, &call, arrivals.len()).await {
-                Err(StoreError::NotFast) => {}
-                answer => return call_sequence.answered(answer),
-            }
-        }
-        let mut call = self.whole_ingest(&of, batch, arrivals);
-        call.of_messages(arrivals.len());
-        call_sequence.answered(self.stamp(&of, &call, arrivals.len()).await)
-    }
-
+    /// Makes the call for `count` arrivals.
     async fn stamp(
         &self,
-        of: &Of<'_>,
-        call: &ScriptCall<'_>,
+        mut call: ScriptCall<'_>,
+        entry: &CatalogEntry,
+        epoch: Epoch,
         count: usize,
     ) -> Result<Vec<Ingested>, StoreError> {
-        let Of { entry, epoch, .. } = *of;
+        call.of_messages(count);
         let level = entry.destination.durability;
         // Boxed: the callers' futures would nest too deep for the compiler.
-        let answer = Box::pin(self.run_durably(call, level)).await;
-        let answer = answer.and_then(|(answer, confirmed)| {
-            let ingested = read_answer(answer, epoch, count)?;
-            // Refused arrivals promise nothing, so they need no confirmation.
-            let promises = |one| matches!(one, &Ingested::Stamped(_) | &Ingested::Duplicate(..));
-            if confirmed || !ingested.iter().any(promises) {
-                return Ok(ingested);
-            }
-            Err(StoreError::Unconfirmed(format!("the messages are not yet {level}")))
-        });
+        let answer = Box::pin(self.run_durably(&call, level)).await;
         if let Err(StoreError::StaleEpoch(epoch)) = &answer {
-            self.inner.epochs.note_carried(entry.partition, *epoch);
+            self.inner.epochs.note_stamped(entry.partition, *epoch);
         }
-        answer
+        let (answer, confirmed) = answer?;
+        let ingested = read_answer(answer, epoch, count)?;
+        // Refused arrivals promise nothing, so they need no confirmation.
+        let promises = |one| matches!(one, &Ingested::Stamped(_) | &Ingested::Duplicate(..));
+        if confirmed || !ingested.iter().any(promises) {
+            return Ok(ingested);
+        }
+        Err(StoreError::Unconfirmed(format!("the messages are not yet {level}")))
     }
 }
 

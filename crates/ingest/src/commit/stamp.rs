@@ -1,0 +1,292 @@
+//! Makes the calls that stamp the arrivals of a destination.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{CopyResult, Job, Session};
+use crate::{MemoryBudget, Outcome, Receipt, Refusal, Watermark};
+use domain::{Arrival, Durability, Ordering, TransformKind};
+use faults::{
+    pause::{Point, point},
+    planted,
+};
+use store::{
+    Catalog, CatalogEntry, DueTimer, Ingested, Store, StoreError, chunks_by_size, retry_until,
+    server_clock,
+};
+
+/// The most bytes of bodies in one call (at least one message is taken).
+const CALL_BYTES_MAX: usize = 4 << 20;
+
+/// Stamps the arrivals of all destinations; of each, one call at a time.
+pub(super) struct Stamping {
+    pub(super) store: Store,
+    pub(super) catalog: Catalog,
+    pub(super) watermark: Watermark,
+    /// Schedules delayed messages that are due soon.
+    pub(super) due: DueTimer,
+    pub(super) memory: MemoryBudget,
+    pub(super) batch_max: usize,
+    pub(super) retry: Duration,
+}
+
+/// A copy that Redis is to stamp, or why it does not get it.
+type Candidate<'a> = Result<&'a Arrival, Refusal>;
+
+impl Stamping {
+    /// Stamps the arrivals of these jobs, which are all for one destination.
+    pub(super) async fn run(self: Arc<Self>, mut jobs: Vec<Job>) {
+        // Drop old jobs that nobody waits for any more: their producers have probably sent them
+        // again.
+        jobs.retain(|job| {
+            let is_left_out = job.reply.is_closed() && job.submitted.elapsed() > self.retry;
+            if is_left_out {
+                // Later arrivals of the same producer must not overtake it.
+                job.session.fail();
+            }
+            !is_left_out
+        });
+        #[cfg(feature = "planted-bugs")]
+        let Some(jobs) = self.inject_faults(jobs) else { return };
+        self.stamp_all(jobs).await;
+    }
+
+    /// Stamps the arrivals of these jobs and sends the outcomes.
+    pub(super) async fn stamp_all(&self, jobs: Vec<Job>) {
+        point(Point::IngestGathered).await;
+        // The definition of the last job is the newest.
+        let Some(mut entry) = jobs.last().map(|job| job.entry.clone()) else { return };
+        let mut outcomes: Vec<Vec<Outcome>> = jobs.iter().map(|_| Vec::new()).collect();
+        let of_job =
+            jobs.iter().enumerate().map(|(at, job)| job.copies.iter().map(move |copy| (at, copy)));
+        let copies: Vec<(usize, &CopyResult)> = of_job.flatten().collect();
+        let size = |(_, copy): &(usize, &CopyResult)| {
+            copy.as_ref().map_or(0, |arrival| arrival.message.body.bytes.len())
+        };
+        for some in chunks_by_size(&copies, self.batch_max, CALL_BYTES_MAX, size) {
+            let called = self.stamp(&mut entry, &jobs, some).await;
+            for ((at, copy), outcome) in some.iter().zip(called) {
+                let outcome = self.noted(&entry, &jobs[*at].session, copy, outcome);
+                outcomes[*at].push(outcome);
+            }
+        }
+        for (job, outcomes) in jobs.into_iter().zip(outcomes) {
+            // An error only means that the producer is gone.
+            let _ = job.reply.send(outcomes);
+        }
+    }
+
+    /// Makes one call for these copies, each with the number of its job.
+    async fn stamp(
+        &self,
+        entry: &mut Arc<CatalogEntry>,
+        jobs: &[Job],
+        copies: &[(usize, &CopyResult)],
+    ) -> Vec<Outcome> {
+        let candidates = copies.iter().map(|(at, copy)| match copy {
+            Ok(_) if jobs[*at].session.has_failed() => Err(Refusal::Aborted),
+            Ok(arrival) => Ok(arrival),
+            Err(refusal) => Err(refusal.clone()),
+        });
+        let mut candidates: Vec<Candidate> = candidates.collect();
+        let oldest = copies.iter().map(|(at, _)| jobs[*at].submitted).min();
+        let deadline = oldest.unwrap_or_else(Instant::now) + self.retry;
+        match self.ingest(entry, &mut candidates, deadline).await {
+            Ok(ingested) => {
+                let level = entry.destination.durability;
+                let mut ingested = ingested.into_iter();
+                let mut next = || ingested.next().ok_or(Refusal::NotConfirmed);
+                let outcome =
+                    |one: Candidate| one.and_then(|_| next()).and_then(|one| outcome(one, level));
+                candidates.into_iter().map(outcome).collect()
+            }
+            Err(refusal) => {
+                let outcome = |one: Candidate| Err(one.err().unwrap_or_else(|| refusal.clone()));
+                candidates.into_iter().map(outcome).collect()
+            }
+        }
+    }
+
+    /// Makes a call for the candidates that this destination takes; refuses the others. Repeats it if the epoch or the
+    /// definition is stale.
+    async fn ingest(
+        &self,
+        entry: &mut Arc<CatalogEntry>,
+        candidates: &mut [Candidate<'_>],
+        deadline: Instant,
+    ) -> Result<Vec<Ingested>, Refusal> {
+        loop {
+            // If ingest was paused meanwhile, nothing more may be stored.
+            if let Some(refusal) = self.closed(entry) {
+                return Err(refusal);
+            }
+            for one in &mut *candidates {
+                if let Ok(arrival) = one
+                    && let Some(problem) = undeliverable(entry, arrival)
+                {
+                    *one = Err(Refusal::invalid_field(problem));
+                }
+            }
+            let arrivals: Vec<&Arrival> = candidates.iter().flatten().copied().collect();
+            if arrivals.is_empty() {
+                return Ok(Vec::new());
+            }
+            match self.call(entry, &arrivals, deadline).await {
+                Ok(ingested) => return Ok(ingested),
+                Err(StoreError::StaleEpoch(_)) if !planted::is("epoch_ignored") => {}
+                Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
+                    let name = &entry.destination.name;
+                    let refreshed = self.catalog.refresh(name).await;
+                    let refreshed = refreshed.map_err(|error| refusal(&error))?;
+                    let unknown = || Refusal::UnknownDestination(name.to_string());
+                    *entry = refreshed.ok_or_else(unknown)?;
+                }
+                Err(error) => return Err(refusal(&error)),
+            }
+        }
+    }
+
+    /// Makes a call, and repeats it until `deadline` if Redis does not answer.
+    async fn call(
+        &self,
+        entry: &CatalogEntry,
+        arrivals: &[&Arrival],
+        deadline: Instant,
+    ) -> Result<Vec<Ingested>, StoreError> {
+        let (store, name) = (&self.store, &entry.destination.name);
+        let (caller, epoch) =
+            (store.take_caller(entry.partition, Some(name)), store.message_epoch(entry));
+        let bytes = arrivals.iter().map(|arrival| arrival.message.body.bytes.len()).sum();
+        let call = || async {
+            // Not through the retries: others' calls wait for this room.
+            let _room = self.memory.take_call(bytes).await;
+            store.ingest(&caller, entry, epoch, arrivals).await
+        };
+        let answer = retry_until(Some(deadline), call).await;
+        use StoreError as E;
+        let given_up = match &answer {
+            Ok(_) | Err(E::StaleEpoch(_) | E::StaleDefinition | E::UnknownDestination) => None,
+            Err(error) => {
+                // This call may still reach Redis. Once the next call has run, Redis must refuse it.
+                caller.give_up();
+                if !error.is_logged() {
+                    tracing::warn!(destination = %name, %error, "could not stamp arrivals");
+                }
+                Some(name)
+            }
+        };
+        store.put_back_caller(entry.partition, caller, given_up);
+        if let Ok(ingested) = &answer {
+            let is_new = |one: &&Ingested| matches!(one, Ingested::Stamped(_));
+            let stamped = ingested.iter().filter(is_new).count();
+            telemetry::ingested(name.as_str(), stamped, arrivals.len());
+            point(Point::IngestStamped).await;
+        }
+        answer
+    }
+
+    /// The reason if the destination refuses all arrivals now.
+    fn closed(&self, entry: &CatalogEntry) -> Option<Refusal> {
+        if self.watermark.is_high(entry.partition) {
+            return Some(Refusal::MemoryHigh);
+        }
+        entry.paused.ingest.then_some(Refusal::Paused)
+    }
+
+    /// Notes what became of a copy. Its session has failed if it may be sent again; then those behind it may not be
+    /// stored before it.
+    fn noted(
+        &self,
+        entry: &CatalogEntry,
+        session: &Session,
+        copy: &CopyResult,
+        outcome: Outcome,
+    ) -> Outcome {
+        // `Aborted` means "not stored", so do not use it for an unconfirmed one.
+        let is_behind = |refusal: &Refusal| {
+            refusal.is_temporary() && *refusal != Refusal::NotConfirmed && session.has_failed()
+        };
+        let or_aborted = |refusal| if is_behind(&refusal) { Refusal::Aborted } else { refusal };
+        let outcome = outcome.map_err(or_aborted);
+        if let Ok(arrival) = copy {
+            match (&outcome, arrival.due) {
+                (Ok(_), Some(due)) => self.due.note_arrival(entry.partition, due),
+                (Ok(_), None) => {}
+                (Err(refusal), _) => {
+                    telemetry::refused(entry.destination.name.as_str(), refusal.code().as_str());
+                }
+            }
+            if arrival.traced.is_some() {
+                note_span(entry, arrival, &outcome);
+            }
+        }
+        if outcome.as_ref().err().is_some_and(Refusal::is_temporary) {
+            session.fail();
+        }
+        outcome
+    }
+}
+
+fn note_span(entry: &CatalogEntry, arrival: &Arrival, outcome: &Outcome) {
+    let (sequence, outcome) = match outcome {
+        Ok(receipt) if receipt.duplicate_of.is_some() => {
+            (Some(receipt.position.sequence), "duplicate")
+        }
+        Ok(receipt) => (Some(receipt.position.sequence), "stored"),
+        // It may be submitted again, as the same arrival.
+        Err(refusal) if refusal.is_temporary() => return,
+        Err(refusal) => (None, refusal.code().as_str()),
+    };
+    telemetry::note_ingest(&entry.destination.name, arrival, sequence, outcome, server_clock());
+}
+
+fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
+    match ingested {
+        Ingested::Stamped(position) => Ok(Receipt { position, durability, duplicate_of: None }),
+        Ingested::Duplicate(position, id) => {
+            Ok(Receipt { position, durability, duplicate_of: Some(id) })
+        }
+        Ingested::Conflict => Err(Refusal::Conflict),
+        Ingested::Damaged => {
+            Err(Refusal::Damaged("the entry of its idempotency key in Redis cannot be read".into()))
+        }
+        // `Gone` concerns redrives only, never an arrival of a producer.
+        Ingested::BacklogFull | Ingested::Gone => Err(Refusal::BacklogFull),
+    }
+}
+
+pub(super) fn refusal(error: &StoreError) -> Refusal {
+    match error {
+        // Part of it may be stored, or all of it: a refusal that denies this would cause duplicates.
+        StoreError::Unconfirmed(_)
+        | StoreError::LostRights(_)
+        | StoreError::Failed(_)
+        | StoreError::Unreadable(_) => Refusal::NotConfirmed,
+        StoreError::WrongType(_) => Refusal::Damaged(error.to_string()),
+        StoreError::RefusesWrites(_) => Refusal::RedisRefusesWrites(error.to_string()),
+        StoreError::NoRights(_) => Refusal::NoRights(error.to_string()),
+        StoreError::CannotConfirm(problem) => Refusal::CannotConfirm(problem.clone()),
+        StoreError::OutOfMemory => Refusal::MemoryHigh,
+        StoreError::NewerSchema(_) => Refusal::NewerSchema(error.to_string()),
+        StoreError::NoSecretsKey(_) => Refusal::NoSecretsKey(error.to_string()),
+        _ => Refusal::RedisUnavailable,
+    }
+}
+
+/// Why this destination cannot accept this arrival, if so. For example, a line break that no transform
+/// removes could never be delivered as a line, and the message would block its lane.
+fn undeliverable(entry: &CatalogEntry, arrival: &Arrival) -> Option<&'static str> {
+    let destination = &entry.destination;
+    if arrival.priority.is_some() && destination.ordering != Ordering::None {
+        return Some(
+            "priority (Reseq-Priority): only a destination whose ordering is \"none\" accepts it; \
+             leave it out, as this destination keeps the order of arrival",
+        );
+    }
+    let as_is = destination.transform.kind == TransformKind::None;
+    (as_is && destination.breaks_lines(&arrival.message.body.bytes)).then_some(
+        "body: it contains a line break, but the destination frames messages as lines; \
+         give the destination delivery.framing = \"length\"",
+    )
+}

@@ -1,0 +1,89 @@
+//! Callers: the call sequences of this pod, each for one call at a time. The next call at a partition takes one that is
+//! idle, so there are as many as calls were made at once, however many destinations the partition has.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{CALL_US_MAX, CallSequence, Store};
+use domain::DestinationName;
+
+/// The callers that make no call now, by partition; the one of the last call is the last.
+#[derive(Debug, Default)]
+pub(super) struct Callers(Mutex<HashMap<u16, Vec<Idle>>>);
+
+#[derive(Debug)]
+struct Idle {
+    caller: CallSequence,
+    /// Its last call was given up, and may still run until then. The next call for that destination takes this caller:
+    /// once it has run, Redis refuses the one given up. Until then, no other call takes it.
+    given_up: Option<(DestinationName, Instant)>,
+}
+
+impl Callers {
+    fn take(&self, partition: u16, of: Option<&DestinationName>) -> Option<CallSequence> {
+        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (idle, now) = (idle.get_mut(&partition)?, Instant::now());
+        let is_its_own =
+            |one: &Idle| one.given_up.as_ref().is_some_and(|(name, _)| Some(name) == of);
+        let is_free = |one: &Idle| one.given_up.as_ref().is_none_or(|(_, until)| *until < now);
+        let at = idle.iter().position(is_its_own).or_else(|| idle.iter().rposition(is_free))?;
+        Some(idle.remove(at).caller)
+    }
+}
+
+impl Store {
+    /// A caller for the next calls at this partition; to be put back after them. `of`: the destination that they are
+    /// for, if calls for it may be given up.
+    pub fn take_caller(&self, partition: u16, of: Option<&DestinationName>) -> CallSequence {
+        let idle = self.inner.callers.take(partition, of);
+        idle.unwrap_or_else(|| self.new_call_sequence("caller"))
+    }
+
+    /// Puts a caller back. `given_up`: the destination of its last call, if that was given up.
+    pub fn put_back_caller(
+        &self,
+        partition: u16,
+        caller: CallSequence,
+        given_up: Option<&DestinationName>,
+    ) {
+        // Redis refuses a call whose number is further ahead (lua/include/call.lua).
+        let until = Instant::now() + 2 * Duration::from_micros(CALL_US_MAX);
+        let given_up = given_up.map(|name| (name.clone(), until));
+        let mut idle = self.inner.callers.0.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.entry(partition).or_default().push(Idle { caller, given_up });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_up_caller_is_for_its_destination_until_its_call_is_late() {
+        let [erp, crm] = ["erp", "crm"].map(|name| name.parse::<DestinationName>().unwrap());
+        let callers = Callers::default();
+        let idle = |name: &str, given_up: Option<Instant>| Idle {
+            caller: CallSequence { name: name.into(), current: Mutex::default() },
+            given_up: given_up.map(|until| (erp.clone(), until)),
+        };
+        let taken = |of| callers.take(7, of).map(|caller| caller.name);
+        let put = |one| callers.0.lock().unwrap().entry(7).or_default().push(one);
+        let later = Instant::now() + Duration::from_secs(60);
+        put(idle("a", None));
+        put(idle("b", None));
+        put(idle("c", Some(later)));
+        assert_eq!(callers.take(6, Some(&erp)).map(|caller| caller.name), None);
+        assert_eq!(taken(Some(&crm)).as_deref(), Some("b"), "the last one first");
+        assert_eq!(taken(Some(&erp)).as_deref(), Some("c"));
+        assert_eq!(taken(Some(&erp)).as_deref(), Some("a"));
+        put(idle("c", Some(later)));
+        assert_eq!((taken(Some(&crm)), taken(None)), (None, None));
+        put(idle("d", Some(Instant::now())));
+        assert_eq!(taken(None).as_deref(), Some("d"), "its call cannot run any more");
+    }
+}
