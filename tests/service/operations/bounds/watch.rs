@@ -252,8 +252,8 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         "evalsha" | "eval" | "script" | "ping" | "echo" | "info" | "time" | "multi" | "exec"
         | "get" | "set" | "setex" | "pexpire" | "expire" | "type" | "waitaof" | "hget"
         | "hsetnx" | "hincrby" | "hexists" | "hstrlen" | "hlen" | "zcard" | "llen" | "scard"
-        | "zscore" | "zcount" | "publish" | "spublish" | "subscribe" | "ssubscribe" | "client"
-        | "hello" | "select" | "config" | "role" | "command" | "wait" | "dbsize"
+        | "strlen" | "zscore" | "zcount" | "publish" | "spublish" | "subscribe" | "ssubscribe"
+        | "client" | "hello" | "select" | "config" | "role" | "command" | "wait" | "dbsize"
         | "zremrangebyscore" | "sismember" | "zpopmin" | "acl" => 1,
         // Access by index, for which a list skips many elements at a time.
         "lindex" | "lset" => 1,
