@@ -269,7 +269,7 @@ impl Life<'_> {
                 .is_empty()
         );
         let name = &known.destination.name;
-        store.pause(name, None, Some(true)).await.unwrap();
+        store.pause(name, None, None, Some(true)).await.unwrap();
         let catalog = Catalog::load(store.clone()).await.unwrap();
         self.known = CatalogEntry::clone(&catalog.get(name.as_str()).unwrap());
         assert!(self.known.paused.delivery && self.known.version > known.version);
