@@ -23,6 +23,7 @@ if not answered then
   known = redis.call('HMGET', key_destination, 'version', 'deleted', 'withdrawn', 'suspects', 'paused')
   if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
   if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+  if known[5] and string.find(known[5], 'processing', 1, true) then return keep(key_call, number, {deadline}) end
   if not IS_FULL and not by_priority and not known[3] and least <= 1 and most >= 1 then
     local sequence, record =
       claim_fast(destination, key_waiting, key_messages, key_attempts, key_leases, key_active, deadline, secret,

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- pause: pauses or resumes ingest or delivery of a destination on an operator's request. Raises the version of the
+-- pause: pauses or resumes ingest, processing or delivery of a destination on an operator's request. Raises the version of the
 -- definition, so that every script refuses pods that do not know about the change yet.
 --
--- Returns: {version, definition (JSON), 1 if this changed anything, what is paused now ('', 'ingest', 'delivery' or
---   'ingest,delivery'), the epoch in which the destination was created}
+-- Returns: {version, definition (JSON), 1 if this changed anything, what is paused now, such as
+--   'ingest,delivery', the epoch in which the destination was created}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION
 -- Sent again, it changes nothing: no call number is needed.
 -- include: schema, clock
@@ -11,8 +11,8 @@
 check_schema(key_epoch)
 local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'definition', 'paused', 'born')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-local wanted, paused = {ingest = ingest, delivery = delivery}, {}
-for _, name in ipairs({'ingest', 'delivery'}) do
+local wanted, paused = {ingest = ingest, processing = processing, delivery = delivery}, {}
+for _, name in ipairs({'ingest', 'processing', 'delivery'}) do
   local is_paused = string.find(known[4] or '', name, 1, true) ~= nil
   if wanted[name] ~= '' then is_paused = wanted[name] == '1' end
   if is_paused then paused[#paused + 1] = name end

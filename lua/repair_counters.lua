@@ -1,40 +1,48 @@
 #!lua flags=allow-oom
--- repair_counters: corrects the counters of a destination, if they have not changed while the messages were
--- counted.
+-- repair_counters: corrects the counters of a destination, if they have not changed while its messages were counted,
+-- and adds the hints of the whole destination that are missing.
 --
 -- Returns: {'ok', or 'busy' if they have changed; a list with 3 per finding: kind, name, 1 if it was repaired}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it finds nothing more to repair: no call number is needed.
--- include: schema, clock, repair_report
+-- include: schema, clock, expect, wake, waiting
 
 check_schema(key_epoch)
 local known = redis.call('HMGET', key_destination, 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-
-local findings, may_repair, names = {}, repairs == '1', {}
-for i, counter in ipairs(counters) do names[i] = counter.name end
-local values = redis.call('HMGET', key_destination, unpack(names))
-for i, value in ipairs(values) do
-  if (tonumber(value) or 0) ~= tonumber(counters[i].before) then return {'busy', findings} end
+for _, counter in ipairs(counters) do
+  local value = redis.call('HGET', key_destination, counter.name)
+  if (tonumber(value) or 0) ~= tonumber(counter.before) then return {'busy', {}} end
 end
-local order_count, withdrawn_count = redis.call('HLEN', key_withdrawals), redis.call('SCARD', key_withdrawn)
 
-local function set(name, value, counted)
-  if (tonumber(value) or 0) == counted then return end
-  if note_finding(findings, 'counter', name, may_repair) then
-    redis.call('HSET', key_destination, name, text(counted))
+local findings, may_repair = {}, repairs == '1'
+local function find(kind, name)
+  local at = #findings
+  findings[at + 1], findings[at + 2], findings[at + 3] = kind, name, may_repair and 1 or 0
+  return may_repair
+end
+local function set(name, counted)
+  local value = tonumber(redis.call('HGET', key_destination, name)) or 0
+  if value ~= counted and find('counter', name) then redis.call('HSET', key_destination, name, text(counted)) end
+end
+local function check_hint(key, is_needed, channel)
+  if is_needed and not redis.call('ZSCORE', key, destination) and find('hint', destination) then
+    redis.call('ZADD', key, '0', destination)
+    wake(channel, destination)
   end
 end
 
-for i, value in ipairs(values) do set(names[i], value, tonumber(counters[i].counted)) end
-set('withdrawals', redis.call('HGET', key_destination, 'withdrawals'), order_count)
-set('withdrawn', redis.call('HGET', key_destination, 'withdrawn'), withdrawn_count)
+for _, counter in ipairs(counters) do set(counter.name, tonumber(counter.counted)) end
+set('withdrawals', redis.call('HLEN', key_withdrawals))
+set('withdrawn', redis.call('SCARD', key_withdrawn))
 -- Messages that left are counted by outcome; the outcome of lost ones is unknown.
-local left = redis.call('HMGET', key_destination, 'last', 'settled', 'delivered', 'dropped', 'dead_lettered',
-  'cancelled')
-for i = 1, 6 do left[i] = tonumber(left[i]) or 0 end
-local unknown = left[2] - left[3] - left[4] - left[5] - left[6]
-if unknown > 0 then set('dead_lettered', left[5], left[5] + unknown) end
-if unknown < 0 then set('delivered', left[3], math.max(0, left[3] + unknown)) end
+local left = redis.call('HMGET', key_destination, 'settled', 'delivered', 'dropped', 'dead_lettered', 'cancelled')
+for i = 1, 5 do left[i] = tonumber(left[i]) or 0 end
+local unknown = left[1] - left[2] - left[3] - left[4] - left[5]
+if unknown > 0 then set('dead_lettered', left[4] + unknown) end
+if unknown < 0 then set('delivered', math.max(0, left[2] + unknown)) end
+local place = {hash = key_destination, builtin = key_active_builtin, worker = key_active_worker}
+check_hint(active_of(place), redis.call('EXISTS', key_waiting) == 1, key_wake_waiting)
+check_hint(key_withdrawing, redis.call('EXISTS', key_withdrawals) == 1, key_wake_releasable)
 return {'ok', findings}

@@ -73,7 +73,7 @@ enum Command {
     /// Pause delivery to a destination, or ingest of its messages
     Pause(pause::PauseArgs),
     /// Resume delivery and ingest of a destination
-    Resume(pause::ResumeArgs),
+    Resume(pause::PauseArgs),
     /// Retry the head of a lane now, optionally with a corrected body
     RetryHead(retry_head::RetryHeadArgs),
     /// Make the head of a lane a dead letter, so that the lane continues

@@ -156,10 +156,11 @@ impl Header {
 }
 
 /// Who else uses a key.
-const OTHERS: [(&str, &str); 5] = [
+const OTHERS: [(&str, &str); 6] = [
     ("reseq:{index}:sessions", "any pod that finds none"),
     ("reseq:meta", "the first start, `reseq migrate`"),
     ("reseq:pods", "a stopping pod (its own entries)"),
+    ("…:d:<dest>:rebuilt[:<key>]", "`reseq repair`"),
     ("…:d:<dest>:delivering", "the owner, each second"),
     ("…:d:<dest>:awaiting-connection", "the owner, each second"),
 ];

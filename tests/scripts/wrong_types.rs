@@ -52,11 +52,6 @@ async fn script_that_meets_a_wrong_type_changes_nothing() {
 /// Keys whose wrong type goes unnoticed: checked only for existence; repaired; or removed whatever
 /// their type.
 const UNNOTICED: &[&str] = &[
-    "repair KEYS[18] reseq:{p00}:active:worker",
-    "repair KEYS[23] reseq:{p00}:d:erp:in-progress:a",
-    "repair KEYS[24] reseq:{p00}:d:erp:ready:a",
-    "repair KEYS[25] reseq:{p00}:d:erp:in-progress:b",
-    "repair KEYS[26] reseq:{p00}:d:erp:ready:b",
     "note_operation KEYS[3] reseq:{p00}:d:erp:operation:purge-1",
     "note_operation KEYS[4] reseq:{p00}:operations",
     "define KEYS[3] reseq:{p00}:d:erp:waiting",
@@ -250,7 +245,6 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.consume("c2", 5, &lanes),
         calls.acknowledge("accept", &[("b", "c1", 2)]),
         calls.retry("a", 1, ""),
-        calls.repair(&lanes, &[(1, 1), (1, 3), (2, 6), (1, 77)]),
         calls.discard(&[8]),
         calls.expire("0"),
         calls.pause("delivery"),

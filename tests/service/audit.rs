@@ -300,7 +300,7 @@ async fn audit_log_is_bounded_unskippable_and_stops_no_action() {
     let _: () = audited.redis.ask(&["SET", KEY, "x"]).await.unwrap();
     let resume = "/v1/destinations/erp/resume";
     let (status, answer) = audited.ask(ADMIN, "POST", resume, json!({})).await;
-    let paused = json!({"paused": {"ingest": false, "delivery": false}});
+    let paused = json!({"paused": {"ingest": false, "processing": false, "delivery": false}});
     assert_eq!((status, answer), (200, paused));
     let (status, problem) = audited.ask(ADMIN, "GET", "/v1/audit", Value::Null).await;
     assert_eq!((status, &problem["code"]), (500, &json!("damaged")), "{problem}");

@@ -312,7 +312,9 @@ async fn repair_and_purge(service: &Service, examples: &mut Examples) {
     let pattern = "reseq:{p*}:d:erp:waiting";
     let keys: Vec<String> = service.redis.ask(&["KEYS", pattern]).await.unwrap();
     let () = service.redis.ask(&["DEL", &keys[0]]).await.unwrap();
+    service.post("/v1/destinations/erp/pause", json!({})).await;
     let answer = service.post("/v1/destinations/erp/repair", json!({})).await;
+    service.post("/v1/destinations/erp/resume", json!({})).await;
     assert_shape(&place, &repaired, &answer);
     assert_eq!(answer["items"][0]["kind"], repaired["items"][0]["kind"], "{place}");
     watch(service, examples).await;

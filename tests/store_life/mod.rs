@@ -99,6 +99,10 @@ pub async fn through_the_store(
     // Removes the destination with a pending message, and with a lease where there are leases.
     life.ingest(&[arrival("a", None)]).await;
     if kind != TransformKind::None {
+        let waiting = store.keys().destination(&life.known.destination.name).waiting();
+        redis::cmd("DEL").arg(waiting).exec_async(connection).await.unwrap();
+        let repair = store.repair(&life.known, false, &|_, _| true).await.unwrap();
+        assert!(repair.counters_verified && repair.matched() == repair.affected(), "{repair:?}");
         life.claim().await;
         let leases = store.overdue(&[partition]).await.unwrap();
         assert!(leases[0].by_destination.is_empty(), "none is over");
@@ -269,7 +273,7 @@ impl Life<'_> {
                 .is_empty()
         );
         let name = &known.destination.name;
-        store.pause(name, None, Some(true)).await.unwrap();
+        store.pause(name, None, None, Some(true)).await.unwrap();
         let catalog = Catalog::load(store.clone()).await.unwrap();
         self.known = CatalogEntry::clone(&catalog.get(name.as_str()).unwrap());
         assert!(self.known.paused.delivery && self.known.version > known.version);

@@ -197,8 +197,7 @@ async fn others_go_on(world: &World, target: usize) -> Result<(), String> {
     .await
 }
 
-/// Makes the message leave: by cancelling it, by skipping the head, or by a repair and then
-/// skipping.
+/// Makes the message leave: by cancelling it, or by skipping the head.
 async fn leaves(world: &World, way: usize, victim: &Victim) -> Result<(), String> {
     let Victim { name, key, sequence } = victim;
     let path = |rest: &str| format!("/v1/destinations/{name}/{rest}");
@@ -208,10 +207,6 @@ async fn leaves(world: &World, way: usize, victim: &Victim) -> Result<(), String
         let is_done = |status: u16, _: &Value| matches!(status, 200 | 202 | 409);
         admin::ask(world, Method::DELETE, &cancel, Value::Null, is_done).await?;
     } else {
-        if way % 3 == 1 {
-            // A repair does not resolve it, but must do no harm. On a slow machine it may time out.
-            admin::tried(world, Method::POST, &path("repair"), json!({})).await;
-        }
         let mut head = json!({"sequence": sequence});
         if let Some(key) = key {
             head["key"] = json!(key);

@@ -2353,7 +2353,7 @@ export interface components {
              */
             items: components["schemas"]["Found"][] | null;
             /**
-             * @description `repair`: false if the counters changed on every pass, so that they could not be compared.
+             * @description `repair`: false if something kept it from comparing everything: repair again.
              * @default null
              */
             counters_verified: boolean | null;
@@ -2381,9 +2381,9 @@ export interface components {
             /** Format: int64 */
             sequence: number;
         };
-        /** @description What to pause. */
+        /** @description What to pause or to resume; everything if `what` is absent. */
         Pause: {
-            what: components["schemas"]["PausedPart"];
+            what?: null | components["schemas"]["PausedPart"];
         };
         /** @description What is paused now. */
         PauseState: {
@@ -2393,6 +2393,8 @@ export interface components {
         Paused: {
             /** @description Ingest refuses messages. */
             ingest: boolean;
+            /** @description Nobody can claim a message. */
+            processing: boolean;
             /** @description The sender sends nothing. */
             delivery: boolean;
         };
@@ -2400,7 +2402,7 @@ export interface components {
          * @description A part of a destination.
          * @enum {string}
          */
-        PausedPart: "delivery" | "ingest";
+        PausedPart: "delivery" | "ingest" | "processing";
         /** @description A pending message. */
         PendingMessage: components["schemas"]["MessageFields"] & components["schemas"]["MessageContent"] & {
             state: components["schemas"]["State"];
@@ -2545,10 +2547,6 @@ export interface components {
         /** @description A message to return unprocessed. */
         RequeueItem: {
             token: string;
-        };
-        /** @description What to resume; both if `what` is absent. */
-        Resume: {
-            what?: null | components["schemas"]["PausedPart"];
         };
         /** @description The head that was retried; with `all`, the operation. */
         Retried: components["schemas"]["HeadState"] | components["schemas"]["Operation"];
@@ -5038,14 +5036,14 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 /**
                  * @example {
                  *       "what": "delivery"
                  *     }
                  */
-                "application/json": components["schemas"]["Pause"];
+                "application/json": null | components["schemas"]["Pause"];
             };
         };
         responses: {
@@ -5087,7 +5085,7 @@ export interface operations {
         requestBody?: {
             content: {
                 /** @example {} */
-                "application/json": null | components["schemas"]["Resume"];
+                "application/json": null | components["schemas"]["Pause"];
             };
         };
         responses: {

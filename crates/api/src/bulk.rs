@@ -138,7 +138,7 @@ pub(super) struct Details {
     /// `repair`: what it found, by kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) items: Option<Vec<Found>>,
-    /// `repair`: false if the counters changed on every pass, so that they could not be compared.
+    /// `repair`: false if something kept it from comparing everything: repair again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) counters_verified: Option<bool>,
 }

@@ -35,19 +35,13 @@ const HALTED_AT_ONCE: usize = 500;
 enum What {
     Delivery,
     Ingest,
+    Processing,
 }
 
-/// What to pause.
+/// What to pause or to resume; everything if `what` is absent.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Pause {
-    what: What,
-}
-
-/// What to resume; both if `what` is absent.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Resume {
     what: Option<What>,
 }
 
@@ -59,7 +53,7 @@ pub(super) struct PauseState {
 
 /// `POST /v1/destinations/{d}/pause`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/pause", tag = "interventions",
-    operation_id = "pause", params(("destination" = String, Path, description = "The name of the destination")), request_body = Pause,
+    operation_id = "pause", params(("destination" = String, Path, description = "The name of the destination")), request_body = Option<Pause>,
     responses((status = 200, description = "What is paused now", body = PauseState),
         openapi_responses::Changes))]
 pub(super) async fn pause(
@@ -67,14 +61,12 @@ pub(super) async fn pause(
     Path(name): Path<String>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<PauseState>, Problem> {
-    let Pause { what } = read_optional(body, api.batch_bytes_max)?;
-    let paused = |one: What| (what == one).then_some(true);
-    set_paused(&api, &name, paused(What::Ingest), paused(What::Delivery)).await
+    set_paused(&api, &name, body, true).await
 }
 
 /// `POST /v1/destinations/{d}/resume`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/resume", tag = "interventions",
-    operation_id = "resume", params(("destination" = String, Path, description = "The name of the destination")), request_body = Option<Resume>,
+    operation_id = "resume", params(("destination" = String, Path, description = "The name of the destination")), request_body = Option<Pause>,
     responses((status = 200, description = "What is paused now", body = PauseState),
         openapi_responses::Changes))]
 pub(super) async fn resume(
@@ -82,20 +74,21 @@ pub(super) async fn resume(
     Path(name): Path<String>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<PauseState>, Problem> {
-    let Resume { what } = read_optional(body, api.batch_bytes_max)?;
-    let resumed = |one: What| what.is_none_or(|what| what == one).then_some(false);
-    set_paused(&api, &name, resumed(What::Ingest), resumed(What::Delivery)).await
+    set_paused(&api, &name, body, false).await
 }
 
 async fn set_paused(
     api: &Api,
     name: &str,
-    ingest: Option<bool>,
-    delivery: Option<bool>,
+    body: Result<Bytes, BytesRejection>,
+    is_paused: bool,
 ) -> Result<Json<PauseState>, Problem> {
+    let Pause { what } = read_optional(body, api.batch_bytes_max)?;
+    let set = |one: What| what.is_none_or(|what| what == one).then_some(is_paused);
+    let [ingest, processing, delivery] = [What::Ingest, What::Processing, What::Delivery].map(set);
     let mut target = Target::find(api, name).await?;
     let name = target.entry().destination.name.clone();
-    let (paused, _) = api.store.pause(&name, ingest, delivery).await?;
+    let (paused, _) = api.store.pause(&name, ingest, processing, delivery).await?;
     target.refresh().await?;
     Ok(Json(PauseState { paused }))
 }

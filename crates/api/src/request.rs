@@ -103,10 +103,16 @@ impl Target {
         goes_on: &GoesOn<'_>,
     ) -> Result<Repair, StoreError> {
         let store = &self.api.store.clone();
-        self.call(
-            |entry: Arc<CatalogEntry>| async move { store.repair(&entry, dry_run, goes_on).await },
-        )
-        .await
+        let call = |entry: Arc<CatalogEntry>| async move {
+            if !entry.paused.is_all() {
+                let name = &entry.destination.name;
+                return Err(StoreError::WrongState(format!(
+                    "only a paused destination can be repaired: run reseq pause {name}, and repair again"
+                )));
+            }
+            store.repair(&entry, dry_run, goes_on).await
+        };
+        self.call(call).await
     }
 
     /// Retries a head; returns its new state.

@@ -15,6 +15,8 @@ pub enum What {
     Delivery,
     /// Accepting messages of producers
     Ingest,
+    /// Handing messages out to processors and workers
+    Processing,
 }
 
 impl What {
@@ -22,45 +24,36 @@ impl What {
         match self {
             What::Delivery => "delivery",
             What::Ingest => "ingest",
+            What::Processing => "processing",
         }
     }
 }
 
-/// The arguments of `reseq pause`.
+/// The arguments of `reseq pause` and `reseq resume`.
 #[derive(Debug, Clone, Args)]
 pub struct PauseArgs {
     #[command(flatten)]
     client: ClientArgs,
     /// Name of the destination
     destination: String,
-    /// What to pause
-    what: What,
-}
-
-/// The arguments of `reseq resume`.
-#[derive(Debug, Clone, Args)]
-pub struct ResumeArgs {
-    #[command(flatten)]
-    client: ClientArgs,
-    /// Name of the destination
-    destination: String,
-    /// What to resume; both if left out
+    /// Which part; everything if left out
     what: Option<What>,
 }
 
 /// Runs `reseq pause`.
 pub async fn pause(args: PauseArgs) -> anyhow::Result<()> {
-    let PauseArgs { client, destination, what } = args;
-    let body = json!({"what": what.as_str()});
-    let answer = client.post(&path_of(&destination, "pause"), &body).await?;
-    client.print(&answer, |answer| in_words(&destination, answer))
+    set_paused(args, "pause").await
 }
 
 /// Runs `reseq resume`.
-pub async fn resume(args: ResumeArgs) -> anyhow::Result<()> {
-    let ResumeArgs { client, destination, what } = args;
+pub async fn resume(args: PauseArgs) -> anyhow::Result<()> {
+    set_paused(args, "resume").await
+}
+
+async fn set_paused(args: PauseArgs, verb: &str) -> anyhow::Result<()> {
+    let PauseArgs { client, destination, what } = args;
     let body = object(&[("what", what.map(|what| json!(what.as_str())))]);
-    let answer = client.post(&path_of(&destination, "resume"), &body).await?;
+    let answer = client.post(&path_of(&destination, verb), &body).await?;
     client.print(&answer, |answer| in_words(&destination, answer))
 }
 
@@ -69,5 +62,6 @@ fn in_words(destination: &str, answer: &Value) -> String {
         Some(true) => "paused",
         _ => "running",
     };
-    format!("{destination}: ingest is {}, delivery is {}", is("ingest"), is("delivery"))
+    let [ingest, processing, delivery] = ["ingest", "processing", "delivery"].map(is);
+    format!("{destination}: ingest is {ingest}, processing is {processing}, delivery is {delivery}")
 }

@@ -65,8 +65,7 @@ fn words(answer: &Value) -> String {
     }
     let mut text = if rows.len() == 1 { "nothing to repair\n".to_owned() } else { table(&rows) };
     if answer["counters_verified"] == false {
-        text +=
-            "the counters could not be compared: they changed on every attempt to count messages\n";
+        text += "not everything could be compared; repair again when the data does not change\n";
     }
     text
 }

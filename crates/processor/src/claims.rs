@@ -237,7 +237,7 @@ impl Claims {
             }
             // Claim only what can start at once: a message must not wait for a slot under a lease.
             let most = at_once_max(&entry);
-            if entry.claimers() != Claimers::Builtin || most == 0 {
+            if entry.claimers() != Claimers::Builtin || entry.paused.processing || most == 0 {
                 // No later claim would return the messages that an unanswered one has leased.
                 self.requeue_unanswered(entry, Instant::now() + REQUEUE_WITHIN);
                 continue;

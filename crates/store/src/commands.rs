@@ -25,7 +25,7 @@ const ON_NO_KEY: [Command; 2] = [
 ];
 
 /// Commands on keys that scripts and Rust run. A test compares it with the code.
-const ON_KEYS: [Command; 52] = [
+const ON_KEYS: [Command; 51] = [
     on_key("DEL", 0),
     on_key("EXISTS", 0),
     on_key("GET", 0),
@@ -43,14 +43,13 @@ const ON_KEYS: [Command; 52] = [
     on_key("HSTRLEN", 1),
     on_key("LLEN", 0),
     on_key("LPOP", 0),
-    on_key("LPOS", 1),
     on_key("LPUSH", 1),
     on_key("LRANGE", 2),
     on_key("LREM", 2),
-    on_key("LSET", 2),
     on_key("LTRIM", 2),
     on_key("PEXPIRE", 1),
     on_key("PTTL", 0),
+    on_key("RENAME", 1),
     on_key("RPUSH", 1),
     on_key("SADD", 1),
     on_key("SCARD", 0),
@@ -81,10 +80,11 @@ const ON_KEYS: [Command; 52] = [
 ];
 
 /// Commands on keys that Rust itself sends.
-const SENT_ON_KEYS: [&str; 22] = [
+const SENT_ON_KEYS: [&str; 28] = [
     "DEL",
     "EXISTS",
     "GET",
+    "HDEL",
     "HEXISTS",
     "HGET",
     "HMGET",
@@ -95,8 +95,13 @@ const SENT_ON_KEYS: [&str; 22] = [
     "HSTRLEN",
     "LLEN",
     "LRANGE",
+    "RENAME",
     "SETEX",
+    "SISMEMBER",
+    "TYPE",
+    "UNLINK",
     "XREVRANGE",
+    "ZADD",
     "ZCARD",
     "ZMSCORE",
     "ZRANGE",

@@ -8,29 +8,38 @@ use domain::{DeliveryKind, Destination, Epoch, Ordering, Processing, TransformKi
 pub struct Paused {
     /// Ingest refuses messages.
     pub ingest: bool,
+    /// Nobody can claim a message.
+    pub processing: bool,
     /// The sender sends nothing.
     pub delivery: bool,
 }
 
 impl Paused {
+    /// True if every part is paused: nothing comes, goes, or is processed.
+    pub fn is_all(self) -> bool {
+        self.ingest && self.processing && self.delivery
+    }
+
     /// The text that the partition stores.
-    pub(super) fn text(self) -> &'static str {
-        match (self.ingest, self.delivery) {
-            (false, false) => "",
-            (true, false) => "ingest",
-            (false, true) => "delivery",
-            (true, true) => "ingest,delivery",
-        }
+    pub(super) fn text(self) -> String {
+        let Paused { ingest, processing, delivery } = self;
+        let parts = [(ingest, "ingest"), (processing, "processing"), (delivery, "delivery")];
+        let paused: Vec<&str> = parts.iter().filter(|part| part.0).map(|part| part.1).collect();
+        paused.join(",")
     }
 
     pub(super) fn of_text(text: &str) -> Paused {
         let names = |what| text.split(',').any(|name| name == what);
-        Paused { ingest: names("ingest"), delivery: names("delivery") }
+        Paused {
+            ingest: names("ingest"),
+            processing: names("processing"),
+            delivery: names("delivery"),
+        }
     }
 
     /// The text that the index stores: the paused parts and the epoch of creation. Never empty.
     pub(super) fn mark(self, born: Epoch) -> String {
-        let paused = if self == Paused::default() { "-" } else { self.text() };
+        let paused = if self == Paused::default() { "-".to_owned() } else { self.text() };
         format!("{paused},@{born}")
     }
 

@@ -300,6 +300,11 @@ impl DestinationKeys {
         self.of_lane("ready", lane)
     }
 
+    /// A lane's messages in progress, while a repair builds them again.
+    pub fn rebuilt(&self, lane: Option<&str>) -> String {
+        self.of_lane("rebuilt", lane)
+    }
+
     /// Messages whose attempts are used up, and since when.
     pub fn halted(&self) -> String {
         noun(&self.base, "halted")

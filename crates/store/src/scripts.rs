@@ -26,13 +26,11 @@ const INCLUDES: &[(&str, &str)] = &[
     ("heads", include_str!("../lua/include/heads.lua")),
     ("leases", include_str!("../lua/include/leases.lua")),
     ("lists", include_str!("../lua/include/lists.lua")),
-    ("orphan_bodies", include_str!("../lua/include/orphan_bodies.lua")),
     ("out_of_line", include_str!("../lua/include/out_of_line.lua")),
     ("owner", include_str!("../lua/include/owner.lua")),
     ("pulled", include_str!("../lua/include/pulled.lua")),
     ("read_ahead", include_str!("../lua/include/read_ahead.lua")),
     ("remembered", include_str!("../lua/include/remembered.lua")),
-    ("repair_report", include_str!("../lua/include/repair_report.lua")),
     ("reserve", include_str!("../lua/include/reserve.lua")),
     ("runs", include_str!("../lua/include/runs.lua")),
     ("schema", include_str!("../lua/include/schema.lua")),
@@ -119,8 +117,7 @@ transitions!(
     release_fast,
     repair,
     repair_counters,
-    repair_keys,
-    repair_traces,
+    repair_waiting,
     requeue,
     resign_partition,
     retry_head,
@@ -165,7 +162,7 @@ fn transition(name: &'static str) -> Script {
 
 /// Scripts that must run although a key of the destination has the wrong type. They check the keys that they need. The
 /// others check all of theirs before they begin. A script on streams fails with its first command.
-pub const CHECK_THEMSELVES: [&str; 12] = [
+pub const CHECK_THEMSELVES: [&str; 11] = [
     "audit",
     "define",
     "delete_destination",
@@ -176,8 +173,7 @@ pub const CHECK_THEMSELVES: [&str; 12] = [
     "pause",
     "repair",
     "repair_counters",
-    "repair_keys",
-    "repair_traces",
+    "repair_waiting",
 ];
 
 /// The text of a transition, with the names of its keys and arguments, and the checks of its keys, where its code

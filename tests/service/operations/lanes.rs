@@ -5,26 +5,41 @@ use serde_json::json;
 use super::{Service, each};
 
 #[tokio::test]
-async fn what_is_paused_is_shown_and_both_are_resumed_together() {
+async fn what_is_paused_is_shown_and_all_is_resumed_together() {
     let service = Service::start().await;
     service.define("crm", json!({})).await;
     for name in ["crm", "filed"] {
         let path = |verb: &str| format!("destinations/{name}/{verb}");
         let paused = service.post(&path("pause"), json!({"what": "delivery"})).await.ok();
-        assert_eq!(paused, json!({"paused": {"ingest": false, "delivery": true}}));
+        assert_eq!(
+            paused,
+            json!({"paused": {"ingest": false, "processing": false, "delivery": true}})
+        );
         let paused = service.post(&path("pause"), json!({"what": "ingest"})).await.ok();
-        assert_eq!(paused["paused"], json!({"ingest": true, "delivery": true}));
+        assert_eq!(
+            paused["paused"],
+            json!({"ingest": true, "processing": false, "delivery": true})
+        );
         let shown = service.get(&format!("destinations/{name}")).await.ok();
         assert_eq!(shown["paused"], paused["paused"]);
         assert_eq!(service.counts(name).await["paused"], paused["paused"]);
         let resumed = service.post(&path("resume"), json!({"what": "delivery"})).await.ok();
-        assert_eq!(resumed["paused"], json!({"ingest": true, "delivery": false}));
+        assert_eq!(
+            resumed["paused"],
+            json!({"ingest": true, "processing": false, "delivery": false})
+        );
         let url = service.pod.url(&format!("/v1/{}", path("resume")));
         let resumed = super::said(super::client().post(url)).await.ok();
-        assert_eq!(resumed["paused"], json!({"ingest": false, "delivery": false}));
+        assert_eq!(
+            resumed["paused"],
+            json!({"ingest": false, "processing": false, "delivery": false})
+        );
     }
     let shown = service.get("destinations").await.ok();
-    assert_eq!(each(&shown, "paused"), vec![json!({"ingest": false, "delivery": false}); 2]);
+    assert_eq!(
+        each(&shown, "paused"),
+        vec![json!({"ingest": false, "processing": false, "delivery": false}); 2]
+    );
     // Storing a definition again does not resume.
     service.post("destinations/crm/pause", json!({"what": "delivery"})).await.ok();
     service.define("crm", json!({"backlog_max": 7})).await;

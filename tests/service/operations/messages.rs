@@ -164,7 +164,7 @@ async fn a_definition_that_another_pod_has_changed_is_read_again() {
     // Every change raises the version; the pod hears of it a little later.
     let name = "crm".parse().unwrap();
     for (at, delivery) in [true, false, true].into_iter().enumerate() {
-        service.store.pause(&name, None, Some(delivery)).await.unwrap();
+        service.store.pause(&name, None, None, Some(delivery)).await.unwrap();
         match at {
             0 => service.post("destinations/crm/retry-head", json!({})).await.ok(),
             1 => service.delete("destinations/crm/messages/2").await.ok(),

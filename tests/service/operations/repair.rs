@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
 };
 
 use serde_json::{Value, json};
@@ -38,8 +38,26 @@ impl Service {
         held
     }
 
+    async fn pause(&self, name: &str) {
+        self.post(&format!("destinations/{name}/pause"), json!({})).await.ok();
+    }
+
+    /// Checks that a dry run changes nothing. Returns what it found.
+    async fn dry_run(&self, name: &str) -> Value {
+        self.pause(name).await;
+        let before = self.held(name).await;
+        let path = format!("destinations/{name}/repair");
+        let found = self.post(&path, json!({"dry_run": true})).await.ok();
+        assert_eq!(self.held(name).await, before, "{name}: {found}");
+        found
+    }
+
+    /// Pauses the destination, repairs it, and resumes it.
     async fn repair(&self, name: &str, request: Value) -> Value {
-        self.post(&format!("destinations/{name}/repair"), request).await.ok()
+        self.pause(name).await;
+        let done = self.post(&format!("destinations/{name}/repair"), request).await.ok();
+        self.post(&format!("destinations/{name}/resume"), json!({})).await.ok();
+        done
     }
 
     /// Processes all messages that can be leased, and delivers these lanes. Returns what left each.
@@ -64,7 +82,7 @@ type Damage = (&'static [&'static str], &'static [&'static str], [&'static [u64]
 
 const ALL: [&[u64]; 2] = [&[1, 2, 3], &[4]];
 
-const DAMAGES: [Damage; 17] = [
+const DAMAGES: [Damage; 16] = [
     (&["LREM {d}:waiting 0 2"], &["nowhere"], ALL),
     (&["DEL {d}:waiting"], &["nowhere"], ALL),
     (&["ZREM {d}:in-progress:k 2"], &["no_lane", "left_over"], [&[1, 3], &[4]]),
@@ -80,7 +98,6 @@ const DAMAGES: [Damage; 17] = [
     (&["RPUSH {d}:waiting 77"], &["left_over"], ALL),
     (&["ZADD {d}:ready:k 77 77"], &["left_over"], ALL),
     (&["ZADD {p}:delayed 9999999999999 {n}/1", "ZADD {d}:ready:k 1 1"], &["twice"], ALL),
-    (&["HSET {d}:bodies 99 x 99i x 1 x"], &["body"], ALL),
     (&["ZADD {d}:dead-letters 55 55", "ZADD {d}:dead-lettered-at 1 56"], &["dead_letter"], ALL),
     (&["ZREM {p}:active:worker {n}"], &["hint"], ALL),
     (&["HINCRBY {d} ready 5", "HINCRBY {d} bytes 99", "HINCRBY {d} settled -1"], &["counter"], ALL),
@@ -107,15 +124,12 @@ async fn each_damage_is_told_and_repaired_and_messages_flow_again() {
             let damage = damage.replace("{d}", &keys.hash()).replace("{n}", &name);
             service.redis_does(&damage.replace("{p}", &partition)).await;
         }
-        let before = service.held(&name).await;
-        let dry = service.repair(&name, json!({"dry_run": true})).await;
+        let dry = service.dry_run(&name).await;
         let told: Vec<&str> = super::each(&dry, "kind")
             .into_iter()
             .filter_map(|kind| kinds.iter().find(|known| kind == **known).copied())
             .collect();
         assert_eq!(told.first(), kinds.first(), "{damages:?}: {dry}");
-        assert_eq!(service.held(&name).await, before, "{damages:?}: a dry run changes nothing");
-
         let done = service.repair(&name, json!({})).await;
         assert!(done["matched"].as_u64() > Some(0), "{damages:?}: {done}");
         assert_eq!(done["matched"], done["affected"], "{damages:?}: {done}");
@@ -124,7 +138,7 @@ async fn each_damage_is_told_and_repaired_and_messages_flow_again() {
         assert_eq!(again["counters_verified"], true, "{damages:?}: {again}");
         let left = service.flow(&name, &[Some("k"), Some("j")]).await;
         assert_eq!(left, flows, "{damages:?}: {done}");
-        let last = service.repair(&name, json!({"dry_run": true})).await;
+        let last = service.dry_run(&name).await;
         assert_eq!(last["matched"], 0, "{damages:?}: {last}");
     }
 }
@@ -156,75 +170,85 @@ async fn unheld_message_becomes_dead_letter_and_damaged_one_halts() {
     );
 }
 
-/// Ingests, processes, delivers and repairs at the same time. Returns what left each lane.
-async fn under_load(service: &Service, name: &str, keys: [&str; 2], lanes: &[Option<&str>]) {
-    const COUNT: u64 = 100;
-    let hand = service.hand(name).await;
-    let is_over = AtomicBool::new(false);
-    let ingest = async {
-        for n in 0..COUNT {
-            service.send(name, json!(n), json!({"key": keys[n as usize % 2]})).await;
-        }
-    };
-    let process = async {
-        let mut done = 0;
-        while done < COUNT {
-            for lease in service.lease(name, 7).await {
-                let item = json!({"items": [{"token": lease["token"], "body": lease["body"]}]});
-                assert_eq!(service.post("leases/complete", item).await.status, 200);
-                done += 1;
-            }
-        }
-    };
-    let deliver = async {
-        let mut delivered = vec![Vec::new(); lanes.len()];
-        while delivered.iter().map(Vec::len).sum::<usize>() < COUNT as usize {
-            for (lane, left) in lanes.iter().zip(&mut delivered) {
-                left.extend(hand.deliver(*lane).await);
-            }
-            tokio::task::yield_now().await;
-        }
-        is_over.store(true, Ordering::SeqCst);
-        delivered
-    };
-    let repair = async {
-        let mut repairs = 0;
-        while !is_over.load(Ordering::SeqCst) {
-            let answer = service.repair(name, json!({})).await;
-            assert_eq!(answer["matched"], 0, "{name}: {answer}");
-            repairs += 1;
-        }
-        repairs
-    };
-    let ((), (), delivered, repairs) = tokio::join!(ingest, process, deliver, repair);
-    for left in &delivered {
-        assert!(left.is_sorted_by(|one, next| one < next), "{name}: {left:?}");
+#[tokio::test]
+async fn repair_needs_a_paused_destination_without_leases() {
+    let service = Service::start().await;
+    service.define_worker("crm", "key").await;
+    service.send("crm", json!("x"), json!({"key": "k"})).await;
+    let leases = service.lease("crm", 1).await;
+    let repair = || service.post("destinations/crm/repair", json!({}));
+    for part in ["ingest", "processing", "delivery"] {
+        repair().await.is_problem(409, "wrong_state", "reseq pause crm");
+        service.post("destinations/crm/pause", json!({"what": part})).await.ok();
     }
-    let mut all: Vec<u64> = delivered.into_iter().flatten().collect();
-    all.sort_unstable();
-    assert_eq!(all, (1..=COUNT).collect::<Vec<_>>(), "{name}");
-    assert!(repairs > 1, "{name}: {repairs}");
-    let answer = service.repair(name, json!({})).await;
-    let told = (&answer["matched"], &answer["counters_verified"]);
-    assert_eq!(told, (&json!(0), &json!(true)), "{name}");
-    service.redis_does(&format!("DEL {}", service.keys(name).partition.owner())).await;
+    repair().await.is_problem(409, "wrong_state", "message 1 is still being processed");
+    // What is leased can end; nothing else is handed out.
+    let done = json!({"items": [{"token": leases[0]["token"]}]});
+    assert_eq!(service.post("leases/requeue", done).await.status, 200);
+    assert_eq!(service.lease("crm", 1).await, Vec::<Value>::new());
+    assert_eq!(repair().await.ok()["matched"], 0);
+    service.post("destinations/crm/resume", json!({})).await.ok();
+    assert_eq!(service.flow("crm", &[Some("k")]).await, [[1]]);
 }
 
 #[tokio::test]
-async fn a_healthy_destination_under_load_is_left_as_it_is() {
+async fn key_that_nothing_rebuilds_is_named_and_stays() {
     let service = Service::start().await;
-    let (worker, keys) = (json!({"kind": "worker"}), ["k", "j"]);
-    service.define_worker("one", "destination").await;
-    under_load(&service, "one", keys, &[None]).await;
-    service.define_worker("keyed", "key").await;
-    under_load(&service, "keyed", keys, &[Some("k"), Some("j")]).await;
-    let serial = json!({"transform": worker, "processing": "serial", "ordering": "key"});
-    service.define("serial", serial).await;
-    under_load(&service, "serial", keys, &[Some("k"), Some("j")]).await;
-    service.define_worker("none", "none").await;
-    let lanes: Vec<String> = (1..=100).map(|sequence: u64| sequence.to_string()).collect();
-    let lanes: Vec<Option<&str>> = lanes.iter().map(|lane| Some(lane.as_str())).collect();
-    under_load(&service, "none", keys, &lanes).await;
+    service.define_worker("crm", "key").await;
+    service.send("crm", json!("x"), json!({"key": "k"})).await;
+    let messages = service.keys("crm").messages();
+    service.redis_does(&format!("RENAME {messages} {messages}:aside")).await;
+    service.redis_does(&format!("SET {messages} x")).await;
+    let done = service.repair("crm", json!({})).await;
+    assert_eq!(
+        (&done["matched"], &done["affected"], &done["failed"]),
+        (&json!(1), &json!(0), &json!(1))
+    );
+    assert_eq!(
+        (&done["items"][0]["kind"], &done["items"][0]["examples"][0]),
+        (&json!("lost_key"), &json!(messages))
+    );
+    service.redis_does(&format!("RENAME {messages}:aside {messages}")).await;
+    assert_eq!(service.repair("crm", json!({})).await["matched"], 0);
+    assert_eq!(service.flow("crm", &[Some("k")]).await, [[1]]);
+}
+
+#[tokio::test]
+async fn interrupted_repair_is_completed_by_the_next() {
+    let service = Service::start().await;
+    service.define_worker("crm", "key").await;
+    send_many(&service, "crm", 1_500).await;
+    let keys = service.keys("crm");
+    let harm = async || {
+        service
+            .redis_does(&format!("DEL {} {}", keys.waiting(), keys.in_progress(Some("k"))))
+            .await;
+        service.redis_does(&format!("SET {} x", keys.in_progress(Some("k")))).await;
+    };
+    service.pause("crm").await;
+    let entry = super::known(&service.store, "crm").await;
+    // Stops after some calls, and after more each time.
+    for calls in (0..).step_by(7) {
+        harm().await;
+        let left = AtomicU64::new(calls);
+        let goes_on = |_, _| left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
+        let is_stopped = service.store.repair(&entry, false, &goes_on).await.is_err();
+        let done = service.store.repair(&entry, false, &|_, _| true).await.unwrap();
+        assert!(done.counters_verified && done.matched() == done.affected(), "{calls}: {done:?}");
+        let counts = service.counts("crm").await;
+        assert_eq!(
+            (&counts["pending"], &counts["waiting"]),
+            (&json!(1_500), &json!(1_500)),
+            "{calls}"
+        );
+        let order: Vec<u64> =
+            service.redis.ask(&["LRANGE", &keys.waiting(), "0", "-1"]).await.unwrap();
+        assert!(order.into_iter().eq(1..=1_500), "{calls}");
+        if !is_stopped {
+            assert!(calls > 20, "{calls}");
+            break;
+        }
+    }
 }
 
 /// Sends this many messages in batches.
@@ -255,17 +279,10 @@ async fn more_than_fits_into_a_page_is_repaired_in_every_mode() {
         service.define(&name, fields).await;
         send_many(&service, &name, COUNT).await;
         let keys = service.keys(&name);
-        // Removes the list of waiting messages, takes one message out of its lane, and adds bodies
-        // without messages.
+        // Removes the list of waiting messages, and takes one message out of its lane.
         service.redis_does(&format!("DEL {}", keys.waiting())).await;
         service.redis_does(&format!("ZREM {} 1200", keys.in_progress(lane))).await;
-        for from in (5_000..7_000).step_by(500) {
-            let fields: String = (from..from + 500).map(|n| format!(" {n} x")).collect();
-            service.redis_does(&format!("HSET {}{fields}", keys.bodies())).await;
-        }
-        let before = service.held(&name).await;
-        service.repair(&name, json!({"dry_run": true})).await;
-        assert_eq!(service.held(&name).await, before, "{name}");
+        service.dry_run(&name).await;
         let done = service.repair(&name, json!({})).await;
         let count_of = |kind: &str| {
             let items = done["items"].as_array().unwrap();
@@ -274,8 +291,8 @@ async fn more_than_fits_into_a_page_is_repaired_in_every_mode() {
                 item["matched"].as_u64().unwrap()
             })
         };
-        let counts = ["nowhere", "no_lane", "body"].map(count_of);
-        assert_eq!(counts, [nowhere.min(COUNT - 1), 1, 2_000], "{name}: {done}");
+        let counts = ["nowhere", "no_lane"].map(count_of);
+        assert_eq!(counts, [nowhere.min(COUNT - 1), 1], "{name}: {done}");
         let again = service.repair(&name, json!({})).await;
         let told = (&again["matched"], &again["counters_verified"]);
         assert_eq!(told, (&json!(0), &json!(true)), "{name}: {again}");
@@ -330,6 +347,9 @@ async fn repair_command_says_what_it_did_and_exits_accordingly() {
     let service = Service::start().await;
     service.define_worker("crm", "destination").await;
     service.send("crm", json!(1), json!({})).await;
+    service.run(&["repair", "crm", "--yes"]).await.failed(3, "reseq pause crm");
+    let paused = "crm: ingest is paused, processing is paused, delivery is paused";
+    assert_eq!(service.said(&["pause", "crm"]).await, paused);
     assert_eq!(service.said(&["repair", "crm"]).await, "nothing to repair");
     service.redis_does(&format!("DEL {}", service.keys("crm").waiting())).await;
     let dry = service.run(&["repair", "crm", "--dry-run"]).await.ended(6);

@@ -128,9 +128,11 @@ async fn what_a_repair_removed_is_not_named_any_more() {
     let send = json!({"destinations": [ERP], "body": "a2", "key": "a"});
     assert_eq!(scenario.ask("POST", "/v1/messages", send).await.0, 500);
     scenario.names(Some("damaged: erp: ingest: ")).await;
+    scenario.steer("pause", json!({})).await;
     scenario.steer("repair", json!({})).await;
     // Nobody calls ingest for the destination again: a scan for damage is enough.
     assert_eq!(scenario.ready().await, "ready\n");
+    scenario.steer("resume", json!({})).await;
     while scenario.work().await == 0 {}
     scenario.is_drained().await;
 }

@@ -51,7 +51,7 @@ async fn what_is_paused_waits_and_what_is_resumed_goes_on_in_order() {
     scenario.nothing_happens().await;
     scenario.receives(&["one"]).await;
     let paused = scenario.steer("pause", json!({"what": "ingest"})).await;
-    assert_eq!(paused["paused"], json!({"ingest": true, "delivery": true}));
+    assert_eq!(paused["paused"], json!({"ingest": true, "processing": false, "delivery": true}));
     let item = json!({"destinations": [ERP], "body": "four"});
     let (status, problem) = scenario.ask("POST", "/v1/messages", item).await;
     assert_eq!((status, &problem["code"]), (429, &json!("paused")), "{problem}");

@@ -318,6 +318,10 @@ test("a destination is created with the rules of the schema, changed, paused, an
   await button("Cancel 1", dialog()).click();
   await dialog().getByText("succeeded").waitFor();
   await button("Close", dialog().locator(".is-end")).click();
+  for (const part of ["ingest", "processing", "delivery"]) {
+    await button(`Pause ${part}`).click();
+    await button(`Resume ${part}`).waitFor();
+  }
   await button("Repair inconsistent data").click();
   await dialog().getByText("0 messages selected").waitFor();
   await page.keyboard.press("Escape");

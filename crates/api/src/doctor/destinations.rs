@@ -162,6 +162,7 @@ fn paused(all: &[Numbered], findings: &mut Findings) {
     for (what, names) in [
         ("delivery", names(|entry| entry.paused.delivery)),
         ("ingest", names(|entry| entry.paused.ingest)),
+        ("processing", names(|entry| entry.paused.processing)),
     ] {
         if !names.is_empty() {
             findings.add(

@@ -1,7 +1,7 @@
 //! The sentences about what blocks a lane, and the commands that help.
 
 use super::Action;
-use domain::{AttemptError, DeliveryKind, Stage, excerpt::excerpt, shell::quoted};
+use domain::{AttemptError, DeliveryKind, Stage, State, excerpt::excerpt, shell::quoted};
 use store::{CatalogEntry, Cause, LaneHead, StoreError, WrongType};
 
 /// The sentence for a lane without messages.
@@ -83,6 +83,7 @@ pub(super) fn explanation(cause: Cause, entry: &CatalogEntry, lane: &LaneHead) -
             let holder = holder_of(lane).unwrap_or_else(|| "a worker without a name".to_owned());
             format!("Message {sequence} is being processed by {holder}.")
         }
+        Cause::Paused if lane.head.state == State::Waiting => "Processing is paused.".to_owned(),
         Cause::Paused => "Delivery is paused.".to_owned(),
         Cause::NoOwner => format!(
             "Message {sequence} is processed, and no pod with the role sender owns partition {}.",
@@ -161,7 +162,7 @@ pub(super) fn actions(
             vec![action("to see which processors run", "reseq pods".into())]
         }
         Cause::Paused => {
-            vec![action("to deliver again", format!("reseq resume {name} delivery"))]
+            vec![action("to let it go on", format!("reseq resume {name}"))]
         }
         Cause::RateLimit => vec![action(
             "to allow more",

@@ -23,11 +23,8 @@ pub(super) async fn blocks(
         let damaged = plain(&stats.damaged.join(", "));
         lines.push(format!("damaged: {damaged}; reseq repair {name} --dry-run"));
     }
-    for (is_paused, what) in [(stats.paused.ingest, "ingest"), (stats.paused.delivery, "delivery")]
-    {
-        if is_paused {
-            lines.push(format!("{what} is paused; reseq resume {name} {what}"));
-        }
+    for what in stats.paused.parts() {
+        lines.push(format!("{what} is paused; reseq resume {name} {what}"));
     }
     let heads = match stats.heads.is_empty() {
         true => stats.head.as_slice(),

@@ -48,6 +48,7 @@ pub(super) struct Stats {
 #[serde(default)]
 pub(super) struct Paused {
     pub(super) ingest: bool,
+    pub(super) processing: bool,
     pub(super) delivery: bool,
 }
 
@@ -71,13 +72,15 @@ impl Stats {
 }
 
 impl Paused {
-    pub(super) fn shown(&self) -> &'static str {
-        match (self.ingest, self.delivery) {
-            (false, false) => "-",
-            (true, false) => "ingest",
-            (false, true) => "delivery",
-            (true, true) => "both",
-        }
+    pub(super) fn parts(&self) -> Vec<&'static str> {
+        let Paused { ingest, processing, delivery } = *self;
+        let parts = [(ingest, "ingest"), (processing, "processing"), (delivery, "delivery")];
+        parts.into_iter().filter(|part| part.0).map(|part| part.1).collect()
+    }
+
+    pub(super) fn shown(&self) -> String {
+        let parts = self.parts();
+        if parts.is_empty() { "-".to_owned() } else { parts.join(",") }
     }
 }
 

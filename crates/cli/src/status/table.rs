@@ -64,7 +64,7 @@ fn row(name: &str, stats: &Stats) -> Vec<String> {
     ];
     let mut row = vec![name.to_owned()];
     row.extend(numbers.map(|number| number.to_string()));
-    row.extend([stats.paused.shown().to_owned(), head, age, blocked_by]);
+    row.extend([stats.paused.shown(), head, age, blocked_by]);
     row
 }
 

@@ -42,7 +42,7 @@ pub(super) struct DestinationRow {
     counts: [u64; STATES.len()],
     pending: u64,
     dead_letters: u64,
-    paused: &'static str,
+    paused: String,
     in_per_second: f64,
     out_per_second: f64,
     /// The age of its oldest head, if that was read.
@@ -133,12 +133,11 @@ fn row(item: &Value, head: Option<&&Value>) -> DestinationRow {
         counts: STATES.map(|state| count_of(item, state)),
         pending: count_of(item, "pending"),
         dead_letters: count_of(item, "dead_letters"),
-        paused: match (paused["delivery"] == true, paused["ingest"] == true) {
-            (true, true) => "paused ",
-            (true, false) => "no delivery ",
-            (false, true) => "no ingest ",
-            (false, false) => "",
-        },
+        paused: ["delivery", "ingest", "processing"]
+            .into_iter()
+            .filter(|what| paused[what] == true)
+            .map(|what| format!("no {what} "))
+            .collect(),
         head_age_ms: head.and_then(|head| head["age_ms"].as_u64()),
         is_damaged: !item["damaged"].is_null(),
         ..DestinationRow::default()
@@ -155,7 +154,7 @@ impl DestinationRow {
         };
         let name = Line::from(vec![
             Span::styled(mark, BAD),
-            Span::styled(self.paused, DIM),
+            Span::styled(self.paused.clone(), DIM),
             Span::raw(self.name.clone()),
         ]);
         let age = self.head_age_ms.map(human_age).unwrap_or_default();

@@ -48,7 +48,7 @@ async fn ask_version(binary: &Path) -> Result<String, EmbeddedError> {
     }
 }
 
-fn unusable(binary: &Path, problem: String) -> EmbeddedError {
+pub(super) fn unusable(binary: &Path, problem: String) -> EmbeddedError {
     EmbeddedError::UnusableBinary { binary: binary.into(), problem }
 }
 

@@ -1,13 +1,13 @@
 //! The data directory of the embedded Redis: its locks, its socket and its log.
 
 use std::{
-    ffi::OsString,
     fmt::Display,
     fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError},
-    io::{Read, Seek, SeekFrom},
+    io::{ErrorKind, Read, Seek, SeekFrom},
     os::unix::{
-        ffi::{OsStrExt, OsStringExt},
+        ffi::OsStrExt,
         fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+        net::UnixStream,
     },
     path::{Path, PathBuf},
     time::Duration,
@@ -54,7 +54,10 @@ impl DataDir {
             Err(TryLockError::WouldBlock) => return Err(EmbeddedError::InUse { path: dir }),
             Err(TryLockError::Error(source)) => return Err(unusable(&dir.join("lock"), source)),
         }
-        let socket = socket_path(&dir)?;
+        let socket = dir.join("redis.sock");
+        if socket.as_os_str().as_bytes().len() > SOCKET_PATH_BYTES_MAX {
+            return Err(EmbeddedError::LongPath { socket });
+        }
         let client = redis::Client::open(url_of(&socket))
             .map_err(|error| unusable(&socket, std::io::Error::other(error.to_string())))?;
         let log = dir.join("redis.log");
@@ -82,51 +85,44 @@ impl DataDir {
         Ok((log, again))
     }
 
-    /// The lock that a server holds as long as it lives, taken on the server's behalf.
-    pub(super) fn lock_for_server(&self) -> Result<File, EmbeddedError> {
+    /// The lock that a server holds as long as it lives; none while one does.
+    pub(super) fn server_lock(&self) -> Result<Option<File>, EmbeddedError> {
         let path = self.dir.join("redis.lock");
         let lock = open_private(&path)?;
         match lock.try_lock() {
-            Ok(()) => Ok(lock),
-            Err(TryLockError::WouldBlock) => Err(self.unresponsive(&"it still holds redis.lock")),
+            Ok(()) => Ok(Some(lock)),
+            Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(source)) => Err(unusable(&path, source)),
         }
     }
 
-    /// True while a server holds its lock.
+    /// True while a server uses the directory. On a file system without inherited locks the lock looks free at once, so
+    /// the server must also be silent.
     pub(super) fn is_served(&self) -> Result<bool, EmbeddedError> {
-        match self.lock_for_server() {
-            Ok(lock) => {
-                let _ = lock.unlock();
-                Ok(false)
+        let is_free = self.server_lock()?.is_some_and(|lock| lock.unlock().is_ok());
+        Ok(!is_free || self.server_id().is_some() && UnixStream::connect(&self.socket).is_ok())
+    }
+
+    /// The file to which the server writes its process id.
+    pub(super) fn pid_file(&self) -> PathBuf {
+        self.dir.join("redis.pid")
+    }
+
+    pub(super) fn server_id(&self) -> Option<u32> {
+        std::fs::read_to_string(self.pid_file()).ok()?.trim().parse().ok()
+    }
+
+    /// Removes the files that a dead server has left: no server could bind to its socket.
+    pub(super) fn remove_left(&self) -> Result<(), EmbeddedError> {
+        for path in [&self.socket, &self.pid_file()] {
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(unusable(path, error));
+                }
+                _ => {}
             }
-            Err(EmbeddedError::Unresponsive { .. }) => Ok(true),
-            Err(error) => Err(error),
         }
-    }
-
-    /// Removes the socket file of a dead server: no server could bind to it.
-    pub(super) fn remove_stale_socket(&self) -> Result<(), EmbeddedError> {
-        match std::fs::remove_file(&self.socket) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(unusable(&self.socket, error))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Removes files that a stopped server no longer needs.
-    pub(super) fn tidy(&self) {
-        let _ = std::fs::remove_file(&self.socket);
-        let outside = self.socket.parent().filter(|parent| **parent != *self.dir);
-        if let Some(parent) = outside {
-            let _ = std::fs::remove_dir(parent);
-            let _ = std::fs::remove_file(self.dir.join("socket-path"));
-        }
-    }
-
-    pub(super) async fn ping(&self) -> redis::RedisResult<()> {
-        self.query(redis::cmd("INFO").arg("server").to_owned()).await
+        Ok(())
     }
 
     /// Runs one command on a new connection.
@@ -196,37 +192,6 @@ fn url_of(socket: &Path) -> String {
         Ok(url) => format!("unix://{}", url.path()),
         Err(()) => format!("unix://{}", socket.display()),
     }
-}
-
-/// `redis.sock` in the data directory. If that path is too long for a socket, a file in a private
-/// temporary directory, whose path is stored in `socket-path`.
-fn socket_path(dir: &Path) -> Result<PathBuf, EmbeddedError> {
-    let near = dir.join("redis.sock");
-    if near.as_os_str().as_bytes().len() <= SOCKET_PATH_BYTES_MAX {
-        return Ok(near);
-    }
-    let note = dir.join("socket-path");
-    if let Ok(noted) = std::fs::read(&note) {
-        let noted = PathBuf::from(OsString::from_vec(noted));
-        if noted.parent().is_some_and(is_private) {
-            return Ok(noted);
-        }
-    }
-    let private = std::env::temp_dir().join(format!("reseq-{}", uuid::Uuid::new_v4().simple()));
-    DirBuilder::new().mode(0o700).create(&private).map_err(|source| unusable(&private, source))?;
-    let socket = private.join("redis.sock");
-    std::fs::write(&note, socket.as_os_str().as_bytes())
-        .and_then(|()| std::fs::set_permissions(&note, Permissions::from_mode(0o600)))
-        .map_err(|source| unusable(&note, source))?;
-    Ok(socket)
-}
-
-/// True if only this user can have created the directory: anybody may write to the temporary
-/// directory, and Reseq trusts the server on the socket.
-fn is_private(directory: &Path) -> bool {
-    let me = rustix::process::geteuid().as_raw();
-    std::fs::symlink_metadata(directory)
-        .is_ok_and(|found| found.is_dir() && found.uid() == me && found.mode() & 0o077 == 0)
 }
 
 fn log_tail(log: &Path, from: u64) -> std::io::Result<String> {

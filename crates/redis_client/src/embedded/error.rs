@@ -49,16 +49,14 @@ pub enum EmbeddedError {
         /// Which directory.
         path: PathBuf,
     },
-    /// A server with another data directory answers on the socket.
+    /// No system could open a socket with this path.
     #[error(
-        "a redis-server that keeps its data in {other} answers on {socket}; stop it and start \
-         Reseq again"
+        "{socket} is too long for the path of a Unix socket: set redis.data_dir to a directory with a \
+         shorter path"
     )]
-    Foreign {
-        /// Our socket.
+    LongPath {
+        /// The socket.
         socket: PathBuf,
-        /// Its data directory.
-        other: PathBuf,
     },
     /// The server runs but does not answer.
     #[error(
@@ -84,7 +82,7 @@ pub enum EmbeddedError {
     /// The server was asked to stop and did not.
     #[error(
         "the redis-server with process id {process_id} did not stop; end it by hand, with \
-         `kill {process_id}`: the next start of Reseq would otherwise adopt it"
+         `kill {process_id}`, or start Reseq again"
     )]
     StillRunning {
         /// Its process id.

@@ -32,7 +32,7 @@ pub enum Cause {
     AwaitingWorker,
     /// A processor or a worker holds it.
     Processing,
-    /// Delivery is paused.
+    /// Processing or delivery is paused.
     Paused,
     /// It is processed, and no pod delivers for its partition.
     NoOwner,
@@ -112,6 +112,7 @@ impl Cause {
             State::Delayed if attempts.failed + attempts.stalls > 0 => Cause::Backoff,
             State::Delayed => Cause::Delayed,
             State::Processing => Cause::Processing,
+            State::Waiting if entry.paused.processing => Cause::Paused,
             State::Waiting if !waits_for_processor(entry, head) => Cause::AwaitingWorker,
             State::Waiting if !around.has_processor => Cause::NoProcessor,
             State::Waiting => Cause::AwaitingProcessor,

@@ -59,7 +59,8 @@ impl Probe {
             commands::commands_on_keys(scripts.all().iter().map(|script| script.source()))
         {
             let mut words = vec![command.name, &meta];
-            words.resize(2 + command.arguments, "1");
+            // An argument may be a key, too.
+            words.resize(2 + command.arguments, meta.as_str());
             probe.add(&format!("of keys +{}", command.name.to_lowercase()), &words);
         }
         let more: [(bool, &[&[&str]]); 4] = [

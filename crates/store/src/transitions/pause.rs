@@ -10,17 +10,19 @@ contract! {
     }
     args<'a> {
         ingest: &'a str,
+        processing: &'a str,
         delivery: &'a str,
     }
 }
 
 impl Store {
-    /// Pauses or resumes ingest and delivery; `None` changes nothing. Returns what is paused now,
-    /// and whether that changed.
+    /// Pauses or resumes ingest, processing and delivery; `None` changes nothing. Returns what is paused
+    /// now, and whether that changed.
     pub async fn pause(
         &self,
         name: &DestinationName,
         ingest: Option<bool>,
+        processing: Option<bool>,
         delivery: Option<bool>,
     ) -> Result<(Paused, bool), StoreError> {
         let keys = self.keys().destination(name);
@@ -30,7 +32,9 @@ impl Store {
             Some(false) => "0",
         };
         type Answer = (u64, String, bool, String, u64);
-        let call = Args { ingest: word(ingest), delivery: word(delivery) }.call(self, &keys);
+        let call =
+            Args { ingest: word(ingest), processing: word(processing), delivery: word(delivery) }
+                .call(self, &keys);
         let answer: Answer = self.run(&call).await?;
         let (version, definition, changed, paused, born) = answer;
         let paused = Paused::of_text(&paused);

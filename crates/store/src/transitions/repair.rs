@@ -1,27 +1,27 @@
-//! Finds and repairs contradictions between a destination's sets and records (`lua/repair.lua`,
-//! `lua/repair_keys.lua`, `lua/repair_traces.lua`, `lua/repair_counters.lua`).
+//! Finds and repairs contradictions between the records of a paused destination and what is derived from them
+//! (`lua/repair.lua`).
 //!
-//! The sets are read page by page while messages come and go, so a page is only a hint. The script
-//! checks each message again, atomically, and decides.
+//! A pass reads everything page by page. While the destination is paused, only operators and the ends of delays change
+//! it; the next pass corrects what they crossed. A repair ends with a pass that finds nothing.
 
-mod pages;
+mod derived;
+pub(super) mod lanes;
+mod types;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Store, StoreError,
-    calls::unexpected,
     contract::{contract, row},
     entry::CatalogEntry,
     keys::DestinationKeys,
     record,
     rows::LaneRow,
 };
-use domain::{Ordering, Sequence, TransformKind};
-use pages::Bits;
+use domain::{Ordering, Sequence};
 
 row! {
     /// A message to check.
@@ -29,27 +29,27 @@ row! {
         /// The number of its lane, from 1; 0: no lane holds it.
         lane: usize,
         sequence: Sequence,
-        /// Some of `w` (it was seen waiting), `f` (its processing is finished), `u<length>;` (its record of that length
-        /// cannot be read), `l<position>,<position>;` (the whole waiting list was read again for it, and this is where it
-        /// was seen, counted from the end: -1 is the last; none: nowhere).
-        flags: String,
+        /// Its record cannot be read.
+        is_unreadable: bool,
+        /// Its record is the output of its processing.
+        is_processed: bool,
     }
 }
 
 contract! {
     repair
     keys(keys: &DestinationKeys) {
-        epoch, destination: keys.hash(), waiting, messages, attempts, leases, delayed, halted,
-        withdrawals, dead_letters, dead_letter_messages, dead_lettered_at, bodies, log, releasable,
-        lanes, active_builtin, active_worker, wake_waiting, wake_releasable, withdrawn, withdrawing,
+        epoch, destination: keys.hash(), messages, attempts, bodies, delayed, halted, withdrawals,
+        withdrawing, dead_letters, dead_letter_messages, dead_lettered_at, releasable, lanes,
+        wake_releasable,
     }
     args<'a> {
         destination: &'a str,
         version: u64,
         ordering: &'a str,
         processing: &'a str,
-        /// `1`, or empty: only to report.
-        repairs: &'a str,
+        /// False: only to report.
+        repairs: bool,
     }
     lists {
         lanes: LaneRow<'a>,
@@ -59,20 +59,15 @@ contract! {
 
 /// The most messages of one call.
 const MESSAGES_MAX: usize = 200;
-
 /// The most passes: a repair may reveal more to repair.
 const PASSES_MAX: usize = 4;
-
 /// How many examples of each kind are listed.
 const EXAMPLES_MAX: usize = 5;
-
-/// The most messages to rebuild for lanes whose `in-progress` has another type.
-const REBUILT_MAX: usize = 20_000;
 
 /// The result of a repair.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Repair {
-    /// False if the counters changed on every pass, so that they could not be compared.
+    /// False if data changed on every pass, so that the counters could not be compared.
     pub counters_verified: bool,
     /// What it found, by kind.
     pub items: Vec<Found>,
@@ -107,13 +102,16 @@ pub struct Found {
 
 /// The meaning of each kind, and what the repair does about it.
 const KINDS: [(&str, &str); 10] = [
-    ("wrong_type", "keys of another type; removed, and built again from what there is"),
+    (
+        "lost_key",
+        "keys of another type that hold what nothing else does; restore or delete them yourself",
+    ),
+    ("wrong_type", "keys of another type; removed, and built again from the records"),
     ("no_lane", "records in no lane; they become dead letters, or are removed if unreadable"),
     ("damaged", "pending messages without a whole record and body; their lanes are halted"),
     ("nowhere", "pending messages in no state; they return to the state they had"),
     ("twice", "messages in two states; they keep the later one"),
     ("left_over", "traces of messages that are gone; removed"),
-    ("body", "bodies that no message, dead letter or log entry names; removed"),
     ("dead_letter", "dead letters that are listed but missing, or the reverse"),
     ("hint", "lanes or messages without a hint, which no poll would find; the hint is added"),
     ("counter", "counters that differ from the actual count; corrected"),
@@ -122,16 +120,24 @@ const KINDS: [(&str, &str); 10] = [
 /// Called before each call with how many problems were found and repaired so far. False: stop.
 pub type GoesOn<'a> = dyn Fn(u64, u64) -> bool + Send + Sync + 'a;
 
-/// A message to check: its lane (`None` if the lane is unknown), and what the caller knows.
+/// Each kind, what it is about, and whether it was repaired.
+pub(super) type Findings = Vec<(String, String, bool)>;
+
+/// A message to check.
 #[derive(Debug, Clone)]
 struct Item {
+    /// `None`: no lane holds it.
     lane: Option<Option<String>>,
     sequence: Sequence,
-    flags: String,
+    is_unreadable: bool,
+    is_processed: bool,
 }
 
-/// A kind, what it is about, and whether it was repaired.
-pub(super) type Finding = (String, String, bool);
+impl Item {
+    fn stray(sequence: Sequence) -> Item {
+        Item { lane: None, sequence, is_unreadable: false, is_processed: false }
+    }
+}
 
 /// A repair in progress.
 pub(super) struct Repairing<'a> {
@@ -139,27 +145,64 @@ pub(super) struct Repairing<'a> {
     pub(super) entry: &'a CatalogEntry,
     pub(super) keys: DestinationKeys,
     pub(super) dry_run: bool,
-    pub(super) goes_on: &'a GoesOn<'a>,
-    pub(super) repaired: BTreeMap<String, (u64, Vec<String>)>,
-    /// Found in this pass and not repaired.
-    pub(super) left: BTreeMap<String, (u64, Vec<String>)>,
+    goes_on: &'a GoesOn<'a>,
+    found: BTreeMap<String, Found>,
+    pub(super) pass: Pass,
+}
+
+/// What a pass knows so far.
+#[derive(Default)]
+pub(super) struct Pass {
     pub(super) has_repaired: bool,
-    /// Sequences that were checked, and those that were seen waiting.
-    seen: Bits,
-    waiting: Bits,
-    /// Messages to check again with their position in the waiting list, because it matters.
-    to_look_for: HashMap<Sequence, Item>,
-    /// Unreadable records whose lane is not known yet, with their lengths.
-    pub(super) unread: HashMap<Sequence, usize>,
-    pub(super) wrong_lanes: BTreeSet<Option<String>>,
-    /// Pending, ready, halted and ready, awaiting turn, bytes.
-    pub(super) sums: [u64; 5],
-    pub(super) delayed: u64,
+    /// Messages that were checked.
+    pub(super) seen: Bits,
+    /// Messages that were delayed at its beginning.
+    pub(super) delayed: Bits,
+    /// Messages that must wait, and damaged ones, which must not.
+    pub(super) waiting: Bits,
+    pub(super) damaged: Bits,
+    /// Pending, ready, halted and ready, awaiting turn, bytes, delayed.
+    pub(super) sums: [u64; 6],
+    /// The highest sequence of a readable record.
+    pub(super) highest: Sequence,
+}
+
+/// A set of sequences, most of them close together.
+#[derive(Debug, Default)]
+pub(super) struct Bits(BTreeMap<u64, u64>);
+
+impl Bits {
+    /// Adds one. True if it is new.
+    pub(super) fn insert(&mut self, sequence: Sequence) -> bool {
+        let word = self.0.entry(sequence / 64).or_default();
+        let bit = 1 << (sequence % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    fn extend(&mut self, sequences: Vec<Sequence>) {
+        for sequence in sequences {
+            self.insert(sequence);
+        }
+    }
+
+    pub(super) fn has(&self, sequence: Sequence) -> bool {
+        self.0.get(&(sequence / 64)).is_some_and(|word| word & (1 << (sequence % 64)) != 0)
+    }
+
+    /// All, the lowest first.
+    pub(super) fn all(&self) -> impl Iterator<Item = Sequence> + '_ {
+        let of_word = |(&at, &word): (&u64, &u64)| {
+            (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| at * 64 + bit)
+        };
+        self.0.iter().flat_map(of_word)
+    }
 }
 
 impl Store {
-    /// Compares a destination's sets and records and repairs contradictions; with `dry_run` it only
-    /// reports them.
+    /// Compares the records of a paused destination with what is derived from them, and repairs contradictions; with
+    /// `dry_run` it only reports them. Nobody may be processing a message.
     pub async fn repair(
         &self,
         entry: &CatalogEntry,
@@ -167,221 +210,135 @@ impl Store {
         goes_on: &GoesOn<'_>,
     ) -> Result<Repair, StoreError> {
         let keys = self.keys().destination(&entry.destination.name);
-        let mut repairing = Repairing {
-            store: self,
-            entry,
-            keys,
-            dry_run,
-            goes_on,
-            repaired: BTreeMap::new(),
-            left: BTreeMap::new(),
-            has_repaired: false,
-            seen: Bits::default(),
-            waiting: Bits::default(),
-            to_look_for: HashMap::new(),
-            unread: HashMap::new(),
-            wrong_lanes: BTreeSet::new(),
-            sums: [0; 5],
-            delayed: 0,
-        };
+        let (found, pass) = (BTreeMap::new(), Pass::default());
+        let mut repairing = Repairing { store: self, entry, keys, dry_run, goes_on, found, pass };
         let mut counters_verified = false;
         for _ in 0..PASSES_MAX {
-            let before = repairing.counters().await?;
-            if !repairing.pass().await? {
+            let Some(is_done) = repairing.compare().await? else { break };
+            counters_verified = is_done;
+            if is_done {
                 break;
             }
-            if !repairing.has_repaired {
-                counters_verified = repairing.compare_counters(&before).await?;
-                if counters_verified {
-                    break;
-                }
-            }
         }
-        Ok(repairing.told(counters_verified))
+        let kinds = KINDS.iter().filter_map(|(kind, detail)| {
+            Some(Found { detail: (*detail).to_owned(), ..repairing.found.remove(*kind)? })
+        });
+        Ok(Repair { counters_verified, items: kinds.collect() })
     }
 }
 
 impl Repairing<'_> {
-    /// Compares everything once. False if a key has another type and is not repaired: then the
-    /// comparison cannot continue.
-    async fn pass(&mut self) -> Result<bool, StoreError> {
-        self.left.clear();
-        self.has_repaired = false;
-        (self.seen, self.waiting) = (Bits::default(), Bits::default());
-        (self.sums, self.delayed) = ([0; 5], 0);
-        self.to_look_for.clear();
-        self.unread.clear();
-        self.wrong_lanes.clear();
-        self.check_keys(None, &[]).await?;
-        if self.left.contains_key("wrong_type") {
-            return Ok(false);
+    /// Compares everything once. True if nothing is to be compared again; nothing if a key of another type stays.
+    async fn compare(&mut self) -> Result<Option<bool>, StoreError> {
+        self.pass = Pass::default();
+        self.found.retain(|_, found| found.affected > 0);
+        self.found.values_mut().for_each(|found| found.matched = found.affected);
+        // The definition is current: only its ordering says which types are right.
+        self.call(&[]).await?;
+        if !self.check_types().await? {
+            return Ok(None);
         }
-        self.waiting = self.list_waiting().await?;
-        self.messages(Vec::new()).await?;
-        self.scan_records().await?;
-        self.scan_lanes().await?;
-        self.scan_strays().await?;
-        self.rebuild_lanes().await?;
-        self.look_for_listed().await?;
-        self.scan_letters().await?;
-        self.scan_bodies().await?;
-        Ok(true)
+        self.check_leases().await?;
+        let before = self.counters().await?;
+        self.read_delayed().await?;
+        let unread = self.check_records().await?;
+        self.check_lanes(unread).await?;
+        self.check_strays().await?;
+        self.check_waiting(before.last()).await?;
+        self.check_letters().await?;
+        self.renew_consumer_hints().await?;
+        Ok(Some(!self.pass.has_repaired && self.check_counters(&before).await?))
     }
 
-    /// Reports the progress before each call. An error if the repair must stop.
+    /// Reports the progress before a call. An error if the repair must stop.
     pub(super) fn begin(&self) -> Result<(), StoreError> {
-        let count = |kinds: &BTreeMap<String, (u64, Vec<String>)>| -> u64 {
-            kinds.values().map(|(count, _)| count).sum()
-        };
-        let repaired = count(&self.repaired);
-        match (self.goes_on)(repaired + count(&self.left), repaired) {
+        let sum = |count: fn(&Found) -> u64| self.found.values().map(count).sum();
+        match (self.goes_on)(sum(|found| found.matched), sum(|found| found.affected)) {
             true => Ok(()),
             false => Err(StoreError::Unavailable("the repair was stopped".into())),
         }
     }
 
-    pub(super) fn repairs(&self) -> &'static str {
-        if self.dry_run { "" } else { "1" }
-    }
-
-    /// Checks some messages. Returns how many were checked, and the sums.
-    async fn run(
-        &mut self,
-        lanes: &[Option<String>],
-        messages: Vec<RepairedMessage>,
-    ) -> Result<(usize, Vec<u64>), StoreError> {
-        self.begin()?;
-        let (keys, entry) = (self.keys.clone(), self.entry);
-        let call = Args {
-            destination: entry.destination.name.as_str(),
-            version: entry.version,
-            ordering: entry.ordering_text(),
-            processing: entry.processing_text(),
-            repairs: self.repairs(),
-            lanes: lanes.iter().map(|lane| LaneRow::of(&keys, lane.as_deref())).collect(),
-            messages,
+    pub(super) fn note(&mut self, kind: &str, what: String, is_repaired: bool) {
+        self.pass.has_repaired |= is_repaired;
+        let kind = kind.to_owned();
+        let new = || Found { kind: kind.clone(), ..Found::default() };
+        let found = self.found.entry(kind.clone()).or_insert_with(new);
+        found.matched += 1;
+        found.affected += u64::from(is_repaired);
+        if found.examples.len() < EXAMPLES_MAX && !found.examples.contains(&what) {
+            found.examples.push(what);
         }
-        .call(self.store, &keys);
-        let (looked_at, findings, sums): (String, Vec<Finding>, Vec<u64>) =
-            self.store.run(&call).await?;
-        self.note_all(findings, lanes);
-        Ok((looked_at.parse().map_err(|_| unexpected("repair"))?, sums))
     }
 
-    pub(super) fn note_all(&mut self, findings: Vec<Finding>, lanes: &[Option<String>]) {
+    pub(super) fn note_all(&mut self, findings: Findings) {
         for (kind, what, is_repaired) in findings {
-            self.note(kind, what, is_repaired, lanes);
+            self.note(&kind, what, is_repaired);
         }
     }
 
-    fn note(&mut self, kind: String, what: String, is_repaired: bool, lanes: &[Option<String>]) {
-        if kind == "wrong_lane" {
-            let is_it = |lane: &&Option<String>| lane.as_deref().unwrap_or_default() == what;
-            self.wrong_lanes.extend(lanes.iter().find(is_it).cloned());
-            return;
-        }
-        self.has_repaired |= is_repaired;
-        let notes = if is_repaired { &mut self.repaired } else { &mut self.left };
-        let (count, examples) = notes.entry(kind).or_default();
-        *count += 1;
-        if examples.len() < EXAMPLES_MAX {
-            examples.push(what);
-        }
-    }
-
-    /// Checks messages and adds them to the sums.
-    async fn messages(&mut self, items: Vec<Item>) -> Result<(), StoreError> {
-        let sums = self.look_at(items).await?;
-        for (sum, more) in self.sums.iter_mut().zip(sums) {
-            *sum += more;
+    /// Checks messages that were not checked yet.
+    async fn check(&mut self, items: Vec<Item>) -> Result<(), StoreError> {
+        let new = items.into_iter().filter(|item| self.pass.seen.insert(item.sequence));
+        let new: Vec<Item> = new.collect();
+        for some in new.chunks(MESSAGES_MAX) {
+            self.call(some).await?;
         }
         Ok(())
     }
 
-    /// Checks messages in batches; returns the sums.
-    async fn look_at(&mut self, items: Vec<Item>) -> Result<[u64; 5], StoreError> {
-        let (mut rest, mut all) = (&items[..], [0; 5]);
-        loop {
-            let some = &rest[..rest.len().min(MESSAGES_MAX)];
-            let (mut lanes, mut messages) = (Vec::new(), Vec::new());
-            let mut index = HashMap::new();
-            for item in some {
-                let number = item.lane.as_ref().map_or(0, |lane| {
-                    *index.entry(lane).or_insert_with(|| {
-                        lanes.push(lane.clone());
-                        lanes.len()
-                    })
-                });
-                messages.push(RepairedMessage {
-                    lane: number,
-                    sequence: item.sequence,
-                    flags: item.flags.clone(),
-                });
-            }
-            let (looked_at, sums) = self.run(&lanes, messages).await?;
-            for (sum, more) in all.iter_mut().zip(&sums) {
-                *sum += more;
-            }
-            for sequence in sums.iter().skip(5) {
-                let item = some.iter().find(|item| item.sequence == *sequence);
-                self.to_look_for.extend(item.map(|item| (*sequence, item.clone())));
-            }
-            if looked_at == 0 && !some.is_empty() {
-                return Err(unexpected("repair"));
-            }
-            rest = &rest[looked_at.min(some.len())..];
-            if rest.is_empty() {
-                return Ok(all);
-            }
+    async fn call(&mut self, items: &[Item]) -> Result<(), StoreError> {
+        self.begin()?;
+        let keys = self.keys.clone();
+        let lanes: BTreeSet<_> = items.iter().filter_map(|item| item.lane.clone()).collect();
+        let lanes: Vec<Option<String>> = lanes.into_iter().collect();
+        let number = |lane: &Option<String>| lanes.binary_search(lane).map_or(0, |at| at + 1);
+        let message = |item: &Item| RepairedMessage {
+            lane: item.lane.as_ref().map_or(0, number),
+            sequence: item.sequence,
+            is_unreadable: item.is_unreadable,
+            is_processed: item.is_processed,
+        };
+        let call = Args {
+            destination: self.entry.destination.name.as_str(),
+            version: self.entry.version,
+            ordering: self.entry.ordering_text(),
+            processing: self.entry.processing_text(),
+            repairs: !self.dry_run,
+            lanes: lanes.iter().map(|lane| LaneRow::of(&keys, lane.as_deref())).collect(),
+            messages: items.iter().map(message).collect(),
         }
+        .call(self.store, &keys);
+        type Answer = (Findings, [u64; 6], Vec<Sequence>, Vec<Sequence>);
+        let (findings, sums, waiting, damaged): Answer = self.store.run(&call).await?;
+        self.note_all(findings);
+        self.pass.sums.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
+        self.pass.waiting.extend(waiting);
+        self.pass.damaged.extend(damaged);
+        Ok(())
     }
 
-    /// Reads what a record says about its message: lane and flags. No lane if that needs its key
-    /// and the key is unreadable.
+    /// What a record says about its message. No lane if that needs its key, and the key cannot be read.
     fn item_of(&self, sequence: Sequence, bytes: Bytes) -> Item {
         let destination = &self.entry.destination;
-        let length = bytes.len();
-        let mut flags = String::new();
-        if self.waiting.has(sequence) {
-            flags.push('w');
-        }
-        let lane = match record::read(bytes, &destination.name, sequence, Default::default()) {
-            // A tombstone of an unreadable message has only its position; its key is unknown.
-            Ok(message) if message.damaged.is_some() => self.lane_unknown(),
-            Ok(message) => {
-                let is_finished = message.processed.is_some()
-                    || destination.transform.kind == TransformKind::None;
-                if is_finished {
-                    flags.push('f');
-                }
-                Some(destination.lane_key(message.message.key.as_deref()).map(str::to_owned))
-            }
-            Err(_) => {
-                flags.push_str(&format!("u{length};"));
-                self.lane_unknown()
-            }
+        let read = record::read(bytes, &destination.name, sequence, Default::default());
+        // Of an unreadable tombstone, only the position is known.
+        let readable = read.as_ref().ok().filter(|message| message.damaged.is_none());
+        let key = readable.map(|message| destination.lane_key(message.message.key.as_deref()));
+        let lane = match key {
+            Some(key) => Some(key.map(str::to_owned)),
+            None => (destination.ordering != Ordering::Key).then_some(None),
         };
-        Item { lane, sequence, flags }
-    }
-
-    /// The lane of a message whose record is unreadable: known only if the destination is one lane.
-    fn lane_unknown(&self) -> Option<Option<String>> {
-        (self.entry.destination.ordering != Ordering::Key).then_some(None)
-    }
-
-    fn told(self, counters_verified: bool) -> Repair {
-        let mut repair = Repair { counters_verified, ..Repair::default() };
-        for (kind, detail) in KINDS {
-            let (affected, mut examples) = self.repaired.get(kind).cloned().unwrap_or_default();
-            let (left, others) = self.left.get(kind).cloned().unwrap_or_default();
-            examples.extend(others);
-            examples.truncate(EXAMPLES_MAX);
-            let matched = affected + left;
-            if matched > 0 {
-                let (kind, detail) = (kind.to_owned(), detail.to_owned());
-                repair.items.push(Found { kind, detail, matched, affected, examples });
-            }
+        Item {
+            lane,
+            sequence,
+            is_unreadable: read.is_err(),
+            is_processed: readable.is_some_and(|message| message.processed.is_some()),
         }
-        repair
     }
+}
+
+/// Parses a sequence.
+pub(super) fn number(text: &Bytes) -> Option<Sequence> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }

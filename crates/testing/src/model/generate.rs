@@ -18,7 +18,7 @@ use super::{
 use pick::{arrival, deadline, deadlines, definition, lanes_of, nonempty, output};
 
 const OWNERS: usize = 2;
-const PAUSES: [&str; 4] = ["", "ingest", "delivery", "ingest,delivery"];
+const PAUSES: [&str; 5] = ["", "ingest", "delivery", "ingest,delivery", "processing"];
 
 /// What the callers remember.
 #[derive(Debug, Default)]
@@ -116,7 +116,9 @@ impl CallSequences {
             Kind::Restart => Op::Restart,
             Kind::ScriptFlush => Op::ScriptFlush,
             Kind::Define => Op::Define { name, definition: definition(draw, name, state) },
-            Kind::Pause => Op::Pause { name, paused: PAUSES[draw.many[0].0 as usize % 4] },
+            Kind::Pause => {
+                Op::Pause { name, paused: PAUSES[draw.many[0].0 as usize % PAUSES.len()] }
+            }
             Kind::BeginRemove => Op::BeginRemove { name },
             Kind::Remove => Op::Remove { name, purge: draw.many[0].0 < 160 },
             Kind::Pass => Op::Pass(deadline(draw, name, state)),
@@ -246,11 +248,13 @@ impl CallSequences {
             Kind::Reap => Some(Op::Reap { known }),
             Kind::Expire => known.definition.letters_age.then_some(Op::Expire { known }),
             Kind::GiveUp => Some(Op::GiveUp { known }),
-            Kind::Repair => {
+            // Nobody may be processing a message.
+            Kind::Repair if !pick::is_leased(name, state) => {
                 let is_current = all.last().is_some_and(|last| last.version == known.version);
                 let harm = if is_current { pick::harm(draw, name, state) } else { Harm::Nothing };
                 Some(Op::Repair { known, harm })
             }
+            Kind::Repair => None,
             Kind::Release => {
                 Some(Op::Release { who, epoch, known, lanes: self.requests(draw, known, state)? })
             }

@@ -177,7 +177,7 @@ pub enum Harm {
     Counters,
     /// Also adds a message to the delayed ones.
     Twice(Sequence),
-    /// Adds traces and a body of messages that do not exist.
+    /// Adds traces of messages that do not exist.
     LeftOver,
     /// Removes list entries of dead letters, and adds entries for missing ones.
     Letters,

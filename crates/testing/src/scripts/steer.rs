@@ -173,14 +173,15 @@ impl Calls {
         let message = |(lane, sequence): &(usize, u64)| repair::RepairedMessage {
             lane: *lane,
             sequence: *sequence,
-            flags: String::new(),
+            is_unreadable: false,
+            is_processed: false,
         };
         let args = repair::Args {
             destination: self.name.as_str(),
             version: self.version(),
             ordering: self.ordering,
             processing: self.processing,
-            repairs: "1",
+            repairs: true,
             lanes: lanes.collect(),
             messages: messages.iter().map(message).collect(),
         };
@@ -215,7 +216,11 @@ impl Calls {
 
     pub fn pause(&self, paused: &str) -> Call {
         let word = |name| if paused.contains(name) { "1" } else { "0" };
-        let args = pause::Args { ingest: word("ingest"), delivery: word("delivery") };
+        let args = pause::Args {
+            ingest: word("ingest"),
+            processing: word("processing"),
+            delivery: word("delivery"),
+        };
         made("pause", args.words(&self.keys))
     }
 }

@@ -35,6 +35,7 @@ impl Watched {
         self.look_at(name, count).await;
         self.withdraw_many(name, &at).await;
         self.damage(name, &at).await;
+        let at = known(&self.service.store, name).await;
         self.dead_letters(name, &at).await;
         self.history(name).await;
         self.consumers(name).await;

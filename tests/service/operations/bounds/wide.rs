@@ -189,9 +189,12 @@ impl Watched {
             let words: Vec<&str> = command.iter().map(String::as_str).collect();
             let _: redis::Value = self.service.redis.ask(&words).await.unwrap();
         }
+        self.post(&format!("destinations/{name}/pause"), json!({})).await;
         self.pass().await;
         let done = self.post(&format!("destinations/{name}/repair"), json!({})).await;
         self.note("repair").await;
+        self.post(&format!("destinations/{name}/resume"), json!({})).await;
+        self.pass().await;
         let found = |kind: &str| {
             let items = done.body["items"].as_array().unwrap();
             let item = items.iter().find(|item| item["kind"] == kind);

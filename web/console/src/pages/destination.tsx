@@ -6,7 +6,7 @@ import { DestinationEditor } from "../editor.tsx";
 import { bytes, count } from "../format.ts";
 import { go, href } from "../router.ts";
 import { Button, Dialog, ErrorNotice, Field, Head, Legend, Notice, Panel, useAction, useLoad } from "../ui.tsx";
-import { PauseButton, pausedText } from "./destinations.tsx";
+import { PARTS, PauseButton, pausedText } from "./destinations.tsx";
 import { SendDialog } from "../send.tsx";
 
 export function DestinationPage({ session, destination }: { session: Session; destination: string }) {
@@ -55,7 +55,8 @@ export function DestinationPage({ session, destination }: { session: Session; de
         <Panel title="Intervene">
           <div class="actions">
             <PauseButton name={destination} paused={found.paused} onDone={definition.again} />
-            <Button onClick={() => setDialog("repair")}>Repair inconsistent data</Button>
+            <Button disabled={!PARTS.every((part) => found.paused[part])} title="Pause ingest, processing and delivery first"
+              onClick={() => setDialog("repair")}>Repair inconsistent data</Button>
             <Button kind="danger" onClick={() => setDialog("purge")}>Purge pending messages</Button>
             {may(session, "admin") && !found.defined_in_file && <Button kind="danger" onClick={() => setDialog("remove")}>Remove the destination</Button>}
           </div>
@@ -69,7 +70,7 @@ export function DestinationPage({ session, destination }: { session: Session; de
           run={(isDryRun) => bulk(api.POST("/v1/destinations/{destination}/purge", { ...path, ...header(isDryRun), body: { dry_run: isDryRun } }))} onClose={close} />
       )}
       {dialog === "repair" && (
-        <BulkDialog title={`Repair ${destination}`} verb="Repair" explain="Compares the keys of the destination in Redis with each other. First it only counts the problems."
+        <BulkDialog title={`Repair ${destination}`} verb="Repair" explain="Compares the records of the destination in Redis with what is derived from them. First it only counts the problems."
           run={(isDryRun) => bulk(api.POST("/v1/destinations/{destination}/repair", { ...path, ...header(isDryRun), body: { dry_run: isDryRun } }))} onClose={close} />
       )}
       {dialog === "remove" && stats.value && <RemoveDialog name={destination} held={stats.value.pending + stats.value.dead_letters} onClose={close} />}

@@ -12,7 +12,7 @@ export interface Row {
   name: string;
   ordering: string;
   transform: string;
-  paused: { ingest: boolean; delivery: boolean };
+  paused: Paused;
   counts?: Record<Counted | "pending" | "dead_letters" | "delivered_total", number> & { is_damaged: boolean };
   in_per_second: number;
   out_per_second: number;
@@ -23,10 +23,14 @@ interface Rows {
   matching: number; all: number; page: number; pages: number; rows: Row[];
 }
 
-export function PauseButton({ name, paused, onDone }: { name: string; paused: Row["paused"]; onDone?: () => void }) {
+export const PARTS = ["ingest", "processing", "delivery"] as const;
+type Part = (typeof PARTS)[number];
+export type Paused = Record<Part, boolean>;
+
+export function PauseButton({ name, paused, onDone }: { name: string; paused: Paused; onDone?: () => void }) {
   const { isBusy, error, run } = useAction();
   const path = { params: { path: { destination: name } } };
-  const set = (what: "delivery" | "ingest", isPaused: boolean) => run(async () => {
+  const set = (what: Part, isPaused: boolean) => run(async () => {
     await ask(isPaused
       ? api.POST("/v1/destinations/{destination}/resume", { ...path, body: { what } })
       : api.POST("/v1/destinations/{destination}/pause", { ...path, body: { what } }));
@@ -34,15 +38,16 @@ export function PauseButton({ name, paused, onDone }: { name: string; paused: Ro
   });
   return (
     <>
-      <Button disabled={isBusy} onClick={() => set("delivery", paused.delivery)}>{paused.delivery ? "Resume delivery" : "Pause delivery"}</Button>
-      <Button disabled={isBusy} onClick={() => set("ingest", paused.ingest)}>{paused.ingest ? "Resume ingest" : "Pause ingest"}</Button>
+      {PARTS.map((part) => (
+        <Button key={part} disabled={isBusy} onClick={() => set(part, paused[part])}>{paused[part] ? "Resume" : "Pause"} {part}</Button>
+      ))}
       <ErrorNotice error={error} />
     </>
   );
 }
 
-export const pausedText = (paused: Row["paused"]) =>
-  [paused.delivery && "delivery paused", paused.ingest && "ingest paused"].filter(Boolean).join(", ");
+export const pausedText = (paused: Paused) =>
+  PARTS.filter((part) => paused[part]).map((part) => `${part} paused`).join(", ");
 
 export function DestinationsPage({ session, query }: { session: Session; query: URLSearchParams }) {
   const [search, setSearch] = useState(query.get("search") ?? "");

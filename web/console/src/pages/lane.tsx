@@ -11,7 +11,7 @@ import { go, href } from "../router.ts";
 import { Strip, type Cell, type Left } from "../strip.tsx";
 import { WhyStuck } from "../why.tsx";
 import { Button, Chip, Dialog, Empty, ErrorNotice, Field, Head, Legend, Notice, Panel, useAction, useLoad, type Counted } from "../ui.tsx";
-import { pausedText } from "./destinations.tsx";
+import { type Paused, pausedText } from "./destinations.tsx";
 
 interface Lane {
   at_ms: number;
@@ -20,7 +20,7 @@ interface Lane {
   ordering: "destination" | "key" | "none";
   transform: string;
   delivery: string;
-  paused: { ingest: boolean; delivery: boolean };
+  paused: Paused;
   counts: Record<Counted | "pending" | "last_sequence" | "delivered_total" | "dead_letters", number>;
   heads: { sequence: number; key: string | null; state: string; age_ms: number }[];
   cells: Cell[];

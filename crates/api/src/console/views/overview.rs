@@ -11,7 +11,7 @@ use crate::console::{
     numbers::{Counts, Numbers, Row, left},
 };
 use domain::DestinationName;
-use store::{Head, Stats, server_clock_ms};
+use store::{Head, Paused, Stats, server_clock_ms};
 
 /// Destinations with halted messages whose heads are read.
 const STUCK_MAX: usize = 12;
@@ -108,7 +108,7 @@ pub(super) async fn read(
         pods(sources)
     );
     let is_stuck = |row: &&&Row| row.stats.as_ref().is_some_and(|stats| stats.halted > 0);
-    let is_paused = |row: &&&Row| row.entry.paused.ingest || row.entry.paused.delivery;
+    let is_paused = |row: &&&Row| row.entry.paused != Paused::default();
     let busiest = busiest(&rows).into_iter().map(|row| Busy {
         name: row.entry.destination.name.clone(),
         in_per_second: row.in_per_second,

@@ -293,9 +293,10 @@ impl Real {
             }
             Op::Pause { name, paused } => {
                 let names = |what| paused.split(',').any(|name| name == what);
-                let (ingest, delivery) = (Some(names("ingest")), Some(names("delivery")));
+                let [ingest, processing, delivery] =
+                    ["ingest", "processing", "delivery"].map(|what| Some(names(what)));
                 let name = name.parse().unwrap();
-                let (_, changed) = store.pause(&name, ingest, delivery).await?;
+                let (_, changed) = store.pause(&name, ingest, processing, delivery).await?;
                 told(Reply::Paused { changed })
             }
             _ => unreachable!("it is nothing that people ask for"),

@@ -12,7 +12,7 @@ use crate::model::{
 };
 
 /// Sequences without a message.
-const NOBODY: [&str; 4] = ["971", "972", "973", "974"];
+const NOBODY: [&str; 3] = ["971", "972", "973"];
 
 impl Real {
     pub(super) async fn damage(&mut self, name: Name, sequence: Sequence, damage: Damage) {
@@ -63,7 +63,7 @@ impl Real {
         let name = known.name;
         let keys = self.keys.destination(&name.parse().unwrap());
         let partition = &keys.partition;
-        let [one, two, three, four] = NOBODY;
+        let [one, two, three] = NOBODY;
         let commands: Vec<Vec<String>> = match harm {
             Harm::Nothing => Vec::new(),
             Harm::Hints => vec![
@@ -94,7 +94,6 @@ impl Real {
                 words(["ZADD", &keys.halted(), "1", one]),
                 words(["HSET", &keys.attempts(), two, "what cannot be read"]),
                 words(["ZADD", &partition.leases(), "1", &format!("{name}/{three}/secret")]),
-                words(["HSET", &keys.bodies(), four, "a body"]),
             ],
             Harm::Letters => {
                 let first: Vec<String> =

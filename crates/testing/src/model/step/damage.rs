@@ -7,7 +7,7 @@ use domain::{ErrorKind, Sequence, Stage};
 use super::{Answer, current, may_leave, wait_in_front};
 use crate::model::{
     op::{CatalogEntry, Harm, Reply},
-    state::{Damage, Destination, Hint, Message, Name, Stand, State},
+    state::{Damage, Destination, Hint, Name, Stand, State},
 };
 
 pub fn damage(state: &mut State, name: Name, sequence: Sequence, how: Damage) -> Reply {
@@ -25,19 +25,22 @@ pub fn repair(state: &mut State, known: &CatalogEntry, harm: Harm) -> Answer {
     if harm == Harm::Hints && renew_hints(state, name) {
         kinds.insert("hint");
     }
+    let mut is_stored_again = false;
     if let Some(destination) = state.destinations.get_mut(name) {
+        let waiting = destination.waiting.len();
         halt_damaged(destination, &mut kinds);
-        remove_bodies(destination, &mut kinds);
+        is_stored_again = destination.waiting.len() < waiting;
         forget_charges(destination, &mut kinds);
     }
-    if harm == Harm::Waiting && put_back(state, name) {
+    if (harm == Harm::Waiting || is_stored_again) && put_back(state, name) && harm == Harm::Waiting
+    {
         kinds.insert("nowhere");
     }
     kinds.extend(match harm {
         Harm::Nothing | Harm::Hints | Harm::Waiting => &[][..],
         Harm::Counters => &["counter"],
         Harm::Twice(_) => &["twice"],
-        Harm::LeftOver => &["left_over", "body"],
+        Harm::LeftOver => &["left_over"],
         Harm::Letters => &["dead_letter"],
     });
     Ok(Reply::Repaired(kinds.into_iter().map(str::to_owned).collect()))
@@ -70,14 +73,14 @@ fn renew_hints(state: &mut State, name: Name) -> bool {
     waits || has_withdrawals || !heads.is_empty()
 }
 
-/// Halts damaged messages that nobody is working on.
+/// Halts damaged messages. Nobody is processing one.
 fn halt_damaged(destination: &mut Destination, kinds: &mut BTreeSet<&'static str>) {
     let mut halted = Vec::new();
     for (sequence, message) in &mut destination.messages {
         let stage = match message.stand {
-            Stand::Leased { .. } | Stand::Held { .. } | Stand::Halted(_) => continue,
+            Stand::Held { .. } | Stand::Halted(_) => continue,
             Stand::Ready => Stage::Delivery,
-            Stand::Waiting | Stand::Delayed { .. } => Stage::Transform,
+            Stand::Waiting | Stand::Leased { .. } | Stand::Delayed { .. } => Stage::Transform,
         };
         if message.is_damaged() {
             message.left.note(ErrorKind::Damaged);
@@ -87,25 +90,6 @@ fn halt_damaged(destination: &mut Destination, kinds: &mut BTreeSet<&'static str
         }
     }
     destination.waiting.retain(|sequence| !halted.contains(sequence));
-}
-
-/// Removes bodies that no record, dead letter or log entry refers to.
-fn remove_bodies(destination: &mut Destination, kinds: &mut BTreeSet<&'static str>) {
-    for message in destination.messages.values_mut().filter(|message| message.is_unreadable()) {
-        if message.length_out_of_line().is_some() {
-            message.body.clear();
-            kinds.insert("body");
-        }
-    }
-    let Destination { messages, letters, log, left_bodies, .. } = destination;
-    let before = left_bodies.len();
-    left_bodies.retain(|sequence, _| {
-        let is_named = messages.get(sequence).is_some_and(Message::has_record);
-        is_named || letters.contains_key(sequence) || log.iter().any(|(at, _)| at == sequence)
-    });
-    if left_bodies.len() < before {
-        kinds.insert("body");
-    }
 }
 
 /// Unreadable messages no longer count in the pending bytes.

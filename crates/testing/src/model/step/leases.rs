@@ -17,6 +17,9 @@ pub fn claim(
     memory_full: bool,
 ) -> Result<Vec<Sequence>, Refusal> {
     let destination = current(state, known)?;
+    if destination.paused == "processing" {
+        return Ok(Vec::new());
+    }
     let leased = destination.messages.values().filter(|one| is_leased(one));
     let mut held: Vec<u32> = leased.map(|one| one.left.together).filter(|n| *n > 0).collect();
     let (mut taken, mut later, mut takes_suspects) = (Vec::new(), Vec::new(), None);

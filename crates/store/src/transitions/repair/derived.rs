@@ -1,0 +1,135 @@
+//! Compares what is derived from records besides their lanes: leases, hints, and the list of dead letters.
+
+use bytes::Bytes;
+
+use super::{
+    Bits, Repairing,
+    lanes::{LONG_VALUES, PAGE},
+    number,
+};
+use crate::{StoreError, server_clock_ms};
+use domain::{DeliveryKind, Sequence};
+
+impl Repairing<'_> {
+    /// One page of a set of the partition: the members that name messages of this destination.
+    async fn of_partition(
+        &self,
+        key: &str,
+        cursor: &mut u64,
+    ) -> Result<Vec<(Sequence, String, f64)>, StoreError> {
+        let prefix = format!("{}/", self.entry.destination.name);
+        let mut pipe = redis::pipe();
+        pipe.cmd("ZSCAN").arg(key).arg(*cursor).arg("MATCH").arg(format!("{prefix}*"));
+        pipe.arg("COUNT").arg(PAGE);
+        let (next, found): (u64, Vec<(String, f64)>) = self.query(&pipe).await?;
+        *cursor = next;
+        let read = |(member, score): (String, f64)| {
+            let sequence = member.strip_prefix(&prefix)?.split('/').next()?.parse().ok()?;
+            Some((sequence, member, score))
+        };
+        Ok(found.into_iter().filter_map(read).collect())
+    }
+
+    /// Removes leases that have ended, or whose message is gone. An error if a message is being processed.
+    pub(super) async fn check_leases(&mut self) -> Result<(), StoreError> {
+        let (key, messages, mut cursor) = (self.keys.leases(), self.keys.messages(), 0);
+        let now = self.store.time_at(&key).await? as f64;
+        loop {
+            for (sequence, member, deadline) in self.of_partition(&key, &mut cursor).await? {
+                let mut exists = redis::pipe();
+                exists.hexists(&messages, sequence);
+                if deadline > now && self.query(&exists).await? {
+                    return Err(StoreError::WrongState(format!(
+                        "message {sequence} is still being processed; repair again when the leases of the \
+                         destination have ended"
+                    )));
+                }
+                self.write(redis::pipe().zrem(&key, &member)).await?;
+                self.note("left_over", member, !self.dry_run);
+            }
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) async fn read_delayed(&mut self) -> Result<(), StoreError> {
+        let (key, mut cursor) = (self.keys.delayed(), 0);
+        loop {
+            for (sequence, ..) in self.of_partition(&key, &mut cursor).await? {
+                self.pass.delayed.insert(sequence);
+            }
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lists all dead letters, and only them.
+    pub(super) async fn check_letters(&mut self) -> Result<(), StoreError> {
+        let keys = self.keys.clone();
+        let (letters, lists) =
+            (keys.dead_letter_messages(), [keys.dead_letters(), keys.dead_lettered_at()]);
+        let (mut seen, mut cursor) = (Bits::default(), 0);
+        for (command, key) in [("HSCAN", &letters), ("ZSCAN", &lists[0]), ("ZSCAN", &lists[1])] {
+            loop {
+                let found: Vec<(Bytes, Bytes)> =
+                    self.scan(command, key, &mut cursor, LONG_VALUES).await?;
+                for (member, value) in found {
+                    let Some(sequence) = number(&member).filter(|one| seen.insert(*one)) else {
+                        continue;
+                    };
+                    let mut pipe = redis::pipe();
+                    pipe.hexists(&letters, sequence);
+                    pipe.zscore(&lists[0], sequence).zscore(&lists[1], sequence);
+                    self.begin()?;
+                    let state: (bool, Option<f64>, Option<f64>) = self.store.query(&pipe).await?;
+                    let mut pipe = redis::pipe();
+                    match state {
+                        (true, Some(_), Some(_)) | (false, None, None) => continue,
+                        (true, _, at) => {
+                            // A letter begins with the time at which it became one.
+                            let text = String::from_utf8_lossy(&value);
+                            let since = text.split(' ').next().and_then(|since| since.parse().ok());
+                            let since = at.unwrap_or(since.unwrap_or(server_clock_ms() as f64));
+                            pipe.zadd(&lists[0], sequence, sequence);
+                            pipe.zadd(&lists[1], sequence, since);
+                        }
+                        (false, ..) => {
+                            pipe.zrem(&lists[0], sequence).zrem(&lists[1], sequence);
+                        }
+                    }
+                    self.write(&pipe).await?;
+                    self.note("dead_letter", sequence.to_string(), !self.dry_run);
+                }
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the owner look at each lane that consumers hold: hints may name too many lanes, never too few.
+    pub(super) async fn renew_consumer_hints(&mut self) -> Result<(), StoreError> {
+        if self.entry.destination.delivery.kind != DeliveryKind::Pull {
+            return Ok(());
+        }
+        let (keys, mut cursor) = (self.keys.clone(), 0);
+        loop {
+            let held: Vec<(Bytes, Bytes)> =
+                self.scan("HSCAN", &keys.consumer_leases(), &mut cursor, LONG_VALUES).await?;
+            let mut pipe = redis::pipe();
+            for (lane, _) in &held {
+                pipe.cmd("ZADD").arg(keys.consumer_lease_ends()).arg("NX").arg(0).arg(&lane[..]);
+            }
+            if !held.is_empty() {
+                pipe.zadd(keys.consumers(), self.entry.destination.name.as_str(), 0);
+            }
+            self.write(&pipe).await?;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+}

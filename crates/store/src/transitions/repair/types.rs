@@ -1,0 +1,140 @@
+//! Finds keys of another type. Removes those that can be built again, and names the others.
+
+use std::collections::BTreeMap;
+
+use super::{Repairing, lanes::PAGE};
+use crate::StoreError;
+use domain::Ordering;
+
+type Typed = Vec<(String, &'static str)>;
+
+impl Repairing<'_> {
+    /// The keys of the destination and of its partition, with their types: those that are derived, and those that hold
+    /// what nothing else does.
+    fn typed_keys(&self) -> (Typed, Typed) {
+        let keys = &self.keys;
+        let by_priority = self.entry.destination.ordering == Ordering::None;
+        let waiting = if by_priority { "zset" } else { "list" };
+        let mut derived =
+            vec![(keys.waiting(), waiting), (keys.withdrawn(), "set"), (keys.log_order(), "list")];
+        let sets = [
+            keys.leases(),
+            keys.delayed(),
+            keys.releasable(),
+            keys.active_builtin(),
+            keys.active_worker(),
+            keys.withdrawing(),
+            keys.consumers(),
+            keys.consumer_lease_ends(),
+            keys.halted(),
+            keys.dead_letters(),
+            keys.dead_lettered_at(),
+            keys.lanes(),
+            keys.ids(),
+            keys.previous(),
+        ];
+        derived.extend(sets.map(|key| (key, "zset")));
+        let lost = [
+            keys.messages(),
+            keys.bodies(),
+            keys.attempts(),
+            keys.withdrawals(),
+            keys.dead_letter_messages(),
+            keys.log(),
+            keys.idempotency_keys(),
+            keys.consumer_leases(),
+        ];
+        (derived, lost.map(|key| (key, "hash")).into())
+    }
+
+    /// Removes derived keys of another type. False if a key of another type stays.
+    pub(super) async fn check_types(&mut self) -> Result<bool, StoreError> {
+        let (derived, lost) = self.typed_keys();
+        let lost = self.wrong_types(&lost).await?;
+        let mut wrong = self.wrong_types(&derived).await?;
+        let (mut lanes, mut cursor) = (BTreeMap::new(), 0);
+        loop {
+            let sets = self.lane_sets(&mut cursor).await?;
+            let typed: Typed = sets.iter().map(|(_, key)| (key.clone(), "zset")).collect();
+            for key in self.wrong_types(&typed).await? {
+                let is_lane = |lane: &Option<String>| self.keys.in_progress(lane.as_deref()) == key;
+                match sets.iter().find(|(lane, _)| is_lane(lane)) {
+                    Some((lane, _)) => drop(lanes.insert(lane.clone(), key)),
+                    None => wrong.push(key),
+                }
+            }
+            if cursor == 0 {
+                break;
+            }
+        }
+        let stays = !lost.is_empty() || self.dry_run && wrong.len() + lanes.len() > 0;
+        if lost.is_empty() {
+            self.rebuild_lanes(&lanes).await?;
+        }
+        lost.into_iter().for_each(|key| self.note("lost_key", key, false));
+        lanes.into_values().for_each(|key| self.note("wrong_type", key, !stays));
+        for key in wrong {
+            let mut pipe = redis::pipe();
+            pipe.unlink(&key);
+            if key == self.keys.previous() {
+                // Without it, nothing is known about the keys of earlier lanes.
+                pipe.hdel(self.keys.hash(), "all_keys_known");
+            }
+            self.write(&pipe).await?;
+            self.note("wrong_type", key, !self.dry_run);
+        }
+        Ok(!stays)
+    }
+
+    /// Those of these keys that have another type.
+    async fn wrong_types(&self, keys: &Typed) -> Result<Vec<String>, StoreError> {
+        let mut wrong = Vec::new();
+        for some in keys.chunks(PAGE) {
+            self.begin()?;
+            let mut pipe = redis::pipe();
+            for (key, _) in some {
+                pipe.cmd("TYPE").arg(key);
+            }
+            let kinds: Vec<String> = self.store.query(&pipe).await?;
+            let each = some.iter().zip(kinds);
+            let is_wrong = each.filter(|((_, kind), found)| found != kind && found != "none");
+            wrong.extend(is_wrong.map(|((key, _), _)| key.clone()));
+        }
+        Ok(wrong)
+    }
+
+    /// Builds the set `in-progress` of each of these lanes beside its place, and puts it there as a whole: with half of
+    /// it, messages further back could leave first.
+    async fn rebuild_lanes(
+        &self,
+        lanes: &BTreeMap<Option<String>, String>,
+    ) -> Result<(), StoreError> {
+        let rebuilt = |lane: &Option<String>| self.keys.rebuilt(lane.as_deref());
+        for lane in lanes.keys() {
+            self.write(redis::pipe().unlink(rebuilt(lane))).await?;
+        }
+        let mut cursor = 0;
+        while !lanes.is_empty() {
+            let mut pipe = redis::pipe();
+            for item in self.records(&mut cursor).await? {
+                if let Some(lane) = item.lane.filter(|lane| lanes.contains_key(lane)) {
+                    pipe.zadd(rebuilt(&lane), item.sequence, item.sequence);
+                }
+            }
+            self.write(&pipe).await?;
+            if cursor == 0 {
+                break;
+            }
+        }
+        for (lane, key) in lanes {
+            let has_any: bool = self.query(redis::pipe().exists(rebuilt(lane))).await?;
+            let mut pipe = redis::pipe();
+            match has_any {
+                true => pipe.rename(rebuilt(lane), key),
+                false => pipe.unlink(key),
+            };
+            self.write(&pipe).await?;
+        }
+        Ok(())
+    }
+}

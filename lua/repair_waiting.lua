@@ -1,0 +1,29 @@
+#!lua flags=allow-oom
+-- repair_waiting: stores the waiting messages of a paused destination again, part by part. The first part removes the
+-- old ones.
+--
+-- Returns: how many messages wait now
+-- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
+-- Sent again, the first part begins again. The caller must not repeat another part, but begin again.
+-- include: schema, clock, expect, wake, waiting
+
+check_schema(key_epoch)
+local known = redis.call('HMGET', key_destination, 'version', 'deleted')
+if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+local place = {
+  destination = destination, ordering = ordering, hash = key_destination, waiting = key_waiting,
+  messages = key_messages, builtin = key_active_builtin, worker = key_active_worker, wake = key_wake_waiting,
+}
+if is_first == '1' then
+  redis.call('UNLINK', key_waiting, key_withdrawn)
+  redis.call('HDEL', key_destination, 'withdrawn')
+end
+if #sequences == 0 then return 0 end
+if ordering == 'none' then
+  to_priorities(place, sequences)
+  return redis.call('ZCARD', key_waiting)
+end
+local length = redis.call('RPUSH', key_waiting, unpack(sequences))
+tell_claimers(place, length, #sequences)
+return length
