@@ -120,6 +120,34 @@ async fn removed_destinations_leave_no_series_task_or_memory() {
     assert!(late as f64 <= early as f64 * 1.1, "{rounds:?} KiB resident after each round");
 }
 
+#[tokio::test]
+async fn quiet_destinations_hold_no_task_and_share_call_keys() {
+    let redis = TestRedis::start().await;
+    let settings = Settings { partitions: 4, ..Settings::new(redis.url()) };
+    let pod = Pod::start("first", "ingest", &settings).await;
+    let client = client();
+    let before = held(&pod).await;
+    each(&names("quiet", 200), async |name| {
+        let path = pod.url(&format!("/v1/destinations/{name}"));
+        assert_eq!(said(client.put(&path).json(&json!({"url": URL}))).await.status, 201);
+        for _ in 0..2 {
+            let sent = client.post(format!("{path}/messages")).body("x");
+            assert_eq!(said(sent).await.status, 202);
+        }
+    })
+    .await;
+    let calls: Vec<String> = redis.ask(&["KEYS", "reseq:*:calls:*"]).await.unwrap();
+    // A caller for each call at once.
+    assert!((1..=4 * AT_ONCE).contains(&calls.len()), "{calls:?}");
+    eventually("no task is left", async || {
+        let after = held(&pod).await;
+        // Connections to this test are kept for reuse.
+        let is_quiet = after.tasks <= before.tasks + 4 * AT_ONCE;
+        if is_quiet { Ok(()) } else { Err(format!("{after:?}; before: {before:?}")) }
+    })
+    .await;
+}
+
 /// The average cost of a definition change in Redis: commands, and bytes sent.
 async fn cost(redis: &TestRedis, pods: [&Pod; 2], names: &[String], url: &str) -> (f64, f64) {
     let client = client();
