@@ -5,7 +5,7 @@
 //! nobody else waits  a name may have all; the last tenth only while it holds at most half of all
 //! another waits      at most half of what the others leave, and at least 1; enforced as places are given back
 //! halves             as if another waited all the time: for places that one may keep for hours
-//! heavy              beyond a quarter of all, one place; and none of the last quarter
+//! heavy              once a quarter is taken, one place each; never one of the last quarter
 //! ```
 
 use std::{
