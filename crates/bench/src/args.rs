@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum, builder::ArgPredicate, value_parser};
 use domain::{Envelope, Framing, Ordering};
 use serde::Serialize;
 
-/// The microseconds of work, unless given: only `native` works.
+/// The default microseconds of work, by other arguments. Only `native` does work.
 const WORK: [(&str, &str, &str); 3] =
     [("transform", "none", "0"), ("transform", "jq", "0"), ("case", "sparse", "5000")];
 
