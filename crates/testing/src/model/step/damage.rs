@@ -43,7 +43,7 @@ pub fn repair(state: &mut State, known: &CatalogEntry, harm: Harm) -> Answer {
     Ok(Reply::Repaired(kinds.into_iter().map(str::to_owned).collect()))
 }
 
-/// Renews all hints, all due at once. True if there are any.
+/// Renews all hints, all due now. True if there are any.
 fn renew_hints(state: &mut State, name: Name) -> bool {
     state.active_builtin.remove(name);
     state.active_worker.remove(name);
@@ -70,7 +70,7 @@ fn renew_hints(state: &mut State, name: Name) -> bool {
     waits || has_withdrawals || !heads.is_empty()
 }
 
-/// Halts damaged messages that nobody is working on.
+/// Halts damaged messages that are not leased.
 fn halt_damaged(destination: &mut Destination, kinds: &mut BTreeSet<&'static str>) {
     let mut halted = Vec::new();
     for (sequence, message) in &mut destination.messages {
