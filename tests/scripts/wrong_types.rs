@@ -1,5 +1,5 @@
-//! A key has the wrong type, or the user lacks a right: a script that meets either changes nothing,
-//! because it reads and checks before it writes. Redis has no rollback.
+//! If a key has the wrong type, or the user lacks a right, a script must change nothing. Redis
+//! has no rollback, so scripts read and check before they write.
 
 use crate::scripts;
 use crate::support;
@@ -35,7 +35,7 @@ async fn script_that_meets_a_wrong_type_changes_nothing() {
                     wrong.push(format!("{what}: it wrote before it met the key"));
                 }
                 Err(_) => refused += 1,
-                // These report the damaged lane or message, and serve the others.
+                // These scripts report the damaged lane or message, and handle the others.
                 Ok(answer) if says_damaged(&answer) => {
                     let scripts = ["release", "ingest", "complete", "withdraw"];
                     assert!(scripts.contains(&call.script), "{what}");
@@ -52,10 +52,9 @@ async fn script_that_meets_a_wrong_type_changes_nothing() {
     assert_eq!(unnoticed, UNNOTICED);
 }
 
-/// Keys whose wrong type goes unnoticed: not needed by the arrivals of the call; read only for a
-/// lost lease; the key of the other claimers; used only by serial processing; checked only for
-/// existence; repaired; or removed whatever their type. A lane that cannot be read
-/// is passed over by consumers.
+/// Keys whose wrong type has no effect on the call: not needed by its arrivals, read only for a lost
+/// lease, the key of the other claimers, used only by serial processing, checked only for existence,
+/// repaired, or removed regardless of their type. Consumers skip a lane that they cannot read.
 const UNNOTICED: &[&str] = &[
     "ingest KEYS[6] reseq:{p00}:active:builtin",
     "ingest KEYS[7] reseq:{p00}:releasable",
@@ -134,7 +133,7 @@ const UNNOTICED: &[&str] = &[
     "ingest KEYS[18] reseq:{p00}:d:erp:previous",
 ];
 
-/// The cases that occur only with serial lanes, or where each message is a lane.
+/// Tests the cases that occur only with serial lanes, or if each message is a lane.
 #[tokio::test]
 async fn wrong_type_changes_nothing_in_serial_or_unordered_lanes() {
     let redis = TestRedis::start().await;
@@ -168,7 +167,7 @@ async fn wrong_type_changes_nothing_in_serial_or_unordered_lanes() {
     }
 }
 
-/// `ingest` writes the records first, and undoes that if a later key has another type.
+/// `ingest` writes the records first, and undoes this if a later key has another type.
 #[tokio::test]
 async fn first_message_meeting_a_wrong_type_leaves_nothing_behind() {
     let redis = TestRedis::start().await;
@@ -197,7 +196,7 @@ async fn first_message_meeting_a_wrong_type_leaves_nothing_behind() {
     }
 }
 
-/// Lane `a` has the odd sequences, lane `b` the even ones: 1 to 4. Claims what waits, at most two.
+/// Lane `a` has the odd sequences, lane `b` the even ones: 1 to 4. Claims at most two waiting messages.
 async fn two_lanes(connection: &mut MultiplexedConnection, processing: &'static str) -> Calls {
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
@@ -214,7 +213,7 @@ async fn two_lanes(connection: &mut MultiplexedConnection, processing: &'static 
     calls
 }
 
-/// Whether an answer reports that a part of the call is damaged.
+/// True if an answer reports that a part of the call is damaged.
 fn says_damaged(answer: &Value) -> bool {
     let text = format!("{answer:?}");
     text.contains("WRONGTYPE") || text.contains("damaged")
@@ -257,7 +256,7 @@ async fn a_call_that_meets_one_lane_of_another_type_serves_the_others() {
         assert_eq!(leases, [calls.member(2, "s1")], "{what}: the other lease lasts");
         let counted = count_of(&mut connection, &calls, "ready").await;
         assert_eq!(counted, Some(1), "{what}");
-        // A repeated call finds the first one settled.
+        // A repeated call finds the first message settled.
         let again = words(&run(&mut connection, &completed).await);
         assert_eq!(again, ["1", "settled", "2", "damaged"], "{what}");
 
@@ -337,7 +336,7 @@ async fn an_ingest_refuses_only_arrivals_that_need_what_is_damaged() {
     assert_eq!(words(&answer), ["5", "1", "damaged", "0", "0", calls.keys.bodies().as_str()]);
 }
 
-/// Three messages in lane `a`; two are claimed, or one where the lane is serial.
+/// Three messages in lane `a`. Two are claimed, or one if the lane is serial.
 async fn populate_few(
     connection: &mut MultiplexedConnection,
     ordering: &'static str,
@@ -452,8 +451,8 @@ async fn missing_right_changes_nothing_in_serial_or_unordered_lanes() {
     }
 }
 
-/// Wake-ups are only hints. A user made with `~reseq* +@all` may not publish; another may lack the
-/// commands.
+/// Wake-ups are only hints. A user made with `~reseq* +@all` may not publish; another user may
+/// lack the commands.
 #[tokio::test]
 async fn a_script_works_without_the_right_to_publish() {
     let redis = TestRedis::start().await;
@@ -517,7 +516,7 @@ async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     calls
 }
 
-/// One call of each script, each with something to do.
+/// One call of each script, each with work to do.
 fn calls_of(calls: &Calls) -> Vec<Call> {
     let lanes = ["a", "b"];
     let newer = format!("{}9 - {{}}", calls.version);
@@ -581,7 +580,7 @@ fn calls_that_arrive_ready(calls: &Calls) -> Calls {
     again
 }
 
-/// The call with this number. For a call that removes, the removal has already begun.
+/// The call with this number. If the call is a step of a removal, the removal has already begun.
 async fn prepared(calls: Calls, number: usize, connection: &mut MultiplexedConnection) -> Call {
     let call = calls_of(&calls).remove(number);
     if ["delete_destination_batch", "forget_destination"].contains(&call.script) {

@@ -1,4 +1,4 @@
-//! A Redis user who lacks rights: the missing right is named, nothing is duplicated, and the pod
+//! Tests a Redis user who lacks rights: the pod names the missing right, duplicates nothing, and
 //! continues when the right is granted again.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -17,7 +17,7 @@ use crate::support::{
     wait::{eventually, within},
 };
 
-/// A user created in the ordinary way has no channels.
+/// A user created in the usual way has no rights for channels.
 const ORDINARY: [&str; 2] = ["~reseq*", "+@all"];
 
 /// Pods whose Redis user is `svc`.
@@ -313,8 +313,8 @@ async fn pod_lacking_a_right_is_unready_and_resumes_without_loss() {
                 _ => answer.is_problem(503, "no_rights", &rule),
             }
         }
-        // A script checks the rights for the commands that it may run before it does anything. Messages like these
-        // need neither of the first two.
+        // Before it changes anything, a script checks the rights for the commands that it may
+        // run. Messages like these need neither `zmscore` nor `publish`.
         let is_needed = !["zmscore", "publish"].contains(&command);
         assert_eq!(stored, if is_needed { 0 } else { 5 }, "{command}");
         eventually("it is logged once", async || match limited.log_lines(&["ERROR", &rule]) {
@@ -335,7 +335,7 @@ async fn pod_lacking_a_right_is_unready_and_resumes_without_loss() {
     }
     let mut places = BTreeSet::new();
     let all = limited.inbox.journal.all().into_iter();
-    // Deliveries that could not be settled are repeated, and recognisable by their position.
+    // Deliveries that could not be settled are repeated. Their positions identify them.
     let firsts = all.filter(|one| {
         let headers = one.headers.clone().unwrap();
         places.insert((headers.epoch, headers.sequence))
@@ -354,7 +354,7 @@ async fn what_is_damaged_is_named_and_the_pod_stays_ready() {
     let messages = format!("{}:messages", keys[0]);
     limited.redis.ask::<()>(&["SET", &messages, "spoilt"]).await.unwrap();
     for _ in 0..3 {
-        // It may be stored, so the answer must not deny it.
+        // The message may be stored, so the answer must not deny that.
         limited.send("erp", json!("while")).await.is_problem(503, "not_confirmed", "may be stored");
     }
     assert_eq!(limited.send("shaped", json!("others go on")).await.status, 202);

@@ -1,5 +1,5 @@
-//! Damage is reported by those who see it, for as long as it lasts. A call for many messages or
-//! destinations that finds damage serves all the others.
+//! Tests that pods report the damage that they find, for as long as it lasts. A call for many
+//! messages or destinations that finds damage still handles all the others.
 
 use serde_json::{Value, json};
 
@@ -129,7 +129,7 @@ async fn what_a_repair_removed_is_not_named_any_more() {
     assert_eq!(scenario.ask("POST", "/v1/messages", send).await.0, 503);
     scenario.names(Some("damaged: erp: ingest: ")).await;
     scenario.steer("repair", json!({})).await;
-    // Nobody calls ingest for the destination again: a scan for damage is enough.
+    // A scan for damage is enough: no further call of ingest is needed.
     assert_eq!(scenario.ready().await, "ready\n");
     while scenario.work().await == 0 {}
     scenario.is_drained().await;
@@ -166,7 +166,7 @@ async fn a_lane_that_cannot_be_read_keeps_no_other_from_ending() {
     assert_eq!(lines[2]["code"], "damaged", "{answer}");
     scenario.names(Some("damaged: erp: ingest: ")).await;
 
-    // So does withdrawing.
+    // Withdrawing behaves the same.
     let path = format!("/v1/destinations/{ERP}/messages/1");
     let (status, answer) = scenario.ask("DELETE", &path, Value::Null).await;
     assert_eq!((status, &answer["code"]), (500, &json!("damaged")), "{answer}");
@@ -179,8 +179,8 @@ async fn a_lane_that_cannot_be_read_keeps_no_other_from_ending() {
     scenario.is_drained().await;
 }
 
-/// Redis cannot store what becomes of a refused head. The sender does not send it again meanwhile,
-/// and the other lanes go on.
+/// Redis cannot store the disposition of a refused head. Meanwhile, the sender does not send the
+/// head again, and the other lanes continue.
 #[tokio::test]
 async fn head_that_cannot_end_is_not_resent_nor_blocks_others() {
     let scenario = Scenario::start(json!({"ordering": "key"})).await;
@@ -270,7 +270,7 @@ async fn a_listing_that_meets_damage_says_so_and_goes_on() {
     assert_eq!((&items[1]["sequence"], items[1]["damaged"].is_string()), (&json!(2), true));
     assert!(items[0]["damaged"].is_null() && items[2]["damaged"].is_null(), "{listed}");
 
-    // A dead letter that is listed and has no record.
+    // A listed dead letter without a record.
     scenario.redis_ask::<u64>(&["ZADD", &keys.dead_letters(), "2", "2"]).await;
     let listed = scenario.get(&format!("/v1/destinations/{ERP}/dead-letters")).await;
     assert_eq!(listed["items"][0]["sequence"], 2, "{listed}");
@@ -298,7 +298,7 @@ async fn a_listing_that_meets_damage_says_so_and_goes_on() {
     scenario.is_drained().await;
 }
 
-/// A value of the wrong kind is damage, not a lost answer: the client must not ask again.
+/// A value of the wrong kind is damage, not a lost answer: the client must not repeat the request.
 #[tokio::test]
 async fn answer_with_wrong_content_is_damage_and_not_unconfirmed() {
     let scenario = Scenario::start(json!({})).await;
