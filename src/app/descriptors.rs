@@ -22,8 +22,8 @@ const KEPT: usize = 100 + RESERVE + CLOSING_MAX;
 const OUTGOING_MIN: usize = 16;
 /// The fewest descriptors for everything except incoming connections.
 const KEPT_MIN: usize = KEPT + OUTGOING_MIN;
-/// Divides the descriptors for deliveries and transforms: one in this many counts for processes
-/// of expressions in ingest, in processors, and for look-ups of host names, each.
+/// Of the descriptors for deliveries and transforms, one in this many counts as a process of
+/// expressions in ingest and in processors each, and one as a look-up of a host name.
 const PART: usize = 16;
 /// Sockets of a look-up without an answer: it sends two questions three times each, each time from a new socket.
 const LOOKUP_SOCKETS: usize = 6;

@@ -33,7 +33,7 @@ pub enum AppError {
     Listen {
         /// Which address or name.
         place: String,
-        /// The configuration field with it.
+        /// The configuration field that names it.
         field: &'static str,
         /// The cause.
         problem: std::io::Error,

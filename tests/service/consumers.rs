@@ -471,7 +471,7 @@ async fn innocent_messages_beside_a_deadly_one_are_not_given_up() {
     let lease = json!({"timeout_ms": 2000, "attempts_max": 2});
     let more = json!({"ordering": "key", "on_exhausted": "drop", "delivery": lease});
     service.define("erp", more).await;
-    // The fifth of a lane of eight, beside lanes with one message each.
+    // Message 5 is the deadly one, in a lane of eight. Other lanes have one message each.
     let mut messages: Vec<(&str, u64)> = (1..=8).map(|body| ("a", body)).collect();
     messages.extend([("b", 11), ("c", 12), ("d", 13)]);
     service.send_at_once("erp", &messages).await;

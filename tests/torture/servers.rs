@@ -95,8 +95,8 @@ impl Servers {
     }
 
     /// Gives all servers clocks that can be moved, and prevents failovers. Otherwise nodes of a
-    /// cluster would consider each other dead when a clock steps, and sentinels a primary that
-    /// answers BUSY. Writes that it accepts before it learns of another primary would be lost.
+    /// cluster would consider each other dead when a clock steps. Sentinels would replace a primary
+    /// that answers BUSY, and writes that it accepts before it learns of that would be lost.
     pub async fn give_clocks(&self) -> Vec<Clock> {
         for _ in 0..2 {
             match &self.set {

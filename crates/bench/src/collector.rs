@@ -42,7 +42,7 @@ impl Collector {
 
 /// Accepts connections while polled.
 async fn serve(listener: TcpListener, bytes: Arc<AtomicU64>) {
-    // Owned here, so that the connections end with the listener.
+    // Owns the connections, so that they end with the listener.
     let mut connections = JoinSet::new();
     loop {
         // `accept` fails if the connection is already gone. The peer will notice that.

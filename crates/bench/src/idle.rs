@@ -85,7 +85,7 @@ pub async fn measure(
     progress.note("measuring Redis by itself");
     let (alone, alone_took) = used_within(harness, ALONE).await?;
     progress.note("starting the processes");
-    // It gets no deliveries, but each destination needs a receiver.
+    // The receiver gets no deliveries, but each destination needs one.
     let tally = Tally::new(Plan::of(&args));
     let receivers =
         Receivers::start(args.way_out, args.framing.into(), tally.into(), surroundings).await?;

@@ -40,7 +40,7 @@ const PADDING: &[u8] = b",\"p\":\"";
 /// A parsed body of the bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbered {
-    /// The number of its message.
+    /// The number of the message.
     pub number: u64,
     /// How long its work really took, if noted.
     pub worked: Option<Duration>,

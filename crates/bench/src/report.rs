@@ -81,11 +81,11 @@ pub struct Figures {
     pub latency_us: Quantiles,
     /// The time by which arrivals were later than ideal.
     pub overhead_us: Quantiles,
-    /// The longest delay of a message behind its schedule, with a rate.
+    /// The longest delay of a message behind its schedule, if the run has a rate.
     pub sent_late_us_max: f64,
     /// CPU time of each role's processes; `redis` is its whole process.
     pub cpu_us_per_message: BTreeMap<&'static str, f64>,
-    /// Cores kept busy by each; `redis_main` is the thread that runs all commands.
+    /// Cores that each role keeps busy; `redis_main` is the thread that runs all commands.
     pub cores_busy: BTreeMap<&'static str, f64>,
     /// CPU time of the main thread of Redis.
     pub redis_main_us_per_message: f64,

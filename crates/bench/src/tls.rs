@@ -133,7 +133,7 @@ enum Side {
 
 /// Relays connections while polled.
 async fn serve(listener: TcpListener, side: Side, target: SocketAddr) {
-    // Owned here, so that the connections end with the listener.
+    // Owns the connections, so that they end with the listener.
     let mut connections = JoinSet::new();
     loop {
         // `accept` fails if the connection is already gone. The peer will notice that.

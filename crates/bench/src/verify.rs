@@ -228,7 +228,7 @@ mod tests {
     fn ideally_work_waits_for_a_slot_and_a_message_for_its_lane() {
         let plan = plan(OrderingArg::Destination, 5_000);
         let judged = judge(&plan, PHASE, &sent(), &arrived(&[4, 6, 5, 7]), 2);
-        // Two at a time: 0–5, 1–6, then 5–10, 6–11; in the lane 5, 10, 10, 11.
+        // Work lasts 0–5, 1–6, then 5–10, 6–11; messages leave the lane at 5, 10, 10, 11.
         assert_eq!(judged.ideal_last, ms(11));
         assert_eq!(judged.overhead_ns, [5, 1, 2, 2].map(|over| ns(ms(over))));
         assert_eq!(judged.latency_ns, [10, 9, 11, 10].map(|latency| ns(ms(latency))));
@@ -240,7 +240,7 @@ mod tests {
         let mut arrived = arrived(&[4, 6, 5, 7]);
         arrived.lanes[0][0].worked = Some(ms(7));
         let judged = judge(&plan, PHASE, &sent(), &arrived, 2);
-        // 0–7, 1–6, then 6–11, 7–12; in the lane 7, 11, 11, 12.
+        // Work lasts 0–7, 1–6, then 6–11, 7–12; messages leave the lane at 7, 11, 11, 12.
         assert_eq!(judged.overhead_ns, [3, 0, 1, 1].map(|over| ns(ms(over))));
     }
 }

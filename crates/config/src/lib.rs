@@ -400,7 +400,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Like [`Config::load`], but takes the text of the file. Reads no file, also none that the text names.
+    /// Like [`Config::load`], but takes the text of the file. Reads no file, not even a file that the text names.
     #[cfg(feature = "fuzzing")]
     pub fn parse(
         text: &str,

@@ -11,11 +11,11 @@ use http::StatusCode;
 /// The status that a client gets with a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
-    /// This HTTP status; over TCP, the code.
+    /// This HTTP status. A client over TCP gets the code instead.
     Status(StatusCode),
     /// The 4xx that the HTTP library chose, or 400.
     AnyClientError,
-    /// A code over TCP. It has no HTTP status.
+    /// The code exists only over TCP, and has no HTTP status.
     OnlyTcp,
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Pool {
     idle: Mutex<Idle<Runner>>,
 }
 
-/// A process, and the expressions that it keeps compiled. It forgets by the same rule as this cache.
+/// A process, and the expressions that it keeps compiled. The process forgets by the same rule as this cache.
 struct Process<T> {
     runner: T,
     compiled: LruCache<Arc<str>, ()>,

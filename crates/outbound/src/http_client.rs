@@ -151,7 +151,7 @@ impl Clients {
     }
 
     /// Begins the next generation if it is time. Returns the number of the current one: do not
-    /// reuse connections of others.
+    /// reuse connections of other generations.
     pub fn generation(&self) -> u64 {
         self.current().1
     }

@@ -39,7 +39,7 @@ pub struct ServerState {
     pub skips_syncs: bool,
     /// The sentence of the server, if it refuses all writes.
     pub refusal: Option<String>,
-    /// The kinds of writes to its disk that failed last.
+    /// The kinds of writes to its disk whose last attempt failed.
     pub failed_writes: Vec<&'static str>,
     /// Number of keys evicted because its memory was full.
     pub evicted: u64,

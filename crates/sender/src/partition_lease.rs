@@ -84,7 +84,7 @@ impl PartitionLease {
         self.released.cancel();
     }
 
-    /// How long Redis must still release no message.
+    /// The rest of the takeover wait, in which Redis releases no message.
     pub(super) fn takeover_wait(&self) -> Duration {
         match self.released.is_cancelled() {
             true => Duration::ZERO,

@@ -25,7 +25,7 @@ pub struct Shares<K> {
     all: usize,
     each_max: usize,
     always_halves: bool,
-    /// More than `all` after [`Shares::take`] took more than there was room for.
+    /// May exceed `all`, because [`Shares::take`] takes places even if there is no room.
     taken: usize,
     held: HashMap<K, usize>,
 }

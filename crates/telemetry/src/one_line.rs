@@ -58,8 +58,8 @@ const COLOURS: [&str; 11] = [
     "\u{1b}[37m",
 ];
 
-/// The line, with characters that could end the line or deceive escaped. On a terminal, colours
-/// stay; other escape sequences do not.
+/// Escapes the characters of a line that could end it or deceive its reader. On a terminal,
+/// colours stay; other escape sequences do not.
 fn escaped(line: &str, has_colours: bool) -> String {
     if !line.contains(is_unsafe) {
         return line.to_owned();

@@ -570,7 +570,7 @@ pub async fn closes_its_direction(bug: Option<String>) -> Ended {
         let mut stream = scenario.asks("/v1/destinations/orders/messages", &bodies[0]).await;
         let held = scenario.control.caught().await;
         stream.shutdown().await.unwrap();
-        // After these requests, the pod has noticed.
+        // After these requests, the pod has noticed that.
         for _ in 0..10 {
             let answer = client().get(scenario.pods[0].url("/healthz")).send().await.unwrap();
             assert_eq!(answer.status(), 200);

@@ -235,7 +235,7 @@ impl Deployment {
         let mut command = redis::cmd("DEBUG");
         command.arg("DIGEST-VALUE").arg(&all);
         let digests: Vec<String> = command.query_async(&mut connection).await.unwrap();
-        // A key that has just expired has only zeros.
+        // The digest of a key that has just expired has only zeros.
         let is_there = |digest: &str| digest.chars().any(|digit| digit != '0');
         all.into_iter().zip(digests).filter(|(_, digest)| is_there(digest)).collect()
     }

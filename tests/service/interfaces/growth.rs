@@ -169,7 +169,7 @@ async fn usage(redis: &TestRedis) -> (f64, f64) {
 async fn a_change_costs_the_same_however_many_destinations_there_are() {
     let redis = TestRedis::start().await;
     let settings = Settings::new(redis.url());
-    // Without senders, which would cause other commands meanwhile.
+    // No senders: they would cause other commands meanwhile.
     let first = Pod::start("first", "ingest", &settings).await;
     let second = Pod::start("second", "ingest", &settings).await;
     let client = client();

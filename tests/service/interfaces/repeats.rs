@@ -84,7 +84,7 @@ async fn quoted_and_bare_key_are_one_and_a_repeat_says_so() {
         // A field of JSON is the key itself: quotes would belong to it.
         let told = batch(&service, std::slice::from_ref(&field)).await;
         assert_eq!((told.status, position(&told.lines[0])), (202, (sequence, true)), "{bare}");
-        // The header is for one message. In a batch, each line reports its own replay.
+        // A batch has no such header: each line reports its own replay.
         assert!(!told.replayed, "{bare}");
 
         for other in [

@@ -7,7 +7,7 @@ use store::Ingested;
 
 use super::{Service, client, dead_letters, each, known, said};
 
-/// The first second of 2020, in ms. Message n arrives n seconds later, and so on.
+/// The first second of 2020, in ms. Message n arrives n seconds later.
 const BEGUN_MS: u64 = 1_577_836_800_000;
 
 /// The time of that second, as a query parameter.

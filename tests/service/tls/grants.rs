@@ -12,7 +12,7 @@ use crate::support::{
 
 const ADMIN: &str = "an-admin-token-from-the-environment";
 
-/// A listener of each kind that requires certificates of this authority, and the grants.
+/// An HTTP and a TCP listener, which require certificates of this authority, and the grants.
 fn lines(ours: &Authority, grants: &str) -> String {
     let server = ours.issue("server");
     format!(

@@ -105,7 +105,7 @@ pub struct Gaps {
 }
 
 impl Failovers {
-    /// Has no event yet.
+    /// A report without events.
     pub fn new(args: &BenchArgs, rate: f64, pace: Duration, lease: Duration) -> Failovers {
         Failovers {
             destinations: args.destinations,
@@ -135,7 +135,7 @@ impl Failovers {
 }
 
 impl Gaps {
-    /// Has no event yet.
+    /// No gaps yet.
     fn none(case: Case, lease: Duration) -> Gaps {
         Gaps {
             case,

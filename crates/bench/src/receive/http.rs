@@ -25,7 +25,7 @@ struct Envelope<'a> {
 
 /// Accepts connections while polled.
 pub async fn serve(listener: TcpListener, with_batches: bool, tally: Arc<Tally>) {
-    // Owned here, so that the connections end with the listener.
+    // Owns the connections, so that they end with the listener.
     let mut connections = JoinSet::new();
     loop {
         // `accept` fails if the connection is already gone. The peer will notice that.

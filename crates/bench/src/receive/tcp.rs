@@ -22,7 +22,7 @@ const READ_BYTES: usize = 256 << 10;
 
 /// Accepts connections while polled.
 pub async fn serve(listener: TcpListener, framing: Framing, tally: Arc<Tally>) {
-    // Owned here, so that the connections end with the listener.
+    // Owns the connections, so that they end with the listener.
     let mut connections = JoinSet::new();
     loop {
         // `accept` fails if the connection is already gone. The peer will notice that.

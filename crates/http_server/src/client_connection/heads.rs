@@ -31,8 +31,8 @@ impl Default for Heads {
 }
 
 impl Heads {
-    /// Continues with these bytes, after the bytes of earlier calls. Returns whether nothing was
-    /// incomplete at some point within these bytes, and whether nothing is incomplete at their end.
+    /// Continues with these bytes, after the bytes of earlier calls. Returns whether all frames
+    /// and heads were complete at some point within these bytes, and whether they are at the end.
     pub(super) fn follow(&mut self, mut bytes: &[u8]) -> (bool, bool) {
         let mut was_whole = self.is_whole();
         while !bytes.is_empty() {

@@ -27,7 +27,7 @@ use shares::{FairShare, Place, Shares};
 
 /// A look-up takes at most this long.
 const LOOKUP_MAX: Duration = Duration::from_secs(5);
-/// The same for a name without a known result. After it, the name is looked up again, as a silent one.
+/// The limit for a name without a known result. Then the name is looked up again, as a silent one.
 const FIRST_MAX: Duration = Duration::from_secs(1);
 /// The most look-ups at once.
 pub const LOOKUPS_MAX: usize = 64;

@@ -25,8 +25,8 @@ use store::{CatalogEntry, LaneRequest, PendingWithdrawal, ReleasableLanes, Relea
 
 /// The most lanes of one call.
 pub(super) const CALL_LANES_MAX: usize = 256;
-/// The most messages that one call settles, unless its first lane has more. `SETTLED_MAX` in
-/// `lua/release.lua` is higher than both.
+/// The most messages that one call settles, unless its first lane has more. Both numbers are
+/// below `SETTLED_MAX` in `lua/release.lua`.
 const CALL_SETTLED_MAX: usize = 4_000;
 /// The most names of lanes to keep until there is room for these lanes.
 const NAMED_MAX: usize = 1024;

@@ -154,7 +154,7 @@ impl CallSequences {
         found.unwrap_or(drawn)
     }
 
-    /// Usually, an operation that enables the drawn one next time.
+    /// Usually, an operation that prepares the drawn one for the next time.
     fn mend(&self, draw: &Draw, name: Name, state: &State) -> Option<Op> {
         if draw.many[0].2 < 56 || draw.twist != Twist::Nothing {
             return None;
@@ -174,7 +174,7 @@ impl CallSequences {
             {
                 Some(Op::Pass(Deadline::Postponed { name }))
             }
-            // Usually, the processing of a suspect ends as before.
+            // Often, the lease of a message that stalled before expires again.
             Kind::Reap | Kind::Complete | Kind::Fail | Kind::Requeue
                 if draw.many[0].1 < 128
                     && !pick::has(name, state, is_over)
@@ -367,7 +367,7 @@ impl CallSequences {
         })
     }
 
-    /// Usually the owner.
+    /// A sender, usually the owner.
     fn someone(&self, draw: &Draw, state: &State) -> usize {
         let owner = state.owner.map_or(0, |(owner, _)| owner);
         if draw.many[0].2 < 12 { (owner + 1) % OWNERS } else { owner }

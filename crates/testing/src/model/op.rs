@@ -15,7 +15,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// The lease secret in the model of a claim by this call.
+    /// The secret that the model gives to the leases of this claim.
     pub fn secret(&self) -> String {
         format!("caller{}.{}", self.caller, self.number)
     }

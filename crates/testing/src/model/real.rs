@@ -279,7 +279,7 @@ impl Real {
         of_name.find(|(_, known)| **known == actual).map_or(0, |((_, version), _)| *version)
     }
 
-    /// A member of the leases, with its secret replaced by the claim that created it.
+    /// A member of the leases, with the model's secret instead of the real one.
     pub fn lease(&self, member: &str) -> String {
         let (position, secret) = member.rsplit_once('/').expect("destination/sequence/secret");
         let known = self.secrets.iter().find(|(_, real)| *real == secret);
@@ -317,7 +317,7 @@ impl Real {
                 self.epoch(number(value)).to_string()
             }
             ("epoch", "lease_ms") => value.to_owned(),
-            // The version of any destination. Its effect shows when a destination is created again.
+            // Any destination may have this version. Its effect shows when a destination is created again.
             ("epoch", "removed_version") => String::new(),
             // '0' means that releases need not wait.
             ("epoch", _) => value.to_owned(),

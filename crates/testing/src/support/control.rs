@@ -111,7 +111,7 @@ impl Control {
         state.visits[since..].iter().filter(|visit| is_meant(visit)).cloned().collect()
     }
 
-    /// The number of visits up to the last that matches, including it, among the first `until`.
+    /// Among the first `until` visits, counts the visits up to the last one that matches, including it.
     ///
     /// # Panics
     ///

@@ -97,7 +97,7 @@ pub fn examine(
     let mut last_of: HashMap<(&str, &str), usize> = HashMap::new();
     if losses == Losses::Unconfirmed {
         examiner.deliveries_as_promised(&deliveries);
-        // A delivery without headers has no position. The last delivery has the final one.
+        // A delivery without headers shows no position. The last delivery has the final position.
         let without = deliveries.iter().enumerate().filter(|(_, one)| one.headers.is_none());
         last_of
             .extend(without.map(|(at, one)| ((one.destination.as_str(), one.body.as_str()), at)));

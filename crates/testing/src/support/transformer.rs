@@ -68,8 +68,7 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// Takes between 0 and `slowest_ms` per message, derived from `seed`; always the same time for
-    /// the same message.
+    /// Starts it. It takes between 0 and `slowest_ms` for a message: always the same time, derived from `seed`.
     pub async fn start(seed: u64, slowest_ms: u64) -> Transformer {
         let work = Arc::new(Work::default());
         let shared = work.clone();

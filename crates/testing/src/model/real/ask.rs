@@ -329,7 +329,7 @@ impl Real {
         told(Reply::Removed { purged })
     }
 
-    /// A destination's members of leases or delayed.
+    /// The members of a sorted set that belong to a destination.
     pub(super) async fn members(&mut self, name: Name, key: &str) -> Vec<String> {
         let mut members: Vec<String> = self.run(&["ZRANGE", key, "0", "-1"]).await;
         members.retain(|member| member.split('/').next() == Some(name));
