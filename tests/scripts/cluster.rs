@@ -114,7 +114,7 @@ async fn live(
         let past = redis::cmd("ZADD").arg(key).arg(1).arg(member).exec_async(at).await;
         past.unwrap();
     }
-    // The stored scores differ from the seen ones, as if set after a step back, so the call must not move them.
+    // The caller has seen other scores than the stored ones, so the call must not move these members.
     let seen = |member: &str| [(member.to_owned(), 2)];
     let moved = calls.step_back([&seen(&lease), &seen(&delay), &seen("a")]);
     assert_eq!(ask::<u64>(at, &moved).await, 1);

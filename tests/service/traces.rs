@@ -241,8 +241,8 @@ async fn are_in_the_log(deployment: &Deployment) {
     assert_eq!(line["trace"], trace.trace_id_text(), "{line}");
 }
 
-/// Reseq does not record a trace that the producer does not record, nor, with a ratio of 0, a
-/// message without a trace. Reseq still forwards the header.
+/// If the producer does not record a trace, Reseq only forwards the header. With a ratio of 0,
+/// Reseq records no message without a trace.
 async fn is_respected(deployment: &Deployment) {
     let unsampled = producer(2, false);
     deployment.send("batches", "1", None).await;

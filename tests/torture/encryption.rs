@@ -88,7 +88,7 @@ impl Encryption {
         settings.tls = Some((party(&self.pod), party(&self.producer)));
     }
 
-    /// A receiver over TLS, before a plain one.
+    /// The address of a relay that speaks TLS before a plain receiver.
     pub fn before_receiver(&self, target: SocketAddr) -> SocketAddr {
         let party = Party { identity: self.receiver.clone(), ca_file: self.before.ca_file() };
         self.keep(Relay::terminating(Arc::new(move || Some(target)), party))

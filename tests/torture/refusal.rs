@@ -15,7 +15,7 @@ use crate::{
     world::World,
 };
 
-/// The time that a script runs before Redis answers others with BUSY, in ms, and the default.
+/// The time, in ms, that a script runs before Redis answers other clients with BUSY: here, and by default.
 const BUSY_AFTER: [&str; 2] = ["50", "5000"];
 
 /// Sets the limit to half of the memory in use, until a destination has delivered all its messages.

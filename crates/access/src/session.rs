@@ -60,7 +60,7 @@ impl Session {
         is_current.then_some(session)
     }
 
-    /// The same session, seen now.
+    /// The same session, with this as the time when it was last seen.
     pub(super) fn seen(self, now_ms: u64) -> Session {
         Session { seen_ms: now_ms, ..self }
     }

@@ -147,7 +147,7 @@ fn mixed(value: u64) -> u64 {
 /// A part of the run: messages from `base` on, until the count is reached or the time has passed.
 #[derive(Debug, Clone, Copy)]
 pub struct Phase {
-    /// The first number; a multiple of the streams.
+    /// The first number; a multiple of the number of streams.
     pub base: u64,
     /// The most messages.
     pub messages: u64,

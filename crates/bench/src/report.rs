@@ -21,7 +21,7 @@ pub struct Report {
     pub main: Figures,
     /// The cost of a waiting message, with `--preload`.
     pub preload: Option<Preload>,
-    /// The latency at parts of the throughput.
+    /// The latency at percentages of the throughput.
     pub ramp: Vec<Step>,
     /// Problems apart from the messages, in words.
     pub problems: Vec<String>,

@@ -90,7 +90,7 @@ impl Surroundings {
         Ok(listeners)
     }
 
-    /// After all pods have ended: the requested surroundings that had no effect, as a problem.
+    /// Reports requested surroundings that had no effect. Call it after all pods have ended.
     pub fn problem(&self) -> Option<String> {
         let (collector, ratio) = self.traces.as_ref()?;
         // With a smaller ratio, no message may be traced.
@@ -127,7 +127,7 @@ async fn token(harness: &Harness, ingest: &[String]) -> anyhow::Result<String> {
     let word = |field: &str| made[field].as_str().context("no token was made");
     let (token, id) = (word("token")?.to_owned(), word("id")?);
     for url in ingest {
-        // A process reads an unknown token when it is asked for it.
+        // A request for an unknown token makes a process read the token from Redis.
         let url = format!("{url}/v1/tokens/{id}");
         harness.client().get(&url).send().await?.error_for_status()?;
         let wrong = harness.client().get(&url).header("authorization", "Bearer wrong").send();

@@ -117,7 +117,7 @@ fn messages(plan: &Plan, phase: Phase, sent: &[Sent]) -> Vec<Message> {
     sent.iter().enumerate().flat_map(of_stream).collect()
 }
 
-/// If the real duration of the work is known, use it: the ideal has the same work.
+/// Uses the real duration of the work, if it is known: the ideal run does the same work.
 fn note_work(messages: &mut [Message], arrived: &Arrived) {
     messages.sort_unstable_by_key(|message| message.number);
     for arrival in arrived.lanes.iter().flatten() {

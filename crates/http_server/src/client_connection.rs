@@ -39,7 +39,7 @@ use faults::planted;
 /// If a client had closed the connection before its answer arrived, its system resets the
 /// connection within this time.
 const RESET_WITHIN: Duration = Duration::from_secs(1);
-/// A client has this time to show its credential. After it, its connection is the first to yield its slot.
+/// A client has this time to show its credential. After that, the connection is the first to yield its slot.
 const CREDENTIAL_WITHIN: Duration = Duration::from_secs(5);
 
 /// The order in which connections yield their slots. Within one rank, the oldest yields first.
@@ -223,8 +223,7 @@ impl ClientConnection {
         })
     }
 
-    /// Why the last request of the connection is ambiguous, if it was therefore not read, and is
-    /// not answered yet.
+    /// Why the last request was refused as ambiguous, if the server has not answered it yet.
     pub fn ambiguous(&self) -> Option<Ambiguous> {
         self.state().ambiguous
     }

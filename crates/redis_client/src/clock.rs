@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// A sample with a longer round trip does not replace an earlier estimate that it does not contradict.
+/// A sample with a longer round trip replaces an earlier estimate only if it contradicts the estimate.
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(100);
 /// No sample yet.
 const UNKNOWN: i64 = i64::MIN;

@@ -47,8 +47,7 @@ pub enum NoFsync {
     Settings,
     /// The server syncs before it answers, but not while it saves or rewrites (`no-appendfsync-on-rewrite yes`).
     SkipsSyncs,
-    /// The first rewrite of the append-only file has not ended, or may be the one in progress.
-    /// The file does not count before that end.
+    /// The first rewrite of the append-only file may still run. The file counts only after its end.
     FirstRewrite,
 }
 

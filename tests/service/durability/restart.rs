@@ -60,7 +60,7 @@ async fn failover_needs_no_wait_for_owner_that_holds_its_lease() {
     assert!(epochs[0] < epochs[1], "{epochs:?}");
 }
 
-/// Neither an owner key in Redis nor resigning without vouching for this epoch proves anything.
+/// An owner key in Redis proves nothing. Resigning without vouching for this epoch proves nothing either.
 #[tokio::test]
 async fn only_who_vouches_for_this_very_epoch_ends_the_quarantine() {
     let redis = TestRedis::start().await;

@@ -291,7 +291,7 @@ async fn http2_serves_many_at_once_and_ends_connections_that_flood() {
     };
     within("the flood ends", flood).await;
     let (_, error) = within("a flood of resets ends the connection", ended(&mut stream)).await;
-    // ENHANCE_YOUR_CALM, or the reset that follows it was faster.
+    // The error is ENHANCE_YOUR_CALM. It is missing if the reset that follows it was faster.
     assert!(error.is_none_or(|error| error == 11), "{error:?}");
 
     // A head that never ends.

@@ -231,7 +231,7 @@ async fn a_signed_request_needs_no_token_and_is_stored_once() {
             (&*seen[0].headers["reseq-destination"], &*seen[0].body),
             (name, body.as_bytes())
         );
-        // A recorded request is sent again. A changed header that is not signed does not make it a new message.
+        // A recorded request is sent again. It stays a repeat if a header changes that is not signed.
         let mut again = headers.clone();
         again.retain(|(name, _)| *name != "x-github-delivery");
         for unsigned in ["idempotency-key", "x-github-delivery", "x-event"] {

@@ -105,7 +105,7 @@ impl Policy {
 
     fn check_own(&self, ip: IpAddr, port: u16) -> Result<(), RefusedReason> {
         let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
-        // A connection to "no address" reaches this machine.
+        // A connection to 0.0.0.0 or [::] reaches this machine.
         let ip = match ip {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),

@@ -71,7 +71,7 @@ impl SystemLookup {
         *options = of_system;
         options.timeout = options.timeout.min(ANSWER_MAX);
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-        // Without a cache, changes take effect at once. Look-ups are rare, because connections are.
+        // Without a cache, changes take effect at once. Look-ups are rare, because new connections are rare.
         options.cache_size = 0;
         // Asks one server at a time, for both kinds of addresses.
         options.num_concurrent_reqs = 1;

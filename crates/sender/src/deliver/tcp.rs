@@ -111,7 +111,7 @@ struct Stop {
     error: AttemptError,
     retry_after: Option<Duration>,
     finality: Finality,
-    /// True if not even a part of a frame was written, so the receiver cannot have processed anything.
+    /// True if no part of a frame was written, so the receiver has processed nothing.
     is_untouched: bool,
 }
 

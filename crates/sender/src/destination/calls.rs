@@ -125,7 +125,7 @@ impl DestinationSender {
     }
 
     /// Scans for due lanes, and for other lanes if there is room. Asks for more names than fit,
-    /// so that not every dropped lane causes another call.
+    /// so that a dropped lane seldom causes another call.
     fn scan(&mut self, entry: &Arc<CatalogEntry>) -> Option<BoxFuture<'static, Names>> {
         if self.is_one_lane() {
             return None;

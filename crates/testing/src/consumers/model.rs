@@ -41,7 +41,7 @@ pub(super) struct Entry {
     pub(super) lease: Option<Lease>,
     /// The message, and whether its lease expired.
     pub(super) refusal: Option<(u64, bool)>,
-    /// The most messages of the next lease, until this one is accepted.
+    /// The most messages of the next lease, and the message until whose accept this limit applies.
     pub(super) most: Option<(u64, u64)>,
     pub(super) look: Look,
 }

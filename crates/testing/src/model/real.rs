@@ -317,7 +317,7 @@ impl Real {
                 self.epoch(number(value)).to_string()
             }
             ("epoch", "lease_ms") => value.to_owned(),
-            // Any destination may have this version. Its effect shows when a destination is created again.
+            // Left out: its effect shows when a destination is created again.
             ("epoch", "removed_version") => String::new(),
             // '0' means that releases need not wait.
             ("epoch", _) => value.to_owned(),

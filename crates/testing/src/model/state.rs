@@ -344,7 +344,7 @@ pub struct State {
     pub epoch: u64,
     /// The highest epoch that a message of a removed destination may have carried.
     pub removed_epoch: u64,
-    /// The highest epoch ever. Redis may lose it, but its clock does not.
+    /// The highest epoch ever. Redis may lose this number, but its clock gives a higher one.
     pub epoch_max: u64,
     pub takeover_wait: Option<Until>,
     /// True if the length of an owner's lease is stored.

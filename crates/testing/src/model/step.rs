@@ -165,12 +165,12 @@ fn may_leave(state: &mut State, name: Name, lane: Lane, hint: Hint) {
     state.releasable.insert(name, if is_time { earliest } else { Hint::Now(0) });
 }
 
-/// Adds waiting messages at the end, or without ordering by their priority.
+/// Adds waiting messages at the end; in a destination without ordering, by their priority.
 fn wait(state: &mut State, name: Name, sequences: &[Sequence]) {
     put(state, name, sequences, usize::MAX);
 }
 
-/// Adds waiting messages at the front, or without ordering by their priority.
+/// Adds waiting messages at the front; in a destination without ordering, by their priority.
 fn wait_in_front(state: &mut State, name: Name, sequences: &[Sequence]) {
     put(state, name, sequences, 0);
 }

@@ -288,7 +288,7 @@ impl Sender {
         all.chain(new).collect()
     }
 
-    /// The receiver accepts the front of a lane. True if it had accepted it before.
+    /// The receiver accepts the front of a lane. True if the receiver had accepted the message before.
     pub fn deliver(&mut self, lane: Lane, journal: &mut Journal) -> Result<bool, String> {
         let Some(hand) = self.hands.get_mut(&lane) else { return Err("nothing in hand".into()) };
         let is_repeat = journal.receive(lane, &hand.messages[hand.passed])?;

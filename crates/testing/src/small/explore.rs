@@ -175,8 +175,8 @@ impl Explorer<'_> {
         Ok(before)
     }
 
-    /// Compares the whole state if the model's state is new, and at every end. Otherwise only if
-    /// the digest differs from the earlier one.
+    /// Compares the whole state if the model's state is new, and at every end. In other cases,
+    /// compares only if the digest differs from the earlier one.
     async fn compare(&mut self, state: &State, is_whole: bool) -> Result<(), String> {
         let mut hasher = DefaultHasher::new();
         state.hash(&mut hasher);

@@ -61,7 +61,7 @@ impl Journal {
         self.promised.insert(position);
     }
 
-    /// The receiver gets a message. True if it has accepted it before.
+    /// The receiver gets a message. True if the receiver has accepted it before.
     pub fn receive(&mut self, lane: Lane, message: &Given) -> Result<bool, String> {
         let position = (message.epoch, message.sequence);
         let Some((stamped_in, body)) = self.stamped.get(&position) else {

@@ -303,7 +303,7 @@ impl Node {
         }))
     }
 
-    /// Deadlines that pass because no actor extends them, and others, as faults.
+    /// Adds the deadlines that no actor extends to `all`, and, as faults, other deadlines to `errors`.
     fn deadlines(&self, all: &mut Vec<Action>, errors: &mut Vec<Action>) {
         let name = NAME;
         for (&sequence, message) in &self.state.destinations[NAME].messages {

@@ -125,7 +125,7 @@ impl TestCluster {
         .await
     }
 
-    /// The answering replica of a primary, both by index.
+    /// The index of a replica that answers, given the index of its primary.
     pub async fn replica_of(&self, primary: usize) -> usize {
         eventually("a replica in sync", async || {
             let port = self.nodes[primary].port().to_string();

@@ -17,7 +17,7 @@ pub enum Order {
     Destination,
     /// The messages of each ordering key are in order.
     Key,
-    /// No messages are in order.
+    /// Messages may be in any order.
     None,
 }
 

@@ -168,13 +168,13 @@ pub fn deadline(draw: &Draw, name: Name, state: &State) -> Deadline {
     }
 }
 
-/// True if a message is in such a state.
+/// True if a message is in a state that `stands` accepts.
 pub fn has(name: Name, state: &State, stands: fn(&Stand) -> bool) -> bool {
     let mut messages = state.destinations.get(name).into_iter().flat_map(|d| d.messages.values());
     messages.any(|message| stands(&message.stand))
 }
 
-/// Among messages in such a state whose leases have expired before, the message with the most stalls.
+/// Among messages in these states whose leases have expired before, the message with the most stalls.
 pub fn stalled(name: Name, state: &State, stands: fn(&Stand) -> bool) -> Option<Sequence> {
     let messages = state.destinations.get(name).into_iter().flat_map(|d| &d.messages);
     let stalled = messages.filter(|(_, one)| one.left.stalls > 0 && stands(&one.stand));

@@ -41,7 +41,7 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
                 fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
             }
             ("zset", _, "dead-lettered-at") => {
-                // [`Real::pass`] sets it to the distant past.
+                // [`Real::pass`] sets this time to the distant past.
                 let pairs = pairs.map(|(member, ms)| (member, age(real::number(&ms) == 1)));
                 fields.extend(pairs);
             }
