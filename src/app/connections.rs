@@ -21,7 +21,7 @@ struct Inner {
 struct Taken {
     /// The number of the newest connection.
     last: u64,
-    /// The connections that hold a slot. `None` for one that never yields it.
+    /// The connections that hold a slot. `None` for a connection that never yields it.
     clients: HashMap<u64, Option<ClientConnection>>,
 }
 

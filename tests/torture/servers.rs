@@ -297,7 +297,7 @@ impl Servers {
     }
 
     /// Waits until no answering server is a replica of this one. If it came back while another
-    /// server still follows it, both would be a majority without the new primary.
+    /// server still follows it, these two would be a majority without the new primary.
     async fn has_no_replica(&self, of: usize) {
         let port = self.node(of).port().to_string();
         eventually("the others follow the new primary", async || {

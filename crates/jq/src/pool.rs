@@ -26,9 +26,9 @@ const QUICK: Duration = Duration::from_secs(5);
 /// The time limits of one evaluation.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// For the whole evaluation: to wait for a process, to start one, and to evaluate.
+    /// The limit of all steps together: to wait for a process, to start one, and to evaluate.
     pub whole: Duration,
-    /// For waiting for a process, and separately for evaluating. Starting a process does not count.
+    /// The limit of the wait for a process, and of the evaluation alone. The start of a process has no such limit.
     pub step: Duration,
 }
 

@@ -214,7 +214,7 @@ async fn message_is_found_by_its_id_among_the_last_remembered() {
     send(7, "e").await;
     assert_eq!(found("b").await.status, 404);
 
-    // A lower limit removes ids beyond it. No limit, and the removal of the destination, remove all.
+    // A lower limit removes the ids beyond it. A definition without `ids_max` removes all ids.
     let key = service.store.keys().destination(&"erp".parse().unwrap()).ids();
     let ids =
         async || service.redis.ask::<Vec<String>>(&["ZRANGE", &key, "0", "-1"]).await.unwrap();
