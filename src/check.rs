@@ -14,7 +14,7 @@ pub struct CheckArgs {
     pub config: Option<PathBuf>,
 }
 
-/// Prints what it finds; a problem is returned as the error.
+/// Prints the results of the checks. Returns a problem as the error.
 pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
     let mut config = Config::load(args.config.as_deref(), std::env::vars())?;
     tls::check(&config)?;

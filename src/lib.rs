@@ -1,9 +1,9 @@
 //! Reseq: messages in over HTTP or TCP, transformed in parallel, out in order of arrival.
 //!
-//! This crate composes the parts and is what a program uses; each part is a crate of its own in `crates/`. In reading
-//! order: the vocabulary ([`domain`]), the configuration ([`config`]), connections and calls to Redis
-//! (`redis_client`), state and transitions there (`store`), the path of a message (`ingest`, `processor`, `sender`),
-//! and the rest of the HTTP API (`api`).
+//! This crate composes the parts, which are separate crates in `crates/`; programs use only this
+//! crate. In reading order: the vocabulary ([`domain`]), the configuration ([`config`]),
+//! connections and calls to Redis (`redis_client`), state and transitions there (`store`), the
+//! path of a message (`ingest`, `processor`, `sender`), and the rest of the HTTP API (`api`).
 //!
 //! As a library: implement [`Transform`], register it, start.
 //!

@@ -18,7 +18,7 @@ use tools::demo;
 mod check;
 mod migrate;
 
-/// jemalloc, because messages are many small allocations that another thread frees.
+/// jemalloc handles messages well: many small allocations that another thread frees.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -112,11 +112,11 @@ struct ServeArgs {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        // No runtime here: its threads would use up memory, which is limited for a runner.
+        // Starts no runtime: its threads would use memory, which is limited for a runner.
         Command::JqRunner => {
             jq::child::run().context("the jq runner of a service failed").map(|()| Exit::Ok)
         }
-        // It decides about its threads.
+        // `serve` starts its own runtime with its own number of threads.
         Command::Serve(args) => {
             reseq::serve::run(args.config.as_deref(), args.roles, |reseq| reseq).map(|()| Exit::Ok)
         }

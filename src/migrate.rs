@@ -52,7 +52,7 @@ async fn migrate(store: &Store, dry_run: bool) -> anyhow::Result<()> {
         println!("dry run: nothing was changed; all live pods know schema {target}");
         return Ok(());
     }
-    // From here on, no older pod can start; one that has just started is now in the list.
+    // From here on, no older pod can start. An older pod that has just started is now in the list.
     let before = store.set_meta_schema(target).await?;
     if let Err(refusal) = refuse_older(&store.older_pods().await?) {
         store.set_meta_schema(before).await?;

@@ -12,8 +12,8 @@ use crate::{Reseq, Role};
 use config::Config;
 use telemetry::install_traces;
 
-/// Runs until SIGTERM or SIGINT, then drains. The caller may add to the service, such as transforms. It runs on threads
-/// of its own, as many as the configuration says.
+/// Runs until SIGTERM or SIGINT, then drains. With `with`, the caller may add to the service,
+/// such as transforms. Uses its own threads, as many as configured.
 pub fn run(
     config: Option<&Path>,
     roles: Vec<Role>,
@@ -27,8 +27,8 @@ pub fn run(
     runtime.block_on(serve(config, roles, with))
 }
 
-/// How many threads run the work. A sender delivers the messages of a lane one after the other, so what it does for others
-/// must not hold it up. In other pods, more threads mostly wake each other: the pods share the machine with Redis.
+/// The number of threads. A sender delivers the messages of a lane one by one, so work for other lanes must not
+/// delay it. In other pods, more threads mostly wake each other: the pods share the machine with Redis.
 fn threads(configured: usize, cpus: usize, roles: &[Role]) -> usize {
     match configured {
         0 if roles.contains(&Role::Sender) => cpus,
@@ -50,7 +50,7 @@ async fn serve(
     let metrics = telemetry::install_metrics().context("the metrics could not be set up")?;
     let upkeep = metrics.clone();
     tokio::spawn(async move {
-        // Without this, histograms grow as long as nobody reads the metrics.
+        // Without this, histograms grow until somebody reads the metrics.
         let mut tick = tokio::time::interval(std::time::Duration::from_secs(5));
         loop {
             tick.tick().await;

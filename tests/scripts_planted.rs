@@ -1,5 +1,5 @@
-//! Every bug that can be planted in a script is caught, by random operations that are compared with
-//! the reference model, or by the interleavings of small worlds. The outcome is deterministic.
+//! Tests that every bug planted in a script is caught by random operations compared with the
+//! reference model, or by the interleavings of small worlds. The outcome is deterministic.
 //! `RESEQ_CASES=halt` tries only the bugs whose file or name contains `halt`.
 
 use reseq_testing::{
@@ -23,9 +23,9 @@ use small::{explore::Share, survey::survey, worlds};
 
 /// The first seed.
 const SEED: u64 = 7;
-/// The most operations that are compared.
+/// The most operations to compare.
 const OPS_MAX: u64 = 4_000;
-/// The same, with more of the kinds that reach the script.
+/// The most operations to compare with more of the kinds that reach the script.
 const MORE_OPS_MAX: u64 = 8_000;
 /// The most operations of one sequence.
 const SEQUENCE_MAX: usize = 200;
@@ -37,7 +37,7 @@ const THREADS: usize = 2;
 /// The head of the table in docs/explanation/testing.md.
 const HEAD: [&str; 3] = ["script", "what is wrong with it", "found by"];
 
-/// What caught a bug, and after how many operations or calls.
+/// The method that caught a bug, and the number of operations or calls until then.
 struct Caught {
     bug: &'static Bug,
     by: Option<(&'static str, u64)>,
@@ -70,8 +70,8 @@ fn every_bug_planted_in_a_script_is_caught() {
     let missed: Vec<_> = caught.iter().filter(|one| one.by.is_none()).map(|one| one.bug).collect();
     assert_eq!(caught.len(), bugs.len());
     assert!(missed.is_empty(), "not caught: {missed:?}");
-    // What catches a bug may change with every change of a script: the page is written only on request.
-    // tests/quick/structure.rs checks that it has every bug.
+    // The method that catches a bug may change with any change of a script, so the page is
+    // written only on request. tests/quick/structure.rs checks that the page has every bug.
     if cases.is_empty() && std::env::var("RESEQ_WRITE_DOCS").is_ok_and(|value| value == "1") {
         generated::check("docs/explanation/testing.md", "bugs in scripts", &table);
     }
@@ -79,7 +79,7 @@ fn every_bug_planted_in_a_script_is_caught() {
 
 #[test]
 fn what_catches_the_bugs_finds_nothing_without_one() {
-    // Each set of kinds that is used to look for bugs, and the empty set.
+    // Each set of kinds used to find bugs, and the empty set.
     let mut sets: Vec<&[Kind]> = BUGS.iter().map(|bug| meeting(bug.file)).collect();
     sets.push(&[]);
     let mut tried: Vec<&[Kind]> = Vec::new();
@@ -111,7 +111,7 @@ fn every_bug_has_its_one_place() {
 }
 
 fn catch(bug: &'static Bug) -> Option<(&'static str, u64)> {
-    // A wrong script may also make what finds it panic.
+    // A wrong script may also make the check that finds it panic.
     let found_by = |finds_it: fn(&Bug) -> bool| {
         std::thread::scope(|scope| scope.spawn(|| finds_it(bug)).join().unwrap_or(true))
     };
@@ -171,7 +171,7 @@ fn meeting(file: &str) -> &'static [Kind] {
     }
 }
 
-/// What the comparison found, if anything.
+/// Compares random operations. Returns the number of operations until a difference, if there is one.
 fn random_operations(
     bug: Option<&Bug>,
     most: u64,
@@ -214,24 +214,24 @@ fn is_about_hand_overs(bug: &Bug) -> bool {
     bug.file == "include/hand_over" || elsewhere.iter().any(|part| bug.right.contains(part))
 }
 
-/// True if wake-ups carry something else than they should.
+/// True if the check of wake-ups fails.
 fn by_hand_overs(bug: &Bug) -> bool {
     fails(bug, wake_ups_carry_heads())
 }
 
-/// True if calls with blocks of several partitions go wrong.
+/// True if the check of blocks of several partitions fails.
 fn by_partitions(bug: &Bug) -> bool {
     fails(bug, many_partitions())
 }
 
-/// True if something is wrong with this bug in the scripts.
+/// True if these checks fail with this bug in the scripts.
 fn fails(bug: &Bug, checks: impl Future<Output = Result<(), String>>) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _planted = bug.plant();
     runtime.block_on(checks).is_err()
 }
 
-/// The number of calls after which a small world is wrong.
+/// The number of calls until a small world fails.
 fn interleavings(bug: &Bug) -> Option<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _planted = bug.plant();

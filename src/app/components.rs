@@ -1,4 +1,4 @@
-//! What the roles share: the store, the catalog, the clients, and the state of the API.
+//! The parts that the roles share: the store, the catalog, the clients, and the state of the API.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,7 +20,7 @@ use super::{
     supervisor::Supervisor,
 };
 
-/// What the parts are made of, besides the configuration.
+/// Inputs for building the parts, besides the configuration.
 pub(super) struct Dependencies {
     pub(super) roles: HashSet<Role>,
     pub(super) transforms: HashMap<String, Arc<dyn Transform>>,
@@ -38,7 +38,7 @@ pub(super) struct Components {
     pub(super) clients: Clients,
     pub(super) transforms: HashMap<String, Arc<dyn Transform>>,
     pub(super) metrics: Option<PrometheusHandle>,
-    /// Cancelled once the roles have drained: ends the background tasks.
+    /// Ends the background tasks. Cancelled once the roles have drained.
     pub(super) background: CancellationToken,
 }
 

@@ -21,7 +21,7 @@ struct Inner {
 struct Taken {
     /// The number of the newest connection.
     last: u64,
-    /// The connections that hold a slot. `None` for one that never yields it.
+    /// The connections that hold a slot. `None` for a connection that never yields it.
     clients: HashMap<u64, Option<ClientConnection>>,
 }
 
@@ -40,8 +40,8 @@ impl Connections {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a slot for this connection. If none is free, closes the connection that yields first and takes its slot.
-    /// `None` if all have a credential and a request in progress.
+    /// Takes a slot for this connection. If none is free, closes the connection that yields first
+    /// and takes its slot. `None` if all connections have a credential and a request in progress.
     pub(super) fn take(&self, client: &ClientConnection) -> Option<ConnectionSlot> {
         self.add(Some(client.clone()))
     }
@@ -74,7 +74,7 @@ impl Taken {
                 Some((client.yields()?, *number, client))
             });
             let (_, number, client) = yielding.min_by_key(|(rank, number, _)| (*rank, *number))?;
-            // It may just have begun a request, or shown its credential.
+            // The client may just have begun a request, or shown its credential. Then try the next one.
             if client.displace() {
                 return Some(number);
             }

@@ -1,4 +1,4 @@
-//! One connection that is served, over HTTP/1 or HTTP/2.
+//! Serves one connection over HTTP/1 or HTTP/2.
 
 use std::{
     pin::Pin,
@@ -19,24 +19,25 @@ use http_server::client_connection::HEAD_BYTES_MAX;
 
 /// The most headers of a request.
 const HEADERS_MAX: usize = 100;
-/// HTTP/2: the most requests in progress on one connection, and the bytes of bodies on their way to each and to all.
+/// HTTP/2: the most requests in progress on one connection, and the most bytes of bodies in
+/// flight, per request and in total.
 const STREAMS_MAX: u32 = 64;
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// HTTP/2: the bytes of an answer that wait for a client that does not read.
+/// HTTP/2: the most bytes of an answer that wait for a client to read.
 const SEND_BYTES_MAX: usize = 64 << 10;
-/// HTTP/2: the most requests that the client resets before they are answered (CVE-2023-44487). More end the connection.
+/// HTTP/2: a client that resets more requests before their answer loses its connection (CVE-2023-44487).
 const RESETS_MAX: usize = 20;
-/// HTTP/2: the most requests that this side resets because of errors (CVE-2025-8671). More end the connection.
+/// HTTP/2: a client loses its connection if this side resets more requests for errors (CVE-2025-8671).
 const ERRORS_MAX: usize = 64;
 
-/// A connection that is served, in one of the two versions.
+/// A served connection, in one of the two versions.
 pub(super) enum Conversation<I: AsyncRead + AsyncWrite + Send + Unpin + 'static, S: HttpService> {
     Http1(Box<http1::Connection<TokioIo<I>, S>>),
     Http2(Pin<Box<http2::Connection<TokioIo<I>, S, TokioExecutor>>>),
 }
 
-/// What answers the requests of a connection.
+/// A service that answers the requests of a connection.
 pub(super) trait HttpService:
     Service<
         Request<Incoming>,
@@ -69,7 +70,7 @@ where
         Conversation::Http1(Box::new(builder.serve_connection(TokioIo::new(io), service)))
     }
 
-    /// Serves HTTP/2, with a limit on all that a client can make this side hold or do.
+    /// Serves HTTP/2, with limits on the memory and work that a client can cause.
     pub(super) fn over_http2(io: I, service: S) -> Conversation<I, S> {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
@@ -83,7 +84,7 @@ where
         Conversation::Http2(Box::pin(builder.serve_connection(TokioIo::new(io), service)))
     }
 
-    /// Ready when it has ended, well or not.
+    /// Ready when the connection has ended, with or without an error.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Conversation::Http1(connection) => connection.poll_without_shutdown(cx).map(drop),
@@ -91,7 +92,7 @@ where
         }
     }
 
-    /// Ends after the requests that are in progress.
+    /// Ends the connection after the requests in progress.
     pub(super) fn end_gracefully(&mut self) {
         match self {
             Conversation::Http1(connection) => Pin::new(&mut **connection).graceful_shutdown(),
@@ -99,7 +100,7 @@ where
         }
     }
 
-    /// The stream; `None` for HTTP/2, which closes it.
+    /// The stream; `None` for HTTP/2, which closes the stream itself.
     pub(super) fn into_io(self) -> Option<I> {
         match self {
             Conversation::Http1(connection) => Some(connection.into_parts().io.into_inner()),

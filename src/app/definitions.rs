@@ -19,13 +19,13 @@ use super::AppError;
 
 /// How many destinations are defined in parallel.
 const DEFINED_AT_ONCE: usize = 16;
-/// How many names are resolved in parallel, and for how long in all.
+/// The most names to resolve in parallel, and the time limit for all names.
 const NAMES_AT_ONCE: usize = 64;
 const NAMES_MAX: Duration = Duration::from_secs(10);
-/// How often to try again where Redis was not available.
+/// The pause before the next attempt to define destinations whose Redis was not available.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 
-/// Checks where the destinations of the file lead: addresses first, then names, each only once.
+/// Checks the addresses in the URLs of the file's destinations, then the names, each name only once.
 pub(super) async fn check_addresses(
     outgoing: &Outgoing,
     all: &[Destination],
@@ -52,7 +52,7 @@ pub(super) async fn check_addresses(
         }
         Ok(())
     };
-    // Whatever is not checked by then is checked when Reseq connects to it.
+    // Names not checked by then are checked when Reseq connects to them.
     tokio::time::timeout(NAMES_MAX, checking).await.unwrap_or_else(|_| {
         tracing::warn!(
             "not all hosts of the configuration file could be resolved in {NAMES_MAX:?}"
@@ -61,14 +61,14 @@ pub(super) async fn check_addresses(
     })
 }
 
-/// Defines the destinations of the file. Returns those whose partition is not available now, such as that of a
-/// dead primary of a cluster: they must not keep the process from serving the others.
+/// Defines the destinations of the file. Returns the destinations whose partition is not available now,
+/// for example because a primary of the cluster is down: the process must still serve the others.
 pub(super) async fn define_destinations(
     store: &Store,
     all: &[Destination],
 ) -> Result<Vec<Destination>, AppError> {
     let mut later = Vec::new();
-    // Reports the first in the file that is refused.
+    // Returns the error of the first refused destination in the file.
     let mut defined = pin!(define_all(store, all.to_vec()));
     while let Some((destination, defined)) = defined.next().await {
         match defined {
@@ -88,8 +88,8 @@ pub(super) async fn define_destinations(
     Ok(later)
 }
 
-/// Encrypts secrets that are not encrypted yet, defines what could not be defined at the start, and then checks which
-/// definitions of the file are in force, until `stop`.
+/// Encrypts secrets that are not encrypted yet, defines the remaining destinations, and then
+/// checks which definitions of the file are in force, until `stop`.
 pub(super) async fn keep_in_force(
     store: Store,
     later: Vec<Destination>,
@@ -97,12 +97,12 @@ pub(super) async fn keep_in_force(
     stop: CancellationToken,
 ) {
     seal_secrets(store.clone(), stop.clone()).await;
-    // In this order: what is not defined yet has not been removed either.
+    // Retry first: `watch` would report a destination that is not defined yet as removed.
     retry(store, later, stop.clone()).await;
     in_file.watch(stop).await;
 }
 
-/// Defines the others once their partitions are available.
+/// Defines the remaining destinations once their partitions are available.
 async fn retry(store: Store, mut later: Vec<Destination>, stop: CancellationToken) {
     while !later.is_empty() {
         tokio::select! {
@@ -134,10 +134,10 @@ enum Defined {
     Refused(StoreError),
 }
 
-/// Tries to define each, some in parallel. Yields them in order.
+/// Tries to define the destinations, some in parallel. Yields the results in order.
 fn define_all(store: &Store, all: Vec<Destination>) -> impl Stream<Item = (Destination, Defined)> {
-    // An unavailable partition is not tried for each of its destinations: every attempt takes as long as Redis
-    // has to answer.
+    // Tries an unavailable partition only once, not for each of its destinations: every attempt
+    // waits for the whole time limit.
     let unavailable = Arc::new(Mutex::new(HashSet::new()));
     let attempts = all.into_iter().map(move |destination| {
         let unavailable = unavailable.clone();
@@ -161,8 +161,8 @@ fn define_all(store: &Store, all: Vec<Destination>) -> impl Stream<Item = (Desti
     stream::iter(attempts).buffered(DEFINED_AT_ONCE)
 }
 
-/// Encrypts the secrets of definitions that were stored without a key or with an earlier one, and logs what is
-/// missing for it.
+/// Encrypts the secrets of definitions stored without a key or with an earlier key. Logs the keys
+/// that are missing for it.
 async fn seal_secrets(store: Store, stop: CancellationToken) {
     let found = match store.secrets_found().await {
         Ok(found) => found,

@@ -14,26 +14,26 @@ use outbound::{
 };
 use tls::Connector;
 
-/// The most descriptors to ask for: the system keeps a table of them.
+/// The most descriptors to request. The system keeps a table of them.
 const LIMIT_MAX: u64 = 1 << 20;
-/// For Redis, logs, listeners, and health checks beyond the limit.
+/// Descriptors for Redis, logs, listeners, and health checks beyond the limit.
 const KEPT: usize = 100 + RESERVE + CLOSING_MAX;
-/// The fewest for deliveries and transforms.
+/// The fewest descriptors for deliveries and transforms.
 const OUTGOING_MIN: usize = 16;
-/// The minimum to keep for everything except incoming connections.
+/// The fewest descriptors for everything except incoming connections.
 const KEPT_MIN: usize = KEPT + OUTGOING_MIN;
-/// Of the descriptors for deliveries and transforms, one in so many is for the processes of expressions, of ingest and
-/// of processors each, and one for look-ups of host names.
+/// Of the descriptors for deliveries and transforms, one in this many counts as a process of
+/// expressions in ingest and in processors each, and one as a look-up of a host name.
 const PART: usize = 16;
-/// Sockets of a look-up that nobody answers: each of two questions is sent three times, from a socket of its own.
+/// Sockets of a look-up without an answer: it sends two questions three times each, each time from a new socket.
 const LOOKUP_SOCKETS: usize = 6;
 /// The default limits, if there are enough descriptors.
 const HTTP_MAX: usize = 4096;
 const TCP_MAX: usize = 1024;
-/// Connections of operators, if they have a listener of their own.
+/// The limit of connections at the listener for operators.
 const ADMIN_MAX: usize = 64;
 
-/// The limits of connections, and of what else takes descriptors.
+/// The limits of connections, and of other uses of descriptors.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Descriptors {
     pub(super) http: usize,
@@ -41,9 +41,9 @@ pub(super) struct Descriptors {
     pub(super) tcp: usize,
     /// Outgoing connections.
     pub(super) outgoing: usize,
-    /// Look-ups of host names at once.
+    /// The most look-ups of host names at once.
     pub(super) lookups: usize,
-    /// Processes that evaluate expressions, of ingest and of processors each: two pipes for each process.
+    /// The most processes that evaluate expressions, in ingest and in processors each. Each process needs two pipes.
     pub(super) processes: usize,
 }
 
@@ -53,7 +53,7 @@ impl Descriptors {
         Descriptors::of(raise_limit(), config)
     }
 
-    /// The clients of deliveries and transforms. Names are looked up in this way, or as the system does.
+    /// The clients of deliveries and transforms. They look names up with `lookup`, or as the system does.
     pub(super) fn clients(
         &self,
         config: &config::Outgoing,
@@ -67,8 +67,8 @@ impl Descriptors {
         Ok(Clients::limited(outgoing, Connector::open("outgoing.tls", &config.tls)?, limits)?)
     }
 
-    /// Divides this many descriptors. Unless configured otherwise, at least half are kept for
-    /// deliveries and the like.
+    /// Divides this many descriptors. Unless configured otherwise, keeps at least half for
+    /// deliveries, transforms and Redis.
     fn of(limit: u64, config: &Config) -> Result<Descriptors, ConfigError> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let (http, tcp) = (config.http.connections_max, config.ingest.connections_max);

@@ -28,23 +28,24 @@ pub enum AppError {
     /// The configuration needs more than the system allows.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// An address cannot be bound.
+    /// Reseq cannot listen on an address.
     #[error("cannot listen on {place} ({field}): {problem}")]
     Listen {
         /// Which address or name.
         place: String,
-        /// The configuration field with it.
+        /// The configuration field that names it.
         field: &'static str,
         /// The cause.
         problem: std::io::Error,
     },
-    /// Reseq as a library in another program started that program as if it were the `reseq` binary.
+    /// Reseq, as a library in another program, started that program to run `jq` expressions,
+    /// which only the `reseq` binary can do.
     #[error(
         "this program was started to run jq expressions, which only a reseq binary can; \
          RESEQ_JQ_RUNNER must name one"
     )]
     NoJqRunner,
-    /// A part has ended that the process cannot do without.
+    /// An essential part has ended.
     #[error(
         "the {what} of this process ended unexpectedly, so the process ends; its log may say why"
     )]

@@ -18,7 +18,7 @@ use tls::Acceptor;
 /// Time limit for the addresses of one name.
 const LOOKUP_MAX: Duration = Duration::from_secs(10);
 
-/// Where the configuration says that this process listens, with the field that says it.
+/// The places where this process must listen, each with its configuration field.
 pub(super) fn places(config: &Config) -> Result<Vec<(&'static str, Listen)>, ConfigError> {
     let mut all = vec![("http.listen", config.http.listen.clone())];
     all.extend(config.admin.place()?.map(|place| ("admin.listen", place)));
@@ -26,7 +26,7 @@ pub(super) fn places(config: &Config) -> Result<Vec<(&'static str, Listen)>, Con
     Ok(all)
 }
 
-/// The addresses of a place, each once.
+/// The addresses of a place, without duplicates.
 pub(super) async fn addresses_of(
     place: &Listen,
     field: &'static str,
@@ -46,8 +46,8 @@ pub(super) async fn addresses_of(
     }
 }
 
-/// Binds all addresses of this configuration field, with one port. An address of a name that this machine does not
-/// have, such as `::1` without IPv6, is left out if there is another.
+/// Binds all addresses of this configuration field, with one port. Skips an address of a name
+/// that this machine does not have, such as `::1` without IPv6, if there is another.
 pub(super) async fn listen(
     place: &Listen,
     field: &'static str,
@@ -82,7 +82,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
 }
 
-/// Starts the HTTP listeners, of all and of operators; returns the first address of each, and all addresses.
+/// Starts the HTTP listener, and the one for operators. Returns the first address of each, and all addresses.
 pub(super) async fn listen_http(
     config: &Config,
     descriptors: &Descriptors,
@@ -166,7 +166,7 @@ pub(super) async fn listen_tcp(
     Ok(bound)
 }
 
-/// Refuses to serve other machines as long as there is no token: anybody could do anything.
+/// Refuses to serve other machines while no token exists: any caller could do anything.
 pub(super) async fn guarded(config: &Config, guard: &Guard) -> Result<(), AppError> {
     if guard.is_set_up() {
         if config.auth.mode == AuthMode::None {

@@ -68,7 +68,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Resolves when it ends on its own, with the cause. Only once.
+    /// Resolves when Reseq ends on its own, and returns the cause. Call it only once.
     pub async fn ended(&mut self) -> Result<(), AppError> {
         let Some(whole) = &mut self.whole else { return Ok(()) };
         let ended = whole.await;
@@ -81,7 +81,7 @@ impl Running {
         }
     }
 
-    /// Drains and stops it.
+    /// Drains and stops Reseq.
     pub async fn stop(mut self) -> Result<(), AppError> {
         self.stop.cancel();
         self.ended().await
@@ -95,7 +95,7 @@ impl Reseq {
         Reseq { config, roles, transforms: HashMap::new(), metrics: None, lookup: None }
     }
 
-    /// Limits it to these roles.
+    /// Runs only these roles.
     pub fn roles(mut self, roles: impl IntoIterator<Item = Role>) -> Reseq {
         self.roles = roles.into_iter().collect();
         self
@@ -114,7 +114,7 @@ impl Reseq {
         self
     }
 
-    /// Resolves the host names of receivers and transforms in this way, instead of asking the system.
+    /// Uses `lookup` to resolve the host names of receivers and transforms, instead of the system.
     pub fn lookup(mut self, lookup: impl Lookup + 'static) -> Reseq {
         self.lookup = Some(Arc::new(lookup));
         self
@@ -178,9 +178,9 @@ struct Server {
     http: SocketAddr,
     admin: Option<SocketAddr>,
     tcp: Vec<SocketAddr>,
-    /// The listeners: they stop first, and answer the requests they have accepted.
+    /// The listeners. They stop first, and answer the requests that they have accepted.
     listeners: TaskTracker,
-    /// Group commit, which ends when all listeners are closed.
+    /// Group commit. It ends when all listeners are closed.
     commits: TaskTracker,
     /// Processor and sender.
     roles: TaskTracker,
@@ -243,7 +243,7 @@ impl Server {
         let (http, admin, all) =
             listen_http(config, descriptors, of_http, &listeners, &stop, supervisor).await?;
         parts.clients.outgoing().note_listeners(tcp.iter().copied().chain(all).collect());
-        // The roles get only a part of shutdown_ms, because other parts have to stop after them.
+        // The roles get only a part of shutdown_ms, because other parts must stop after them.
         let drain = Duration::from_millis(config.shutdown_ms) * 7 / 10;
         if roles.contains(&Role::Processor) {
             let processor = Processor {

@@ -1,4 +1,4 @@
-//! The addresses of Reseq itself, which no delivery and no transform may connect to.
+//! The addresses of Reseq itself. Deliveries and transforms may not connect to them.
 
 use std::{collections::HashMap, future::Future, net::SocketAddr, time::Duration};
 
@@ -14,14 +14,14 @@ use config::{Config, Host, Topology};
 use outbound::outgoing::Outgoing;
 use store::Store;
 
-/// How often the addresses of Redis are found again: after a failover, they are others.
+/// The time between two searches for the addresses of Redis, which change after a failover.
 const EVERY: Duration = Duration::from_secs(10);
-/// How long to wait for the addresses of one name, and for what the servers say.
+/// Time limit for the addresses of one name, and for the answers of the servers.
 const LOOKUP_MAX: Duration = Duration::from_secs(2);
 /// The port of a Redis URL without one.
 const REDIS_PORT: u16 = 6379;
 
-/// Notes the addresses that the configuration says this process will listen on.
+/// Notes the addresses on which this process will listen.
 pub(super) async fn note_listeners(outgoing: &Outgoing, config: &Config) -> Result<(), AppError> {
     let mut all = Vec::new();
     for (field, place) in places(config)? {
@@ -31,12 +31,12 @@ pub(super) async fn note_listeners(outgoing: &Outgoing, config: &Config) -> Resu
     Ok(())
 }
 
-/// Finds the addresses of the Redis servers again and again.
+/// Finds the addresses of the Redis servers periodically.
 pub(super) struct RedisAddresses {
     store: Store,
     configured: Vec<Host>,
     outgoing: Outgoing,
-    /// The last known addresses of each server. They stay noted when its name is not resolved for a while.
+    /// The last known addresses of each server. They stay noted while the name cannot be resolved.
     found: HashMap<Host, Vec<SocketAddr>>,
 }
 
@@ -46,7 +46,7 @@ impl RedisAddresses {
         RedisAddresses { store, configured, outgoing, found: HashMap::new() }
     }
 
-    /// Notes them once, and returns a task that goes on until `stop`.
+    /// Notes the addresses once, and returns a task that repeats this until `stop`.
     pub(super) async fn keep_noted(
         mut self,
         stop: CancellationToken,

@@ -7,9 +7,9 @@ use std::str::FromStr;
 pub enum Role {
     /// Accepts messages and stores them in Redis.
     Ingest,
-    /// Transforms them.
+    /// Transforms messages.
     Processor,
-    /// Delivers them.
+    /// Delivers messages.
     Sender,
 }
 
@@ -17,7 +17,7 @@ impl Role {
     /// All roles.
     pub const ALL: [Role; 3] = [Role::Ingest, Role::Processor, Role::Sender];
 
-    /// Its name.
+    /// The name of the role.
     pub fn name(self) -> &'static str {
         match self {
             Role::Ingest => "ingest",

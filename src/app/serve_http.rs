@@ -46,8 +46,7 @@ use tls::Acceptor;
 /// Connections accepted beyond the limit, to answer health checks and to refuse others with a
 /// problem.
 pub(super) const RESERVE: usize = 32;
-/// Connections beyond those that may be in the process of closing; at this limit no more are
-/// accepted.
+/// Further connections that may be closing at the same time. At this limit, the listener accepts no more.
 pub(super) const CLOSING_MAX: usize = 16;
 /// The HTTP listener.
 pub(super) struct HttpServer {
@@ -91,7 +90,7 @@ impl HttpServer {
         }
     }
 
-    /// Accepts connections until `stop`. They run on `tracker`, and end once answered.
+    /// Accepts connections until `stop`. They run on `tracker`, and end after the answers in progress.
     pub(super) async fn run(self: Arc<Self>, listener: TcpListener, tracker: TaskTracker) {
         let server = self;
         loop {
@@ -152,7 +151,7 @@ impl HttpServer {
         client.settle().await;
     }
 
-    /// Shakes hands. Otherwise returns whether more input may come.
+    /// Does the TLS handshake. If it fails, returns whether more input may come.
     async fn shake_hands(
         &self,
         acceptor: &Acceptor,
@@ -184,7 +183,7 @@ impl HttpServer {
             },
         };
         telemetry::connection_closed(reason);
-        // The client may still be writing, and has to read why it failed.
+        // The client may still be writing, and must be able to read why the handshake failed.
         Err(reason == "handshake")
     }
 
@@ -203,8 +202,8 @@ impl HttpServer {
             }
             .boxed()
         });
-        // A client that closed its direction after the request still gets its answer. Over TLS it is gone: few
-        // clients close one direction there, and the end is seen only by reading.
+        // A client that closed its direction after the request still gets its answer. Over TLS,
+        // such a client counts as gone: few clients close only one direction there.
         let half_close = self.tls.is_none() && !planted::is("end_of_input_is_the_end");
         let mut connection = match client.is_multiplexed() {
             true => Conversation::over_http2(io, service),
@@ -226,9 +225,9 @@ impl HttpServer {
         };
         // Unread input would reset the connection and cut off the answer: read it below.
         let mut may_come = !self.stop.is_cancelled();
-        // Drops what it still holds, such as an unwritten answer.
+        // Drops buffered data, such as an unwritten answer.
         let Some(mut io) = connection.into_io() else {
-            // HTTP/2 has said goodbye itself, as far as the client reads.
+            // HTTP/2 has already ended the connection itself.
             let reason = is_slow.map(|activity| match activity {
                 Activity::Head => "slow_head",
                 _ => "idle",
@@ -255,7 +254,7 @@ impl HttpServer {
                 }
             }
         }
-        // Says over TLS that this is the end.
+        // Over TLS, tells the client that this is the end.
         io.shutdown().now_or_never();
         may_come
     }
@@ -295,7 +294,7 @@ impl HttpServer {
         response
     }
 
-    /// Resolves when the client has been idle for too long, with what it was expected to do.
+    /// Resolves when the client has been too slow. Returns the activity that took too long.
     async fn overdue(&self, client: &ClientConnection) -> Activity {
         loop {
             let now = Instant::now();
@@ -353,7 +352,7 @@ fn head_timeout() -> String {
     as_bytes(&Problem::new(Code::RequestTimeout, detail))
 }
 
-/// An answer as bytes, where there is no request to answer. It is the last of its connection.
+/// The bytes of an answer without a request. It is the last answer of its connection.
 fn as_bytes(problem: &Problem) -> String {
     let body = problem.json(None).to_string();
     format!(

@@ -1,5 +1,5 @@
-//! Ends the process when an essential task ends unexpectedly, so that its supervisor restarts it. A
-//! process that looks healthy and does nothing would be worse.
+//! Ends the process when an essential task ends unexpectedly, so that the system restarts it. A
+//! process that looks healthy but does nothing would be worse.
 
 use tokio::sync::mpsc;
 
@@ -12,7 +12,7 @@ pub(super) struct Supervisor {
 /// The names of the tasks that ended.
 pub(super) type Ended = mpsc::UnboundedReceiver<&'static str>;
 
-/// Dropped with the task, however it ends.
+/// Reports the end of a task when dropped with it.
 struct Guard {
     what: &'static str,
     ended: mpsc::UnboundedSender<&'static str>,

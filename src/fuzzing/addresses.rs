@@ -1,4 +1,4 @@
-//! Where Reseq connects to, and which hosts count as this machine.
+//! Fuzzes the check of addresses, and of hosts that count as this machine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,8 +13,8 @@ pub fn addresses(input: &[u8]) {
     match Outgoing::new(Vec::new()).check_without_lookup(text) {
         Err(_) => {}
         Ok(Some((name, _))) => {
-            // What is checked only when it is resolved must be a name: connecting would take an address
-            // for an address.
+            // A host that is checked only after its look-up must be a name, because an address is
+            // never looked up.
             assert!(name.trim_end_matches('.').parse::<IpAddr>().is_err(), "{name}");
         }
         Ok(None) => {
@@ -32,7 +32,7 @@ pub fn addresses(input: &[u8]) {
     }
 }
 
-/// What the standard library knows about IPv4, and the ranges that it does not know.
+/// Uses the checks of the standard library for IPv4, and adds the ranges missing there.
 fn is_public_v4(ip: Ipv4Addr) -> bool {
     let [a, b, ..] = ip.octets();
     let is_special = ip.is_private()

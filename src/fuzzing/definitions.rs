@@ -7,18 +7,18 @@ use outbound::outgoing::{Outgoing, OutgoingError};
 /// The line between the file and the environment.
 const ENVIRONMENT: &str = "\n---\n";
 
-/// A configuration file; after a line `---` the environment, a variable a line.
+/// A configuration file. After a line `---`, the environment, one variable per line.
 pub fn configuration(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     let (file, environment) = text.split_once(ENVIRONMENT).unwrap_or((text, ""));
     let variables = environment.lines().filter_map(|line| line.split_once('='));
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let Ok(config) = Config::parse(file, variables) else { return };
-    // What was accepted has a text form that means the same.
+    // The text form of an accepted configuration means the same.
     let text = toml::to_string(&config).unwrap();
     let again = Config::parse(&text, []).unwrap();
     assert_eq!(toml::to_string(&again).unwrap(), text);
-    // Debug may reach the log.
+    // `Debug` may reach the log, so it must not show secrets.
     let debug = format!("{config:?}");
     for secret in [config.auth.admin_token.as_str(), &config.redis.sentinel_password] {
         assert!(secret.len() < 16 || !debug.contains(secret), "{debug}");

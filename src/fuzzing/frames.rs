@@ -10,8 +10,8 @@ use formats::{
     tcp_answer::FromReceiver,
 };
 
-/// A byte for the framing, one for the longest frame, one for the size of the pieces in which the rest
-/// arrives.
+/// Input: a byte for the framing, a byte for the longest frame, a byte for the size of the
+/// pieces, and the stream.
 pub fn frames(input: &[u8]) {
     let Some((&[framing, max, piece], stream)) = input.split_first_chunk() else { return };
     let framing = if framing % 2 == 0 { Framing::Lines } else { Framing::Length };
@@ -26,7 +26,7 @@ pub fn frames(input: &[u8]) {
         FrameCodec::new(framing, 0).encode(frame.clone(), &mut buffer).unwrap();
         answers(frame);
     }
-    // What was a valid frame is one again.
+    // Encoded again, the frames decode to the same frames.
     assert_eq!(decoded(framing, frame_bytes_max, &buffer, usize::MAX), (whole, None));
     assert!(error.is_some() || stream == &buffer[..], "bytes are missing, or were added");
 }
@@ -71,7 +71,7 @@ fn answers(frame: &[u8]) {
     }
 }
 
-/// A text that an operator sees is short, and cannot look like another line of the log.
+/// Checks that a text for operators is short, and cannot look like another line of the log.
 fn assert_shown(text: &str) {
     assert!(text.chars().count() < 1_000 && !text.chars().any(char::is_control), "{text:?}");
 }

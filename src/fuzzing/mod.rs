@@ -1,5 +1,5 @@
-//! The parsers of input, for fuzzing: one function a target of `fuzz/`. Each also checks what its parser
-//! returns. A unit test runs the inputs in `fuzz/corpus` through them: one a line, in base64.
+//! Fuzz targets for the parsers of input: one function for each target of `fuzz/`. Each also checks
+//! the result of its parser. A unit test runs the inputs in `fuzz/corpus`, one per line in base64.
 
 mod addresses;
 mod definitions;
@@ -59,7 +59,7 @@ mod tests {
             let inputs = fs::read_to_string(&path).unwrap();
             assert!(inputs.lines().count() > 4, "{name}: only {} inputs", inputs.lines().count());
             for (number, input) in inputs.lines().enumerate() {
-                // What a panic was about.
+                // Shows the input that caused a panic.
                 println!("{}:{}", path.display(), number + 1);
                 target(&BASE64_STANDARD.decode(input).unwrap());
             }

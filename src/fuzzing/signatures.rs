@@ -1,4 +1,4 @@
-//! Signatures: the secrets, the signatures that they make, and those of arriving requests.
+//! Fuzzes signatures: secrets, the signatures made with them, and signatures of arriving requests.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -12,7 +12,7 @@ use formats::signatures::{Claim, Signer};
 const ID: &str = "id";
 const NOW_MS: u64 = 1_614_265_330_123;
 
-/// A line for each secret, then an empty line, then the body that they sign.
+/// Input: a line for each secret, an empty line, and the body to sign.
 pub fn signatures(input: &[u8]) {
     let end = input.windows(2).position(|two| two == b"\n\n").unwrap_or(input.len());
     let (secrets, body) = input.split_at(end);
@@ -36,13 +36,13 @@ pub fn signatures(input: &[u8]) {
     assert!(masked.iter().eq(secrets.iter().copied()));
 }
 
-/// True for a secret that signs. An error never contains the secret.
+/// True if the secret can sign. Checks that an error never contains the secret.
 fn can_sign(text: &str) -> bool {
     match StandardSecret::parse(text) {
         Ok(StandardSecret::Public(_)) => false,
         Ok(_) => true,
         Err(error) => {
-            // The words of the error itself are no secret.
+            // A short text may occur in the error by chance.
             let is_secret = text.len() >= 40 && !text.contains(' ');
             assert!(!is_secret || !error.contains(text), "{error}");
             false
@@ -50,7 +50,7 @@ fn can_sign(text: &str) -> bool {
     }
 }
 
-/// HMAC of the content; other keys are private, and what they sign is checked in their own tests.
+/// True if the signature is the HMAC of the content. Other tests check the signatures of private keys.
 fn is_of(signature: &str, secret: &str, content: &[u8]) -> bool {
     match (signature.strip_prefix("v1,"), StandardSecret::parse(secret)) {
         (Some(text), Ok(StandardSecret::Symmetric(bytes))) => {
@@ -67,7 +67,7 @@ fn is_of(signature: &str, secret: &str, content: &[u8]) -> bool {
 /// whole text.
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// A byte for the scheme, lines `name:value`, an empty line, and the body of an arriving request.
+/// Input: a byte for the scheme, lines `name:value`, an empty line, and the body of an arriving request.
 pub fn verification(input: &[u8]) {
     let Some((scheme, request)) = input.split_first() else { return };
     let end = request.windows(2).position(|two| two == b"\n\n").unwrap_or(request.len());
@@ -87,7 +87,7 @@ pub fn verification(input: &[u8]) {
     if claim.check(&verify, body).is_err() {
         return;
     }
-    // A right signature is of this body alone, and of this secret.
+    // A valid signature must fail for another body, and for another secret.
     let mut other = body.to_vec();
     match other.first_mut() {
         Some(first) => *first ^= 1,

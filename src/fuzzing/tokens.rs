@@ -2,7 +2,7 @@
 
 use domain::{LeaseToken, TokenText, token::sha256_of};
 
-/// The text of a token, of whatever kind.
+/// Input: the text of a token of any kind.
 pub fn tokens(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     access::fuzzing::cookies(&text);
@@ -14,7 +14,7 @@ pub fn tokens(input: &[u8]) {
     }
     let Ok(lease) = LeaseToken::decode(&text) else { return };
     assert_eq!(LeaseToken::decode(&lease.encode()).as_ref(), Ok(&lease));
-    // Three parts, also for the scripts: none of them has the separator.
+    // The scripts must find three parts, too: no part contains the separator.
     let member = lease.member();
     let parts: Vec<&str> = member.split('/').collect();
     let sequence = lease.sequence.to_string();

@@ -1,5 +1,5 @@
 //! Shared by the tests of transforms and deliveries: a message, and an HTTP receiver that records
-//! requests and answers as configured.
+//! requests and gives configured answers.
 #![allow(dead_code)] // Each test file uses its own part.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// Clients that may connect to this machine.
+/// HTTP clients that may connect to this machine.
 pub fn clients() -> Clients {
     let outgoing = Outgoing::new(vec!["127.0.0.0/8".parse().unwrap()]);
     Clients::new(outgoing, Connector::of_system().unwrap()).unwrap()
@@ -73,7 +73,7 @@ pub fn headers_with_everything(address: &str, attempt: &str) -> BTreeMap<String,
     .into()
 }
 
-/// A request, as the receiver got it.
+/// A request that the receiver got.
 pub struct Seen {
     pub method: String,
     pub uri: Uri,
@@ -176,7 +176,7 @@ fn is_whole(request: &[u8]) -> bool {
     body.len() >= length.map_or(0, |length| length.parse().unwrap())
 }
 
-/// A port on which nobody listens.
+/// A port without a listener.
 pub async fn closed_port() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap().to_string()

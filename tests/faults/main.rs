@@ -1,4 +1,4 @@
-//! Pods that are held, ended or cut off at named points; bugs that are planted; cuts of power; upgrades.
+//! Tests with pods that are held, ended or cut off at named points, planted bugs, power cuts, and upgrades.
 
 use reseq_testing::support;
 

@@ -1,5 +1,5 @@
-//! Bugs that are planted in the Lua scripts on purpose, one at a time, to see which test catches
-//! each. Each replaces one place of one file.
+//! Bugs to plant in the Lua scripts, one at a time, to see which test catches each. Each bug
+//! replaces one place in one file.
 
 mod table;
 
@@ -12,24 +12,24 @@ pub use table::BUGS;
 /// A bug in a script.
 #[derive(Debug, Clone, Copy)]
 pub struct Bug {
-    /// What is wrong with the file; each file has it once.
+    /// Describes the bug. Unique within its file.
     pub name: &'static str,
     /// The file in `lua/`, without `.lua`.
     pub file: &'static str,
-    /// What stands there, once in the file.
+    /// The correct text, which occurs once in the file.
     pub right: &'static str,
-    /// What takes its place.
+    /// The wrong text that replaces it.
     pub wrong: &'static str,
 }
 
 impl Bug {
-    /// The file as it is.
+    /// The correct file.
     pub fn whole_text(&self) -> String {
         let path = format!("{}/lua/{}.lua", env!("CARGO_MANIFEST_DIR"), self.file);
         fs::read_to_string(path).unwrap()
     }
 
-    /// The file with the bug. What it replaces must be there, and once: else the bug is out of date.
+    /// The file with the bug. The correct text must occur exactly once, otherwise the bug is outdated.
     pub fn planted_text(&self) -> String {
         let Bug { name, file, right, .. } = self;
         let text = self.whole_text();
@@ -38,7 +38,7 @@ impl Bug {
         text.replace(right, self.wrong)
     }
 
-    /// Plants it in the scripts that this thread puts together while the result lives.
+    /// Plants the bug in the scripts that this thread composes until the result is dropped.
     #[must_use]
     pub fn plant(&self) -> Planted {
         plant(self.file, self.planted_text())

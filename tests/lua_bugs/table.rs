@@ -1,4 +1,4 @@
-//! The bugs, by what they break.
+//! The bugs, grouped by the rule that they break.
 
 use super::Bug;
 
@@ -328,7 +328,7 @@ end",
         "tonumber(letter_epoch) < born",
         "false",
     ),
-    // Once, and not twice.
+    // Calls that must take effect only once.
     bug(
         "does not keep the answer to a call, so a repeated call runs twice",
         "include/call",
@@ -353,7 +353,7 @@ end",
         "is_same and 'duplicate' or 'conflict'",
         "'duplicate'",
     ),
-    // Nothing lost, nothing stuck.
+    // Lost or stuck messages.
     bug(
         "removes a withdrawn message from its lane instead of leaving a tombstone",
         "withdraw",
@@ -441,7 +441,7 @@ end",
         "if #empty > 0 then redis.call('ZREM', ordering == 'destination' and key_releasable or key_lanes, unpack(empty)) end",
         "",
     ),
-    // What pods follow.
+    // Changes that pods follow.
     bug(
         "a removed name is missing in the list of changes",
         "include/changes",
@@ -499,7 +499,7 @@ end",
         "elseif wait_ms <= 0 then",
         "elseif true then",
     ),
-    // Damage and its repair; bodies apart; dead letters.
+    // Damage and its repair; bodies out of line; dead letters.
     bug(
         "fails for a message whose record is missing",
         "withdraw",

@@ -1,4 +1,4 @@
-//! Tests the checker of the journeys: it finds each thing that must not happen.
+//! Tests that the checker of the journeys finds every anomaly.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -111,7 +111,7 @@ fn a_repeat_or_a_place_that_is_not_as_it_was_is_found() {
     all(|headers| headers.id.push('x'));
 }
 
-/// Promises and deliveries, each changed in one way that must not happen.
+/// Promises and deliveries, changed to contain an anomaly.
 struct Case {
     promises: Vec<Promise>,
     deliveries: Vec<Delivery>,
@@ -129,7 +129,7 @@ impl Case {
         Case { promises, deliveries, held, losses: Losses::None, destroyed, is_removed: false }
     }
 
-    /// Which anomalies the checker finds, and how many of each.
+    /// The anomalies that the checker finds, and the number of each.
     fn found(self, order: Order) -> Vec<(Anomaly, usize)> {
         let (ledger, journal) = (Ledger::default(), Journal::default());
         self.promises.into_iter().for_each(|promise| ledger.promise(promise));
@@ -243,7 +243,7 @@ fn what_was_destroyed_may_be_missing_and_no_other() {
     assert_eq!(without_second(&[(8, 2)]), [(Anomaly::Lost, 1)]);
 }
 
-/// The fourth message was delivered, forgotten, and stamped and delivered again in the next epoch.
+/// The fourth message was delivered and lost in Redis, then stamped and delivered again in the next epoch.
 fn placed_again(promised_epoch: u64) -> Case {
     let mut case = Case::sound();
     case.losses = Losses::Unconfirmed;

@@ -19,7 +19,7 @@ const ALTERNATIVES: [&str; 10] = [
     "# idempotency_key_from = { header = \"x-event-id\" }",
 ];
 
-/// The example with its commented-out fields in force, except these lines.
+/// The example with its commented-out fields enabled, except these lines.
 fn example_without(left_out: &[&str]) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("reseq.example.toml");
     let text = std::fs::read_to_string(path).unwrap();

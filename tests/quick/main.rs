@@ -1,5 +1,5 @@
-//! What needs no Redis: the shape of the project, headers of scripts, the example configuration, and the checker
-//! that other tests use. `make quick` runs them.
+//! Tests without Redis: the structure of the project, headers of scripts, the example
+//! configuration, and the checker that other tests use. `make quick` runs them.
 
 use reseq_testing::support;
 

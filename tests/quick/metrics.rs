@@ -13,7 +13,7 @@ fn the_reference_lists_exactly_the_metrics_of_the_code() {
     let code: Vec<String> =
         sources().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     let literals = code.iter().flat_map(|text| text.split('"')).filter(is_metric);
-    // Without those of unit tests, and the parts that a histogram has.
+    // Leaves out the metrics of unit tests, and the parts of histograms.
     let in_code: BTreeSet<&str> = literals
         .filter(|name| !name.starts_with("reseq_test_") && !name.ends_with("_seconds_count"))
         .collect();

@@ -1,4 +1,4 @@
-//! Checks the headers of the Lua files, and the contracts of the transitions, against what Lua does.
+//! Checks the headers of the Lua files, and the contracts of the transitions, against the Lua code.
 
 use crate::support;
 
@@ -74,7 +74,7 @@ impl Header {
             let (_, named) = reply.split_once('\'').expect("an error has a name");
             let name = named.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_');
             let name: String = name.collect();
-            // Redis takes a reply of one word for a text, and calls the error ERR.
+            // If an error has only one word, Redis takes that word for the text, and uses the code ERR.
             let has_text = named[name.len()..].starts_with(' ');
             assert!(has_text, "{}: {name} needs a text behind its name", self.name);
             errors.insert(name);
@@ -109,8 +109,8 @@ fn the_header_of_each_script_says_what_its_code_does() {
         for section in SECTIONS {
             assert!(header.sections.contains_key(section), "{name}: {section} is missing");
         }
-        // Scripts that drain must also run when memory is full; scripts that take in must not.
-        // Those that ask whether it is full have a second text, with the flag.
+        // Scripts that drain must run even when memory is full; scripts that store new messages
+        // must not. Scripts that check for full memory have a second text, with the flag.
         let takes_in = name.starts_with("ingest") || header.code.contains("IS_FULL");
         let expected = if takes_in { "#!lua" } else { "#!lua flags=allow-oom" };
         assert_eq!(&header.first_line, expected, "{name}");
@@ -143,7 +143,7 @@ fn has_word(code: &str, word: &str) -> bool {
 }
 
 impl Header {
-    /// Its own code, behind that of what it includes.
+    /// The code of its includes, then its own code.
     fn whole_code(&self) -> String {
         let include = |name: &String| {
             without_comments(
@@ -167,7 +167,7 @@ const OTHERS: [(&str, &str); 6] = [
 
 const KEYS_PAGE: &str = "docs/reference/redis-keys.md";
 
-/// The keys whose name in contracts is not their noun.
+/// Keys whose name in contracts differs from their noun.
 const NOUNS: [(&str, &str); 12] = [
     ("call", "calls:<caller>"),
     ("destination", "d:<dest>"),
@@ -195,7 +195,7 @@ fn reference_says_which_transitions_use_each_key() {
     let mut rows = generated::rows(KEYS_PAGE, "keys");
     let mut users = vec![BTreeSet::new(); rows.len()];
     for contract in CONTRACTS {
-        // They may use each of them; the page says so once.
+        // Repairs may use every key; the page says so once.
         if contract.name.starts_with("repair") {
             continue;
         }
@@ -203,7 +203,7 @@ fn reference_says_which_transitions_use_each_key() {
             ["key"] => vec![list.name],
             keys => keys.to_vec(),
         });
-        // Channels, and whatever is left over of a destination.
+        // Skip channels, and the leftover keys of a destination.
         let is_key = |name: &&str| !name.starts_with("wake_") && *name != "left_over";
         for name in contract.keys.iter().copied().chain(of_lists).filter(is_key) {
             let about: Vec<usize> =
@@ -236,7 +236,7 @@ fn the_reference_lists_each_script_with_its_errors() {
     assert_eq!(listed, names.iter().map(String::as_str).collect(), "the scripts in {KEYS_PAGE}");
     for row in &mut rows {
         let at = names.iter().position(|name| *name == row[0]).unwrap();
-        // Every script that touches a partition has it: the page says so once.
+        // Every script that touches a partition has this error; the page says so once.
         let mut errors = headers[at].documented_errors();
         errors.remove("NEWER_SCHEMA");
         row.truncate(3);
@@ -301,7 +301,7 @@ const METHODS: [(&str, &str); 6] = [
     ("zscore_multiple", "ZMSCORE"),
 ];
 
-/// The methods of the call chain that `text` begins with.
+/// The methods of the call chain at the beginning of `text`.
 fn chained(text: &str) -> Vec<&str> {
     let (mut methods, mut depth, mut dot) = (Vec::new(), 0, None);
     for (at, c) in text.char_indices() {
@@ -320,13 +320,13 @@ fn chained(text: &str) -> Vec<&str> {
             break;
         }
     }
-    // `cmd_iter` reads a pipeline: the methods after it are no commands.
+    // `cmd_iter` reads a pipeline, so the methods after it are not commands.
     let end = methods.iter().position(|method| *method == "cmd_iter").unwrap_or(methods.len());
     methods.truncate(end);
     methods
 }
 
-/// The commands that the code sends itself, however it spells them.
+/// The commands that the Rust code sends, in any spelling.
 fn commands_sent() -> BTreeSet<String> {
     let mut sent = BTreeSet::new();
     let embedded = |path: &std::path::PathBuf| shown(path).contains("embedded");
@@ -351,7 +351,7 @@ fn commands_sent() -> BTreeSet<String> {
     sent
 }
 
-/// Not needed by every deployment, or not a Redis command.
+/// Commands that not every deployment needs, and words that are not Redis commands.
 const ELSEWHERE: [&str; 7] =
     ["ASKING", "CLUSTER", "CONFIG", "ROLE", "SENTINEL", "SHUTDOWN", "WAIT"];
 

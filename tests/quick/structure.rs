@@ -1,5 +1,5 @@
-//! The structure of the project, where cargo does not see to it: circles inside the store and the client, how long a
-//! file may be, and where the links of the documentation lead.
+//! Checks of the project's structure that cargo does not make: circular imports inside the store
+//! and the client, the length of files, and the links of the documentation.
 
 use crate::support;
 
@@ -16,7 +16,7 @@ use support::{
     source::{code_of, files, root, shown},
 };
 
-/// The most lines of a file, except tests.
+/// The most lines of a file that is not a test.
 const LINES_MAX: usize = 450;
 
 /// All source files that are not tests: of the program, of its parts, and of the bench.
@@ -52,8 +52,8 @@ fn named(text: &str) -> Vec<String> {
     names
 }
 
-/// What a crate that is split into parts makes public, and which part that is in: `Which` of
-/// `messages`, by `pub use queries::{messages::Which}` in its `lib.rs`.
+/// The public names of a crate that is split into parts, each with its part: `Which` is in
+/// `queries` because of `pub use queries::{messages::Which}` in `lib.rs`.
 fn public_names(module: &str) -> HashMap<String, String> {
     let code = code_of(&root().join(format!("crates/{module}/src/lib.rs")));
     let mut names = HashMap::new();
@@ -66,8 +66,8 @@ fn public_names(module: &str) -> HashMap<String, String> {
     names
 }
 
-/// The part of a crate that a file belongs to: `record` for `crates/store/src/record/prefix.rs`; and whether
-/// `super` is the crate itself there.
+/// The part of a crate to which a file belongs: `record` for `crates/store/src/record/prefix.rs`.
+/// Also returns whether `super` in that file is the crate itself.
 fn part_of(module: &str, path: &Path) -> Option<(String, bool)> {
     let inside = path.strip_prefix(root().join(format!("crates/{module}/src"))).ok()?;
     let parts: Vec<&str> = inside.iter().filter_map(|part| part.to_str()).collect();
@@ -75,7 +75,7 @@ fn part_of(module: &str, path: &Path) -> Option<(String, bool)> {
     Some((parts.first()?.trim_end_matches(".rs").to_owned(), is_top))
 }
 
-/// Which part of a module imports which others, with a place for each.
+/// The imports between the parts of a module, each with one place.
 fn imports_inside(module: &str) -> BTreeMap<(String, String), String> {
     let public = public_names(module);
     let paths = files(&format!("crates/{module}/src"), "rs");
@@ -93,7 +93,7 @@ fn imports_inside(module: &str) -> BTreeMap<(String, String), String> {
         prefixes.extend(is_top.then_some("super::"));
         for prefix in prefixes {
             for (at, _) in code.match_indices(prefix) {
-                // What an inner module of the file calls `super` is the file.
+                // In an inner module, `super` is the file itself.
                 if code[..at].ends_with("super::") || code[..at].ends_with('$') {
                     continue;
                 }
@@ -139,13 +139,13 @@ fn the_reference_lists_the_codes_of_errors_as_the_code_has_them() {
     generated::check("docs/reference/errors.md", "codes", &table);
 }
 
-/// Inside the two crates that are split most, too, arrows point down only: no part needs, over whatever others, itself.
+/// In the two crates with the most parts, imports must not be circular: no part may depend on itself through others.
 #[test]
 fn no_circle_of_imports_is_inside_the_store_and_the_client() {
     for module in ["redis_client", "store"] {
         let mut imports = imports_inside(module);
         assert!(imports.len() > 25, "only {} imports inside {module}: {imports:?}", imports.len());
-        // Whatever imports nothing that is left is taken away, until nothing is, or a circle.
+        // Removes parts that import no remaining part, until no part is left, or only a circle.
         loop {
             let users: BTreeSet<String> = imports.keys().map(|(user, _)| user.clone()).collect();
             let before = imports.len();
@@ -158,7 +158,7 @@ fn no_circle_of_imports_is_inside_the_store_and_the_client() {
     }
 }
 
-/// The layers of the store, the highest first. What is in none of them is the base.
+/// The layers of the store, the highest first. Parts outside the layers are the base.
 #[test]
 fn layers_of_the_store_import_only_what_is_below_them() {
     let layers = [
@@ -177,7 +177,7 @@ fn layers_of_the_store_import_only_what_is_below_them() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Each script has a file of its name, and each such file a script.
+/// Each script has a Rust file with its name, and each such file has a script.
 #[test]
 fn transitions_have_the_names_of_their_scripts() {
     let names = |paths: Vec<PathBuf>, parent: &str| -> BTreeSet<String> {
@@ -206,7 +206,7 @@ fn files_are_short_and_say_what_they_are_for() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Cargo builds where CARGO_TARGET_DIR or its configuration says: nothing may assume `target/`.
+/// Cargo builds in CARGO_TARGET_DIR or its configured folder, so no file may assume `target/`.
 #[test]
 fn nothing_counts_on_the_folder_in_which_cargo_builds() {
     let mut paths: Vec<_> = ["Makefile", ".ci/run", "bench/run", "bench/setup.sh"]
@@ -220,8 +220,7 @@ fn nothing_counts_on_the_folder_in_which_cargo_builds() {
     let mut wrong = Vec::new();
     for path in &paths {
         for (number, line) in fs::read_to_string(path).unwrap().lines().enumerate() {
-            // Maven's folder is another; comments and the texts of `make help` may name the
-            // default.
+            // Ignores Maven's folder. Comments and the texts of `make help` may name the default.
             let is_said = line.trim_start().starts_with(['#', '/']) || line.contains(": ## ");
             if line.replace("java/target/", "").contains(usual) && !is_said {
                 wrong.push(format!("{}:{}: {}", shown(path), number + 1, line.trim()));
@@ -259,8 +258,8 @@ fn dependencies(packages: &[&str]) -> BTreeSet<String> {
     lines.map(|line| line.trim_end_matches("(*)").trim_end().to_owned()).collect()
 }
 
-/// Nothing that only the bench needs is compiled for the product. And the bench turns on no feature
-/// of the product's dependencies: cargo would compile them once more for each of the two.
+/// Dependencies of only the bench are not compiled for the product. And the bench enables no
+/// features of the product's dependencies: cargo would compile them twice.
 #[test]
 fn the_bench_adds_nothing_to_the_product() {
     let (product, both) = (dependencies(&["--package", "reseq"]), dependencies(&["--workspace"]));
@@ -275,7 +274,7 @@ fn the_bench_adds_nothing_to_the_product() {
     assert_eq!(added, expected);
 }
 
-/// The links of a page, without code: what stands in parentheses right after a closing bracket.
+/// The links of a page, without code: the text in parentheses right after a closing bracket.
 fn links_of(page: &str) -> Vec<String> {
     let mut prose = String::new();
     for paragraph in without_fences(page).split("\n\n") {
@@ -374,7 +373,7 @@ fn every_file_that_the_documentation_names_is_there() {
                 && path.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
             if is_path {
                 count += 1;
-                // CONTRIBUTING takes a transition that is not there as its example.
+                // The example in CONTRIBUTING is a transition that does not exist.
                 if !root().join(path).exists() && !path.contains("snooze") {
                     wrong.push(format!("{}: {path}", shown(page)));
                 }

@@ -1,5 +1,5 @@
-//! Where dependencies come from and under which licences, as `deny.toml` says; and that no code of the
-//! project is unsafe. `make deny` runs cargo-deny itself, which also knows vulnerabilities.
+//! Checks the sources and licences of dependencies against `deny.toml`, and that no code of the
+//! project is unsafe. `make deny` runs cargo-deny itself, which also checks for vulnerabilities.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::support::source::root;
 
-/// The only registry.
+/// The only allowed registry.
 const REGISTRY: &str = "https://github.com/rust-lang/crates.io-index";
 
-/// The rules, which are cargo-deny's.
+/// The rules of cargo-deny.
 fn rules() -> toml::Table {
     fs::read_to_string(root().join("deny.toml")).unwrap().parse().unwrap()
 }
@@ -142,7 +142,7 @@ fn dependencies_keep_the_rules() {
     assert!(wrong.is_empty(), "see deny.toml:\n{}", wrong.join("\n"));
 }
 
-/// Each workspace has a lock file, and all that they name is from the one registry, with a checksum.
+/// Each workspace has a lock file. All its packages are from the one registry, with a checksum.
 #[test]
 fn lock_files_name_nothing_without_a_checksum() {
     for folder in ["", "fuzz", "bench/rust"] {
@@ -157,7 +157,7 @@ fn lock_files_name_nothing_without_a_checksum() {
     let lock = fs::read_to_string(root().join("package-lock.json")).unwrap();
     let lock: Value = serde_json::from_str(&lock).unwrap();
     for (name, package) in lock["packages"].as_object().unwrap() {
-        // What has no `resolved` is a folder of the project.
+        // An entry without `resolved` is a folder of the project.
         let Some(from) = package["resolved"].as_str() else { continue };
         if package["link"] == true {
             continue;

@@ -1,4 +1,4 @@
-//! Recipes 12 and 13: hits that are counted in batches, and a booking that reaches four services.
+//! Recipes 12 and 13: hits counted in batches, and a booking that reaches four services.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ async fn a_booking_reaches_four_services_once_though_a_pod_is_killed() {
     booking.says("50 are published", |line| line["published"].as_u64() >= Some(50)).await;
     sandbox.pods[0].kill();
     let found = booking.finish().await;
-    // The books are kept by whoever is left.
+    // The remaining pod continues.
     sandbox.pods.remove(0);
     assert_eq!(found["bookings"], 200, "{found}");
     for wrong in ["doubled", "toldOtherwise", "twice"] {

@@ -1,4 +1,4 @@
-//! Recipe 14: what becomes of messages that fail.
+//! Recipe 14: messages that fail.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ async fn failing_message_is_retried_set_aside_discarded_or_halts() {
 
     set_aside(&found["letters"]);
     let numbers = sandbox.balanced("letters").await;
-    // The redriven are new arrivals.
+    // Redriven messages count as new arrivals.
     let totals = ["last_sequence", "delivered_total", "dead_lettered_total", "dead_letters"];
     let totals = totals.map(|field| numbers[field].as_u64().unwrap());
     assert_eq!(totals, [104, 100, 4, 0], "{numbers}");
@@ -38,8 +38,8 @@ async fn failing_message_is_retried_set_aside_discarded_or_halts() {
     sandbox.forgotten().await;
 }
 
-/// All messages arrived in order; each poison at its sixth attempt, after backoffs that grow and
-/// differ.
+/// Checks that all messages arrived in order, and each poison message at its sixth attempt, after
+/// backoffs that grow and differ.
 fn retried(retry: &Value) {
     assert_eq!(numbers_of(&retry["took"]), (0..100).collect::<Vec<u64>>(), "{retry}");
     assert_eq!(numbers_of(&retry["attempts"]), [6; 4], "{retry}");
@@ -47,8 +47,8 @@ fn retried(retry: &Value) {
     assert!(waits.iter().any(|wait| wait != &waits[0]), "no jitter: {waits:?}");
 }
 
-/// The poison became dead letters after three attempts. The others arrived in order. The redriven
-/// ones arrived behind them, in order among themselves.
+/// Checks that the poison messages became dead letters after three attempts, the others arrived
+/// in order, and the redriven ones arrived after them, in order too.
 fn set_aside(letters: &Value) {
     assert_eq!(numbers_of(&letters["before"]), without_poison(), "{letters}");
     let set_aside: Vec<Value> =
@@ -67,7 +67,7 @@ fn set_aside(letters: &Value) {
     assert_eq!(letters["dead_letters"], 0);
 }
 
-/// The repaired messages left at their own positions, and nothing behind them left before them.
+/// Checks that the repaired messages left at their own positions, and no message behind them left earlier.
 fn halted(halt: &Value) {
     let expected: Vec<Value> = (0..100)
         .map(|item| match POISON.contains(&item) {

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Polls Redis while `work` goes on. Returns the most lanes that existed at once.
+/// Polls Redis while `work` runs. Returns the most lanes that existed at once.
 async fn most_lanes<T>(
     mut redis: MultiplexedConnection,
     work: impl Future<Output = T>,
@@ -60,7 +60,7 @@ async fn each_of_many_records_has_a_queue_while_it_needs_one() {
     );
     assert_eq!((&found["sent"], &found["taken"]), (&json!(sent), &json!(sent)), "{found}");
     assert_eq!(found["outOfOrder"], 0, "{found}");
-    // A lane exists only while it has pending messages, and none is left.
+    // A lane exists only while it has pending messages, so no lane is left.
     assert!(found["lanesMax"].as_u64() > Some(0) && most > 0, "{most} at most; {found}");
     assert_eq!(found["lanesLeft"], 0, "{found}");
     nothing_is_left(&found["left"]);
@@ -78,7 +78,7 @@ async fn account_withdrawals_run_in_order_and_never_two_at_once() {
     let (found, most) = most_lanes(redis.clone(), running).await;
     assert_eq!(found["withdrawals"], 3000, "{found}");
     assert_eq!((&found["overlaps"], &found["negative"]), (&json!(0), &json!(0)), "{found}");
-    // A single teller would have decided each withdrawal alike; some were refused.
+    // The decisions equal those of a single teller, and some withdrawals were refused.
     assert_eq!(found["wrong"], 0, "{found}");
     assert!(found["refused"].as_u64() > Some(0), "{found}");
     // The pool processed several accounts at once; no account was left open.
@@ -86,7 +86,7 @@ async fn account_withdrawals_run_in_order_and_never_two_at_once() {
     assert!((5..=8).contains(&at_once), "{found}");
     assert_eq!(found["open"], 0, "{found}");
     assert!((1..=200).contains(&most), "{most} lanes at most");
-    // Each account was opened and closed, too.
+    // The total includes opening and closing each account.
     assert_eq!(sandbox.balanced("accounts").await["delivered_total"], 3000 + 2 * 200);
     forgotten(&mut redis).await;
 }

@@ -1,4 +1,4 @@
-//! Recipes 10 and 11: an import that is killed in the middle, and one heavy client among many.
+//! Recipes 10 and 11: an import that is killed midway, and one heavy client among many.
 
 use std::{fmt::Write, time::Instant};
 
@@ -29,7 +29,7 @@ async fn an_import_that_is_killed_goes_on_from_its_checkpoint() {
     let mut import = sandbox.start(IMPORT, &["import", file.to_str().unwrap()], &[]);
     import.says("that it is sent", |line| line["sequence"] == 1).await;
 
-    // The first is killed somewhere. Its lease is short.
+    // The first worker is killed at a random row. Its lease is short.
     let mut first = sandbox.start(IMPORT, &["worker"], &[("LEASE_MS", "2000")]);
     let somewhere = rand::random_range(1..6_000);
     first.says("a checkpoint", |line| checkpoint(line) >= somewhere).await;
@@ -38,7 +38,7 @@ async fn an_import_that_is_killed_goes_on_from_its_checkpoint() {
     let left_at = last_checkpoint(&first);
     assert!(left_at < LINES, "it was too quick to be killed in the middle");
 
-    // The second goes on when the lease has run out. Its own is long: nobody could wait for it.
+    // The second worker continues when that lease has expired. Its own lease is too long to wait for.
     let mut second = sandbox.start(IMPORT, &["worker"], &[("LEASE_MS", "600000")]);
     let begun = second.says("where it begins", |line| line["from"].is_u64()).await;
     let begins_at = begun["from"].as_u64().unwrap();
@@ -56,7 +56,7 @@ async fn an_import_that_is_killed_goes_on_from_its_checkpoint() {
     let begun = third.says("where it begins", |line| line["from"].is_u64()).await;
     let waited = told.elapsed();
     assert!(waited.as_secs() < 30, "the third began after {waited:?}: {begun}");
-    // A requeued message has no failed attempt more.
+    // Requeuing a message adds no failed attempt.
     assert_eq!(begun["attempt"], 2, "{begun}");
     assert!(begun["from"].as_u64().unwrap() >= begins_at + somewhere, "{begun}");
 
@@ -64,7 +64,7 @@ async fn an_import_that_is_killed_goes_on_from_its_checkpoint() {
     assert_eq!((&found["imported"], &found["lines"]), (&json!(LINES), &json!(LINES)), "{found}");
     assert_eq!(found["once"], LINES, "{found}");
     assert_eq!((&found["first"], &found["last"]), (&json!("line 1"), &json!("line 20000")));
-    // Only chunks that were in progress when the workers ended came twice.
+    // Only chunks in progress when a worker ended came twice.
     let calls: Vec<u64> =
         found["calls"].as_array().unwrap().iter().map(|first| first.as_u64().unwrap()).collect();
     assert!(calls.len() as u64 <= LINES / 100 + 1, "{calls:?}");
@@ -79,7 +79,7 @@ async fn a_heavy_client_does_not_starve_the_others() {
     assert_eq!((&found["clients"], &found["listed"]), (&json!(1000), &json!(1000)), "{found}");
     assert_eq!((&found["othersDone"], &found["heavyDone"]), (&json!(999), &json!(5000)), "{found}");
     assert_eq!(found["inOrder"], true, "{found}");
-    // The others were finished when most of the heavy client's work was still to do.
+    // The other clients were finished when most of the heavy client's work was still pending.
     assert!(found["heavyDoneThen"].as_u64().unwrap() < 2_500, "{found}");
     assert_eq!(sandbox.balanced("client-0000").await["delivered_total"], 5_000);
     assert_eq!(sandbox.balanced("client-0999").await["delivered_total"], 3);

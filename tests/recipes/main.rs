@@ -1,5 +1,5 @@
-//! The recipes of `docs/recipes`, each run unchanged by a real Node with real pods. The tests check
-//! what the recipe found, and what Reseq and Redis hold afterwards.
+//! Runs the recipes of `docs/recipes` unchanged, on a real Node with real pods. The tests check
+//! the result of the recipe, and the state of Reseq and Redis afterwards.
 
 use reseq_testing::support;
 

@@ -21,7 +21,7 @@ async fn the_tests_of_the_node_client_pass() {
     let mut command = Command::new("npm");
     command.current_dir(root().join("clients/node"));
     command.args(["test", "--silent"]).env("RESEQ_BIN", program());
-    // Messages that may come on stderr, of npm itself, are not results.
+    // Ignores stderr, where npm may print messages of its own.
     let run = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let text = String::from_utf8_lossy(&run.stdout).into_owned();
     assert!(run.status.success(), "{text}\n{}", String::from_utf8_lossy(&run.stderr));

@@ -8,7 +8,7 @@ use crate::sandbox::Sandbox;
 async fn urgent_mails_go_first_and_big_ones_hold_up_nobody() {
     let sandbox = Sandbox::open(1).await;
     let found = sandbox.run("04-mail-by-size-and-priority.mjs", &[]).await;
-    // All 100 waited when the first worker came: it took the highest priority first, to the last.
+    // All 100 jobs waited when the first worker started. It took the highest priority first, down to the lowest.
     assert_eq!((&found["waited"], &found["inOrder"]), (&json!(100), &json!(true)), "{found}");
     assert_eq!(found["priorities"], json!([9, 8, 7, 6, 5, 4, 3, 2, 1, 0]), "{found}");
     // All 40 small mails that were sent after the five big ones arrived before the first big one.
@@ -29,7 +29,7 @@ async fn two_consumers_share_slow_and_fast_traffic() {
     assert_eq!(sandbox.balanced("tasks").await["delivered_total"], 2040);
 }
 
-/// Checks that both have at least one part of `part`, for example a third.
+/// Checks that each has at least 1/`part` of the total, for example a third.
 fn fairly_shared(shares: &Value, of: u64, part: u64) {
     let shares: Vec<u64> = serde_json::from_value(shares.clone()).unwrap();
     assert_eq!(shares.iter().sum::<u64>(), of, "{shares:?}");
@@ -44,13 +44,13 @@ async fn what_runs_and_waits_is_shown_and_nothing_is_queued_twice() {
         let settings = [("LEASE_MS", "1000"), ("JOB_MS", "3300")];
         sandbox.run("06-running-and-waiting.mjs", &settings).await
     };
-    // 20 jobs for 4 runners; nobody's answer had to wait for a job: none could end before all had it.
+    // 20 jobs for 4 runners. No answer waited for a job: jobs could end only after all 20 answers.
     assert_eq!((&found["jobs"], &found["asked"]), (&json!(20), &json!(20)), "{found}");
     let shown = &found["shown"];
     assert_eq!((&shown["running"], &shown["which"]), (&json!(4), &json!(4)), "{found}");
     assert_eq!((&shown["waiting"], &shown["next"]), (&json!(16), &json!(16)), "{found}");
     assert_eq!((&found["together"], &found["runs"]), (&json!(20), &json!(true)), "{found}");
-    // The same jobs were requested again meanwhile: they kept their sequences, and each ran once.
+    // The same jobs were requested again meanwhile. They kept their sequences, and each ran once.
     assert_eq!((&found["again"], &found["unchanged"]), (&json!(20), &json!([16, 4])), "{found}");
     assert_eq!((&found["ran"], &found["different"]), (&json!(20), &json!(20)), "{found}");
     // A job that was requested again after its end ran again.

@@ -25,7 +25,7 @@ async fn only_what_is_not_resolved_is_notified_and_once() {
     );
 }
 
-/// The delay is longer than 3 s: a restart and two new pods fit into it on a slow machine.
+/// The delay is long enough for a restart and two new pods, even on a slow machine.
 #[tokio::test]
 async fn reports_outlive_a_kill_and_can_be_resolved_through_any_pod() {
     let delay = [("DELAY_MS", "10000")];
@@ -74,7 +74,7 @@ async fn reports_outlive_a_kill_and_can_be_resolved_through_any_pod() {
     forgotten(&mut sandbox.redis.connection().await).await;
 }
 
-/// How often each report was notified, as soon as `count` are.
+/// Waits until `count` reports were notified. Returns how often each was.
 async fn all_notified(notifier: &RecipeProcess, count: usize) -> BTreeMap<String, usize> {
     eventually("the rest is notified", async || {
         let mut times = BTreeMap::new();

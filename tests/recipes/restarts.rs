@@ -1,4 +1,4 @@
-//! Recipes when a pod dies under them, and when their destinations are removed and made again.
+//! Runs recipes while a pod dies, and after their destinations were removed and created again.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ async fn entries_take_effect_once_though_a_pod_dies() {
         with_a_death("08-provider-and-processor.mjs", &[("ENTRIES", "300")], "entries", 50).await;
     assert_eq!((&found["added"], &found["wrongEffects"]), (&json!(300), &json!(0)), "{found}");
     assert_eq!(found["effectsTwice"], 0, "{found}");
-    // The sender that died may have delivered entries without having noted it: these can still be
+    // The dead sender may have delivered entries without settling them: these can still be
     // cancelled (reference, Cancel).
     let number = |field: &str| found[field].as_u64().unwrap_or_else(|| panic!("{found}"));
     assert_eq!(number("effects"), number("delivered") + number("effectsOfCancelled"), "{found}");
@@ -75,7 +75,7 @@ async fn a_kitchen_that_is_made_again_calls_all_orders() {
     assert_eq!(found["shared"], 0, "{found}");
 }
 
-/// Proves that the tests of destinations that are made again detect a missing epoch.
+/// Proves that the tests of recreated destinations detect a missing epoch.
 #[tokio::test]
 async fn receiver_ignoring_epochs_skips_recreated_destination() {
     let mut sandbox = Sandbox::open(1).await;
@@ -94,7 +94,7 @@ async fn accounts_are_right_though_their_destination_is_made_again() {
     assert_eq!(found["open"], 0, "{found}");
 }
 
-/// The same while another destination of this Reseq has a pending message.
+/// Also recreates destinations, while another destination of this Reseq has a pending message.
 #[tokio::test]
 async fn clients_are_served_though_their_destinations_are_made_again() {
     let sandbox = Sandbox::open(1).await;

@@ -19,9 +19,9 @@ use crate::support::{
     wait::{LOOK_EVERY, eventually},
 };
 
-/// A recipe that has not ended by then fails its test.
+/// A recipe that has not ended within this time fails its test.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Two sandboxes at a time: each of them mostly waits.
+/// Two sandboxes run at a time, because each mostly waits.
 static TWO_AT_A_TIME: Semaphore = Semaphore::const_new(2);
 
 /// Pods on one Redis.
@@ -35,12 +35,12 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// The right to work now. It ends when this is dropped.
+    /// Waits for a turn. The turn ends when the result is dropped.
     pub async fn turn() -> SemaphorePermit<'static> {
         TWO_AT_A_TIME.acquire().await.expect("it is never closed")
     }
 
-    /// So many pods, each with all roles.
+    /// Starts this many pods, each with all roles.
     pub async fn open(count: usize) -> Sandbox {
         let turn = Sandbox::turn().await;
         node_client();
@@ -59,7 +59,7 @@ impl Sandbox {
         self.pods.push(Pod::start(&name, "ingest,processor,sender", &self.settings).await);
     }
 
-    /// The pods' addresses, as recipes expect them.
+    /// The pods' addresses in the format that recipes expect.
     pub fn urls(&self) -> String {
         self.pods.iter().map(|pod| pod.url("")).collect::<Vec<_>>().join(",")
     }
@@ -79,7 +79,7 @@ impl Sandbox {
         RecipeProcess { recipe: recipe.to_owned(), child, dir }
     }
 
-    /// From here on the receivers of recipes compare only sequences, not epochs.
+    /// From now on, the receivers of recipes compare only sequences, not epochs.
     pub fn forget_epochs(&mut self) {
         const RIGHT: &str = "listener(request, response);";
         const WRONG: &str =
@@ -115,13 +115,13 @@ impl Sandbox {
         numbers
     }
 
-    /// Waits until Redis holds nothing of any message.
+    /// Waits until Redis holds no data of messages.
     pub async fn forgotten(&self) {
         forgotten(&mut self.redis.connection().await).await;
     }
 }
 
-/// Builds the Node.js client, if that has not been done. Only once: others may be using it.
+/// Builds the Node.js client, once per process: other tests may be using it.
 pub fn node_client() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -135,7 +135,7 @@ fn recipes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/recipes")
 }
 
-/// A running recipe; it ends when this is dropped.
+/// A running recipe. Dropping this ends it.
 pub struct RecipeProcess {
     recipe: String,
     child: Child,
@@ -148,13 +148,13 @@ impl RecipeProcess {
         &mut self.child
     }
 
-    /// What it has printed, line by line.
+    /// The lines that the recipe has printed.
     pub fn said(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.file("found")).unwrap();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Waits until it has printed a line that satisfies `wanted`.
+    /// Waits until the recipe has printed a line that satisfies `wanted`.
     pub async fn says(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         eventually(&format!("{} says {what}", self.recipe), async || {
             if let Some(status) = self.child.try_wait().unwrap() {

@@ -1,5 +1,4 @@
-//! Recipes 8 and 9: providers that delete while processors process, and resources that are taken
-//! two at a time.
+//! Recipes 8 and 9: providers that delete during processing, and resources that are taken two at a time.
 
 use serde_json::json;
 
@@ -38,7 +37,7 @@ async fn deleted_entries_have_no_effect_and_others_exactly_one() {
 async fn never_more_is_taken_than_there_is_and_everybody_gets_through() {
     let sandbox = Sandbox::open(2).await;
     let found = sandbox.run("09-two-resources-or-none.mjs", &[]).await;
-    // 20 takers, 20 takes each, in two rounds; each fifth goes wrong and gives back all the same.
+    // 20 takers, 20 takes each, in two rounds. Each fifth take fails, and still gives its resources back.
     assert_eq!(found["takes"], 2 * 20 * 16, "{found}");
     assert_eq!((&found["errors"], &found["through"]), (&json!(2 * 20 * 4), &json!(20)), "{found}");
     for wrong in ["shared", "tooEarly", "stale"] {

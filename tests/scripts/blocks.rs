@@ -1,4 +1,4 @@
-//! Calls of several callers that go to Redis together.
+//! Calls of several callers that run on Redis together.
 
 use crate::blocks;
 

@@ -1,5 +1,5 @@
-//! The scripts on a real Redis Cluster of three primaries: all keys of a call are in one slot. And on
-//! one Redis under MONITOR: every key that a script touches was declared in its KEYS.
+//! Runs the scripts on a real Redis Cluster of three primaries, where all keys of a call must be in one
+//! slot. And on one Redis under MONITOR, to check that KEYS declares every key that a script touches.
 
 use crate::scripts;
 use crate::store_life;
@@ -17,7 +17,7 @@ use scripts::{Arrival as Incoming, Call, Calls, LONG, RECORD};
 use store::{Keys, Store, scripts::Scripts};
 use support::redis::{TestCluster, TestRedis};
 
-/// How many destinations live through everything on each primary.
+/// The number of destinations per primary that go through all calls.
 const LIVES: usize = 2;
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn every_transition_runs_on_a_cluster_of_three_primaries() {
         if lives[node] < LIVES {
             lives[node] += 1;
             let index = node_of(&cluster, &mut connections, &calls.index.hash()).await;
-            // The first call of each script finds out that the node does not know it yet.
+            // The node does not know a script before its first call.
             live(calls, &mut connections, node, index).await;
         }
         if lives == [LIVES; 3] {
@@ -82,7 +82,7 @@ async fn live(
     assert_eq!(wait, 0, "it was founded, so nothing was forgotten");
     calls.epoch = epoch;
 
-    // Six messages in three lanes, and the last of them again.
+    // Six messages in three lanes, and the last message again.
     let lanes = ["a", "b", "{c}"];
     let arrival = |lane, seen| Incoming::new(lane, seen, RECORD);
     let mut arrivals = Vec::from([1, 2, 3, 1, 2].map(|lane| arrival(lane, "")));
@@ -114,7 +114,7 @@ async fn live(
         let past = redis::cmd("ZADD").arg(key).arg(1).arg(member).exec_async(at).await;
         past.unwrap();
     }
-    // They were added after a step back of the clock: what is seen of before does not move.
+    // The caller has seen other scores than the stored ones, so the call must not move these members.
     let seen = |member: &str| [(member.to_owned(), 2)];
     let moved = calls.step_back([&seen(&lease), &seen(&delay), &seen("a")]);
     assert_eq!(ask::<u64>(at, &moved).await, 1);
@@ -157,10 +157,10 @@ async fn live(
     assert_eq!(ask::<u64>(&mut connections[index], &calls.index("")).await, 1);
 }
 
-/// Bulk operations, one more than are kept.
+/// Bulk operations, one more than Redis keeps.
 const OPERATIONS: [&str; 3] = ["first", "second", "{third}"];
 
-/// Bulk operations are noted. The process that runs one hears that it was cancelled.
+/// Notes bulk operations. The process that runs one learns that it was cancelled.
 async fn note_operations(at: &mut MultiplexedConnection, calls: &Calls) {
     for id in OPERATIONS {
         assert_eq!(ask::<u8>(at, &calls.note_operation(id, "{}")).await, 0, "nobody cancelled it");
@@ -204,7 +204,7 @@ async fn consume(at: &mut MultiplexedConnection, calls: &Calls) {
     let name = (0..).map(|n| format!("consumed-{n}")).find(same).unwrap();
     let mut taken = Calls::new(&keys, &name);
     (taken.epoch, taken.stand) = (calls.epoch.clone(), "ready");
-    // It has the same caller.
+    // Both have the same caller, so use other call numbers.
     taken.number_from(1000);
     type Defined = (String, u8, u8, String, String);
     taken.version = ask::<Defined>(at, &taken.define("{}")).await.0;
@@ -225,8 +225,8 @@ async fn consume(at: &mut MultiplexedConnection, calls: &Calls) {
     let _: redis::Value = ask(at, &taken.forget_destination()).await;
 }
 
-/// The head of lane `a` is halted, retried, and becomes a tombstone. The head of `b` becomes a dead
-/// letter. The sixth message is to be withdrawn when its attempt has failed. There is a pause.
+/// Halts and retries the head of lane `a`, and makes it a tombstone. Makes the head of `b` a dead letter.
+/// Requests to withdraw the sixth message when its attempt has failed. Pauses the destination.
 async fn set_aside(at: &mut MultiplexedConnection, calls: &mut Calls) {
     assert_eq!(ask::<u64>(at, &calls.halt("me", "a", 1)).await, 1);
     assert!(release(at, calls, &[("a", 0, 1)]).await.is_empty(), "it is halted");
@@ -305,7 +305,7 @@ async fn every_key_that_a_script_touches_is_declared_by_the_store() {
                 let count: usize = words[2].parse().unwrap();
                 script = name_of[&words[1]];
                 declared = words[3..].to_vec();
-                // Channels that everyone subscribes to have no slot, so they are arguments.
+                // Channels to which all pods subscribe have no slot, so they are arguments.
                 declared.truncate(
                     if matches!(script, "index" | "token" | "topic" | "end_session") {
                         usize::MAX
@@ -315,7 +315,7 @@ async fn every_key_that_a_script_touches_is_declared_by_the_store() {
                 );
                 seen.insert(script);
             }
-            // What only reads at one moment runs in a script that declares its keys, too.
+            // The script for atomic reads declares its keys too.
             "eval" if words[1].contains("flags=no-writes") => {
                 let count: usize = words[2].parse().unwrap();
                 (script, declared) = ("a read", words[3..3 + count].to_vec());

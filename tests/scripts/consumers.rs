@@ -1,13 +1,13 @@
-//! Lanes whose messages consumers take: operations of an owner, an operator and consumers, on a reference model and on the
-//! real scripts; random ones, and every interleaving of small worlds. `RESEQ_MODEL_SEED` is the seed, in hex, as a
-//! failure prints it.
+//! Lanes whose messages consumers take. Runs operations of an owner, an operator and consumers on
+//! a reference model and on the real scripts: random operations, and every interleaving of small
+//! worlds. `RESEQ_MODEL_SEED` is the seed, in hex, as a failure prints it.
 
 use rand::{SeedableRng, rngs::StdRng};
 use reseq_testing::consumers::{Act, Both};
 
 const OPERATIONS: u64 = 20_000;
 
-/// What must have happened: the interesting cases.
+/// The cases that must have occurred.
 const CASES: [&str; 24] = [
     "accept ok",
     "accept settled",
@@ -51,27 +51,28 @@ async fn consumers_do_and_answer_what_the_model_says() {
     assert!(missing.is_empty(), "{missing:?} never happened; seed {seed:x}");
 }
 
-/// Two consumers, while the owner settles what they accept.
+/// Two consumers, while the owner settles the messages that they accept.
 const ACCEPTED: [&[Act]; 3] = [
     &[Act::Look(9), Act::Settle, Act::Postpone],
     &[Act::Consume(2), Act::Acknowledge("accept", 0), Act::Acknowledge("accept", 0)],
     &[Act::Consume(100), Act::Acknowledge("refuse", 0)],
 ];
-/// A lease expires at any moment, and another consumer comes.
+/// A lease expires at any moment, and another consumer calls.
 const EXPIRES: [&[Act]; 4] = [
     &[Act::Look(9), Act::Look(9)],
     &[Act::Consume(2), Act::Acknowledge("accept", 0), Act::Acknowledge("accept", 1)],
     &[Act::Consume(2), Act::Acknowledge("accept", 0)],
     &[Act::PassDeadline],
 ];
-/// A message is withdrawn that a consumer holds, while Redis may have forgotten leases.
+/// The owner withdraws a message that a consumer holds, while Redis may have lost leases.
 const WITHDRAWN: [&[Act]; 3] = [
     &[Act::Look(9), Act::Withdraw(0), Act::Settle],
     &[Act::Consume(2), Act::Acknowledge("extend", 0), Act::Acknowledge("requeue", 0)],
     &[Act::RaiseEpoch, Act::EndWait],
 ];
 
-/// A message is refused behind more accepted ones than the owner reads at once, and comes again after its backoff.
+/// A consumer refuses a message behind more accepted messages than the owner reads at once. It
+/// comes again after its backoff.
 const REFUSED: [&[Act]; 3] = [
     &[Act::Look(1), Act::Settle, Act::Look(9), Act::Settle, Act::Postpone],
     &[Act::Consume(3), Act::Acknowledge("refuse", 2)],

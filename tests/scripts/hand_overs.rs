@@ -1,4 +1,4 @@
-//! What the wake-ups of ready messages carry.
+//! Tests the content of wake-ups of ready messages.
 
 use crate::hand_overs;
 

@@ -3,8 +3,8 @@
 //! the real scripts in a real Redis. After each call, the answer and the whole state must equal the
 //! model's, and all promises must hold.
 //!
-//! `RESEQ_INTERLEAVINGS=all` tries all of them; otherwise a tenth is tried, always the same.
-//! `RESEQ_WORLD` selects one world.
+//! `RESEQ_INTERLEAVINGS=all` tries all interleavings. Otherwise the test tries a tenth, always
+//! the same. `RESEQ_WORLD` selects one world.
 
 use crate::model;
 
@@ -23,9 +23,9 @@ use small::{
 
 /// The number of threads, each with its own Redis.
 const THREADS: u128 = 2;
-/// One of this many interleavings is tried, unless all are.
+/// Unless all interleavings are tried, one in this many is.
 const ONE_OF: u128 = 10;
-/// A world with at most this many is tried completely.
+/// A world with at most this many interleavings is tried completely.
 const FEW: u128 = 500;
 
 fn is_chosen(world: &World) -> bool {
@@ -79,7 +79,7 @@ fn every_interleaving_of_small_worlds_keeps_the_promises() {
     println!("{tried} interleavings, {calls} calls to the real scripts");
 }
 
-/// For each world, what was tried and how many calls to the real scripts that took.
+/// For each world, the interleavings tried, and the number of calls to the real scripts.
 fn explore_all(surveyed: &[(World, Survey)], at: u128) -> Vec<(Done, u64)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

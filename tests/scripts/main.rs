@@ -1,5 +1,5 @@
-//! The Lua scripts against a reference model: random operations, every interleaving of small worlds, keys of
-//! wrong types, and a cluster whose slots move.
+//! Tests the Lua scripts against a reference model: random operations, every interleaving of
+//! small worlds, keys of wrong types, and a cluster whose slots move.
 
 use reseq_testing::{blocks, hand_overs, model, scripts, small, support};
 

@@ -1,5 +1,5 @@
-//! Random operations, on the reference model of one partition and on the real scripts in a real
-//! Redis. After each operation the answers and the whole state must be equal.
+//! Runs random operations on the reference model of one partition and on the real scripts in a
+//! real Redis. After each operation the answers and the whole state must be equal.
 //!
 //! `RESEQ_MODEL_OPS` is the least number of operations; `RESEQ_MODEL_SEED` is the seed, in hex, as
 //! a failure prints it.
@@ -18,7 +18,7 @@ use rand::{SeedableRng, rngs::StdRng};
 
 /// The default number of operations.
 const OPS: u64 = 100_000;
-/// The most rounds until every rare case has come up.
+/// The most rounds until every rare case has occurred.
 const ROUNDS_MAX: u64 = 4;
 /// Threads, each with its own Redis.
 const THREADS: u64 = 2;

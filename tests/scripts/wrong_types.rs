@@ -210,7 +210,7 @@ async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     calls
 }
 
-/// One call of each script, each with something to do.
+/// One call of each script, each with work to do.
 fn calls_of(calls: &Calls) -> Vec<Call> {
     let lanes = ["a", "b"];
     let newer = format!("{}9 - {{}}", calls.version);
@@ -273,7 +273,7 @@ fn calls_that_arrive_ready(calls: &Calls) -> Calls {
     again
 }
 
-/// The call with this number. For a call that removes, the removal has already begun.
+/// The call with this number. If the call is a step of a removal, the removal has already begun.
 async fn prepared(calls: Calls, number: usize, connection: &mut MultiplexedConnection) -> Call {
     let call = calls_of(&calls).remove(number);
     if ["delete_destination_batch", "forget_destination"].contains(&call.script) {

@@ -1,4 +1,4 @@
-//! Tokens: who gets in, and to what.
+//! Tests of tokens: which requests each token allows.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::support;
 
 const ADMIN: &str = "an-admin-token-from-the-environment";
 
-/// Pods that want tokens.
+/// Pods that require tokens.
 struct Guarded {
     redis: TestRedis,
     settings: Settings,
@@ -110,8 +110,7 @@ async fn routes_of(guarded: &Guarded) -> Vec<(Method, String, &'static str)> {
     routes
 }
 
-/// The scope that a route needs, as a person would say. A route that this does not know fails the
-/// test.
+/// The expected scope of a route, independent of the code under test. An unknown route fails the test.
 fn scope_of(method: &Method, path: &str) -> Option<&'static str> {
     let verb = method.as_str();
     Some(match (verb, path) {
@@ -166,10 +165,10 @@ fn scope_of(method: &Method, path: &str) -> Option<&'static str> {
     })
 }
 
-/// A path with names in place of its parameters.
+/// A path with names instead of its parameters.
 fn filled(path: &str, destination: &str) -> String {
     let path = path.replace("{destination}", destination).replace("{topic}", "all");
-    // Otherwise it goes on for a minute.
+    // Without a duration, the answer lasts for a minute.
     let path = match path.as_str() {
         "/v1/deliveries" => "/v1/deliveries?duration_ms=0".to_owned(),
         _ => path,
@@ -194,7 +193,7 @@ async fn each_route_refuses_who_may_not_and_lets_in_who_may() {
     let path = format!("/v1/tokens/{id}");
     assert_eq!(guarded.ask(ADMIN, Method::DELETE, &path, None).await.0, 200);
     assert_eq!(guarded.ask(ADMIN, Method::DELETE, &path, None).await.0, 404);
-    // It has ended before it is used: its time is short, and the pod's clock is looked at.
+    // A token that expires before its use. The test asks the pod until the token has expired.
     let ends = json!({"name": "ends", "scopes": ["admin"], "expires_in_ms": 1000});
     let (expired, id) = guarded.make(ends).await;
     eventually("a token ends", async || {
@@ -226,7 +225,7 @@ async fn each_route_refuses_who_may_not_and_lets_in_who_may() {
             if !may {
                 assert!(body["detail"].as_str().unwrap().contains(scope), "{what}: {body}");
             }
-            // What an earlier round removed.
+            // Define again what an earlier round removed.
             if may && method == Method::DELETE {
                 let definition =
                     json!({"url": "http://127.0.0.1:9/", "transform": {"kind": "worker"}});
@@ -306,7 +305,7 @@ async fn limited_token_sees_and_acts_on_only_its_destinations() {
         let (status, answer) = ask(method.clone(), path, body.clone()).await;
         assert_eq!(status, expected, "{method} {path} {body}: {answer}");
     }
-    // Which names there are is not told: neither by the status nor by the text.
+    // Neither the status nor the text may reveal which names exist.
     for (method, path, body) in [
         (Method::GET, "/v1/destinations/{crm}", Value::Null),
         (Method::GET, "/v1/destinations/{crm}/stats", Value::Null),
@@ -338,7 +337,7 @@ async fn limited_token_sees_and_acts_on_only_its_destinations() {
         }
         assert_eq!(answers[0], answers[1], "{method} {path}");
     }
-    // Nothing was stored for the other, and a line of a batch is refused alone.
+    // No message was stored for the other destination, and only one line of a batch is refused.
     let lines = format!("{}\n{}\n", to(&["crm"]), to(&["erp"]));
     let batch = client().post(guarded.pod.url("/v1/messages")).bearer_auth(&erp).body(lines);
     let (status, answers) = said(batch.header(header::CONTENT_TYPE, "application/x-ndjson")).await;
@@ -348,7 +347,7 @@ async fn limited_token_sees_and_acts_on_only_its_destinations() {
     let stats = guarded.ask(ADMIN, Method::GET, "/v1/destinations/crm/stats", None).await.1;
     assert_eq!(stats["last_sequence"], 0, "{stats}");
 
-    // Leases of another destination.
+    // The token cannot lease messages of another destination.
     let send = Some(to(&["crm"]));
     assert_eq!(guarded.ask(ADMIN, Method::POST, "/v1/messages", send).await.0, 202);
     let leases = guarded.ask(ADMIN, Method::POST, "/v1/leases", Some(claim(&["crm"]))).await.1;
@@ -370,7 +369,7 @@ async fn tokens_hold_on_all_pods_without_redis_and_show_last_use() {
     let mut settings = guarded.settings.clone();
     settings.tcp.clear();
     settings.environment.clear();
-    // It has no admin token of its own: what is in Redis counts.
+    // This pod has no configured admin token: the tokens in Redis count.
     let other = Pod::start("other", "ingest", &settings).await;
     assert_eq!(guarded.ask_at(&other, "", Method::GET, "/v1/stats", None).await.0, 200);
     let (token, id) = guarded.make(json!({"name": "n", "scopes": ["read"]})).await;
@@ -390,7 +389,7 @@ async fn tokens_hold_on_all_pods_without_redis_and_show_last_use() {
     .await;
     assert_eq!((&shown["name"], &shown["scopes"]), (&json!("n"), &json!(["read"])));
     assert!(!shown.to_string().contains(&token));
-    // Redis has no text of it.
+    // Redis does not hold the text of a token.
     let keys: Vec<String> = guarded.redis.ask(&["KEYS", "*tokens*"]).await.unwrap();
     let held: Vec<String> = guarded.redis.ask(&["HVALS", "reseq:{index}:tokens"]).await.unwrap();
     assert!(keys.len() >= 2 && !format!("{held:?}").contains(&token[20..]), "{keys:?} {held:?}");
@@ -408,7 +407,7 @@ async fn tokens_hold_on_all_pods_without_redis_and_show_last_use() {
     .await;
     eventually("the other pod refuses it", async || {
         let status = metrics(&token).await;
-        // Without any token it is open to its own machine again.
+        // Without any token, the pod is open to its own machine again.
         if status == 200 && metrics("").await == 200 || status == 401 {
             Ok(())
         } else {
@@ -422,7 +421,7 @@ async fn tokens_hold_on_all_pods_without_redis_and_show_last_use() {
 async fn credentials_in_a_stored_definition_are_ignored() {
     let guarded = Guarded::start().await;
     guarded.define("erp").await;
-    // As an earlier version stored it, in the partition and in the index.
+    // Store the definition as an earlier version did, in the partition and in the index.
     let mut redis = guarded.redis.connection().await;
     let keys = redis::cmd("KEYS").arg("reseq:{p*}:d:erp").to_owned();
     let keys: Vec<String> = keys.query_async(&mut redis).await.unwrap();
@@ -518,7 +517,7 @@ async fn a_tcp_connection_shows_its_token_in_its_first_frame() {
         assert!(said[0].starts_with(&format!("ERR {code} ")), "{first}: {said:?}");
         assert_eq!(said[1], "", "{first}: the connection ends: {said:?}");
     }
-    // A token that ends, ends its connections.
+    // When a token ends, its connections end.
     let list = guarded.ask(ADMIN, Method::GET, "/v1/tokens", None).await.1;
     let mut ids = list["items"].as_array().unwrap().iter();
     let id = ids.find(|item| sender.contains(item["id"].as_str().unwrap())).unwrap();
@@ -558,7 +557,7 @@ async fn without_tokens_only_this_machine_is_served_and_no_web_page() {
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains("reseq tokens create") && detail.contains("auth.mode"), "{detail}");
     }
-    // Any other address is refused at the start, with the way out; by name it is allowed.
+    // The start refuses an address that other machines can reach, and names the settings that allow it.
     let listen = |variables: &[(&str, &str)]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
         command.args(["serve", "--roles", "ingest"]).kill_on_drop(true);

@@ -1,6 +1,6 @@
-//! promtool accepts the metrics of running pods, the alert rules and their tests; and alerts fire on what running pods
-//! report after their cause. promtool evaluates the rules on samples that were scraped; only the time between them is
-//! simulated.
+//! Checks that promtool accepts the metrics of running pods, the alert rules and their tests, and
+//! that alerts fire when running pods report their cause. promtool evaluates the rules on scraped
+//! samples; only the time between samples is simulated.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,11 +27,11 @@ use crate::{
 
 /// The simulated time between two samples, in seconds.
 const STEP: usize = 15;
-/// For how many samples a state lasts: a quarter of an hour.
+/// A state lasts for this many samples: a quarter of an hour.
 const STEPS: usize = 60;
 const RULES: &str = "deploy/prometheus/reseq.rules.yml";
 
-/// What each pod reported at one moment; `None` if it did not answer.
+/// The metrics of each pod at one moment; `None` if it did not answer.
 pub struct Scrape(BTreeMap<&'static str, Option<String>>);
 
 impl Scrape {
@@ -49,7 +49,7 @@ impl Scrape {
     }
 }
 
-/// States of a deployment, each with two scrapes: counters may grow in it.
+/// States of a deployment, each with two scrapes, because counters may grow during a state.
 #[derive(Default)]
 pub struct Timeline {
     series: BTreeMap<String, Vec<String>>,
@@ -58,7 +58,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The state after the first scrape lasts as the second one says. While nothing changes, heads become older.
+    /// Adds a state that begins with the first scrape and continues like the second. Ages of
+    /// heads grow meanwhile.
     pub fn lasts(&mut self, begin: &Scrape, then: &Scrape) {
         let rules = fs::read_to_string(root().join(RULES)).unwrap();
         let wanted: BTreeSet<&str> = rules
@@ -90,7 +91,7 @@ impl Timeline {
         }
     }
 
-    /// The alert fires in the last state, and did not before.
+    /// Expects that the alert fires in the last state, and did not fire before.
     pub fn fires(&mut self, alert: &'static str) {
         let firing = format!("ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}}");
         let range = (STEPS - 1) * STEP;
@@ -124,7 +125,7 @@ impl Timeline {
     }
 }
 
-/// Marks a series as gone until this step.
+/// Marks a series as absent until this step.
 fn fill(values: &mut Vec<String>, steps: usize) {
     if values.len() < steps && !values.is_empty() {
         values.push("stale".to_owned());
@@ -144,7 +145,7 @@ fn sample(line: &str, pod: &str, wanted: &BTreeSet<&str>) -> Option<(String, f64
     wanted.contains(name).then(|| (series, value.parse().unwrap()))
 }
 
-/// Runs promtool, which must be satisfied.
+/// Runs promtool, which must succeed.
 fn promtool(args: &[&str], input: &str) {
     let mut command = Command::new("promtool");
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -241,13 +242,13 @@ async fn reaches(pod: &Pod, metric: &str, least: f64) {
     .await;
 }
 
-/// A counter grows.
+/// Waits until a counter grows.
 async fn grows(pod: &Pod, metric: &str) {
     let before = pod.metric(metric).await;
     reaches(pod, metric, before + 1.0).await;
 }
 
-/// The causes of most alerts. Returns connections that must stay open.
+/// Creates the causes of most alerts. Returns connections that must stay open.
 async fn cause(deployment: &Deployment) -> Vec<TcpStream> {
     let soon = json!({"backoff_ms": 1, "backoff_max_ms": 20, "attempts_max": 0});
     let once = json!({"attempts_max": 1});
@@ -271,7 +272,7 @@ async fn cause(deployment: &Deployment) -> Vec<TcpStream> {
     }
     deployment.send("worker", 1_001).await;
 
-    // A lease that is not extended, and a record that cannot be read.
+    // A lease that is not extended, and an unreadable record.
     let lease = json!({"destinations": ["worker"], "lease_ms": 100}).to_string();
     deployment.call("POST", "/v1/leases", lease).await;
     let keys = store::Keys::new("reseq", 64).destination(&"broken".parse().unwrap());
@@ -279,7 +280,7 @@ async fn cause(deployment: &Deployment) -> Vec<TcpStream> {
     let lease = json!({"destinations": ["broken"]}).to_string();
     deployment.call("POST", "/v1/leases", lease).await;
 
-    // A frame for which there is no room, and one connection too many.
+    // A frame that exceeds the backlog, and one connection too many.
     let mut frames = TcpStream::connect(deployment.ingest.addresses.tcp(0)).await.unwrap();
     frames.write_all(b"1\n2\n3\n").await.unwrap();
     let mut open = vec![frames];

@@ -1,4 +1,5 @@
-//! The audit log: every action of an operator has an entry, whatever a client sends and however it leaves.
+//! Tests the audit log: every action of an operator has an entry, even if the request is refused
+//! or the client disconnects.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ use crate::support;
 
 const ADMIN: &str = "an-admin-token-for-the-audit-log";
 const KEY: &str = "reseq:{index}:audit";
-/// How many entries these pods keep.
+/// The number of entries that these pods keep.
 const ENTRIES_MAX: usize = 60;
 
 struct Audited {
@@ -94,7 +95,7 @@ async fn every_action_has_an_entry_and_nothing_else_has() {
         audited.define("erp").await;
         let filled = path.replace("{destination}", "erp").replace("{topic}", "all");
         let filled = filled.replace("{sequence}", "7").replace("{id}", "abc");
-        // Without a body, most are refused. That is an outcome, too.
+        // Without a body, most actions are refused. A refusal is an outcome too.
         let (status, answer) = audited.ask(ADMIN, method, &filled, Value::Null).await;
         let newest = audited.entries("limit=1").await.remove(0);
         let outcome = match status {
@@ -108,7 +109,7 @@ async fn every_action_has_an_entry_and_nothing_else_has() {
         assert_eq!(newest["destination"] == "erp", of_erp, "{newest}");
         assert!(newest["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{newest}");
     }
-    // Reading, sending and working are no actions, nor is what is refused because of its token.
+    // Reading, sending and working are not actions. Requests refused because of their token are not recorded either.
     let newest = audited.entries("limit=1").await;
     audited.define("erp").await;
     let (send, claim) = ("/v1/destinations/erp/messages", json!({"destinations": ["erp"]}));
@@ -140,7 +141,7 @@ async fn an_entry_says_who_did_what_to_how_many_and_holds_no_secret() {
     let purge = "/v1/destinations/erp/purge";
     assert_eq!(audited.ask(token, "POST", purge, json!({"dry_run": true})).await.0, 200);
     assert_eq!(audited.ask(token, "POST", purge, json!({})).await.0, 200);
-    // Until its lane has moved past it, a cancelled message can be cancelled again.
+    // A cancelled message can be cancelled again until its lane has passed it.
     eventually("the purged messages have left", async || {
         let stats = audited.ask(ADMIN, "GET", "/v1/destinations/erp/stats", Value::Null).await.1;
         if stats["pending"] == 0 { Ok(()) } else { Err(stats.to_string()) }
@@ -176,7 +177,7 @@ async fn an_entry_says_who_did_what_to_how_many_and_holds_no_secret() {
     let by_name = audited.entries("actor=Ada%E2%80%AEadA").await;
     assert_eq!(by_name, of_ada);
 
-    // Pages, and times, which are Redis's.
+    // Pages, and filters by time, which use the clock of Redis.
     let all = audited.entries("").await;
     let mut paged = Vec::new();
     let mut cursor = String::new();
@@ -209,7 +210,7 @@ async fn an_entry_says_who_did_what_to_how_many_and_holds_no_secret() {
         assert_eq!((status, &problem["code"]), (400, &json!(code)), "{query}: {problem}");
     }
 
-    // No secret, and no body, is in it, in the log, or in what the command prints.
+    // Neither the audit log, nor the log, nor the output of the command contains secrets or bodies.
     let mut command = Command::new(program());
     without_settings(&mut command);
     command.args(["audit", "--limit", "50"]).env("RESEQ_URL", audited.pod.url(""));
@@ -225,7 +226,7 @@ async fn an_entry_says_who_did_what_to_how_many_and_holds_no_secret() {
             !text.contains("a secret") && !text.contains(&token[17..]) && !text.contains(ADMIN)
         );
     }
-    // A name cannot turn the line around, where people read it.
+    // A name cannot reverse the direction of text in lines for people.
     assert!(!printed.contains('\u{202e}') && !audited.pod.log().contains('\u{202e}'));
     assert!(printed.contains("Ada\\u{202e}adA"), "{printed}");
 }
@@ -240,7 +241,7 @@ async fn one_token_cannot_flood_out_the_audit_log() {
     let token = made["token"].as_str().unwrap();
     let (mut done, mut refused) = (0, 0);
     for at in 0..2 * ENTRIES_MAX {
-        // Some succeed, others do not: both are entries.
+        // Some actions succeed, others fail: both have entries.
         let what = if at % 2 == 0 { json!({"what": "delivery"}) } else { json!({"what": 7}) };
         let path = "/v1/destinations/erp/pause";
         match audited.ask(token, "POST", path, what).await {
@@ -291,11 +292,11 @@ async fn audit_log_is_bounded_unskippable_and_stops_no_action() {
     assert!(audited.entries("action=purge").await.is_empty());
     assert_eq!(audited.entries("limit=1000").await.len(), ENTRIES_MAX);
 
-    // What another program wrote there is shown, and breaks nothing.
+    // An entry of another program is shown, and breaks nothing.
     let _: String = audited.redis.ask(&["XADD", KEY, "*", "entry", "{\"actor\":7"]).await.unwrap();
     assert_eq!(audited.entries("limit=1").await[0]["outcome"], "unreadable");
 
-    // If the key is not a stream, the action is carried out all the same.
+    // If the key is not a stream, the action is still carried out.
     let _: () = audited.redis.ask(&["DEL", KEY]).await.unwrap();
     let _: () = audited.redis.ask(&["SET", KEY, "x"]).await.unwrap();
     let resume = "/v1/destinations/erp/resume";

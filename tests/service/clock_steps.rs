@@ -1,5 +1,5 @@
-//! The clock of Redis steps forward and back while everything runs. Nothing waits for the size of the step, no lane
-//! has two senders, and no call takes effect twice.
+//! Steps the clock of Redis forward and back while everything runs. No part waits for the size of
+//! the step, no lane has two senders, and no call takes effect twice.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ struct Deployment {
 }
 
 impl Deployment {
-    /// The clock of Redis is ahead at first, by one step.
+    /// At first, the clock of Redis is one step ahead.
     async fn new(transform: &str) -> Deployment {
         let redis = TestRedis::start_with_clock().await;
         redis.clock().step(STEP, true);
@@ -52,7 +52,7 @@ impl Deployment {
         self.redis.clock().step(STEP, false);
     }
 
-    /// The values of the owner keys: the token, and how often its lease was renewed.
+    /// The values of the owner keys: the token, and the number of renewals of its lease.
     async fn owners(&self) -> Result<Vec<(String, u64)>, String> {
         let mut all = Vec::new();
         for partition in 0..PARTITIONS {
@@ -87,7 +87,7 @@ async fn step_back_after_a_restart_does_not_stop_deliveries() {
     let mut pod = deployment.pod("reseq", "ingest,sender").await;
     send(&pod, "before").await;
     deployment.inbox.journal.reaches(1).await;
-    // Nobody can vouch: another sender has to wait.
+    // No sender can vouch, so another sender must wait.
     pod.kill();
     deployment.redis.kill_and_restart().await;
     pod.restart().await;
@@ -151,7 +151,7 @@ async fn step_back_leaves_no_partition_to_a_dead_sender() {
     owns(f64::from(PARTITIONS)).await;
 }
 
-/// A worker's claim of the message, once it gets it.
+/// Claims as a worker until it gets the message. Returns the lease.
 async fn claimed(pod: &Pod, lease_ms: u64) -> Value {
     let claim = json!({"destinations": ["erp"], "max": 1, "wait_ms": 1000, "lease_ms": lease_ms});
     eventually("a worker gets the message", async || {
@@ -162,8 +162,8 @@ async fn claimed(pod: &Pod, lease_ms: u64) -> Value {
     .await
 }
 
-/// A worker holds the message. The owner of the partition has already taken it from a dead one, so it has read the
-/// clock of Redis.
+/// A second worker holds the message. The owner of the partition has already reaped the lease of
+/// a dead worker, so it has read the clock of Redis.
 async fn held_by_a_second_worker(pod: &Pod) -> Value {
     send(pod, "of dead workers").await;
     assert_eq!(claimed(pod, 100).await["attempt"], 1);
@@ -193,7 +193,7 @@ async fn step_back_does_not_lengthen_a_backoff() {
     assert_eq!(claimed(&pod, 60_000).await["attempt"], 3);
 }
 
-/// The longest wait that a receiver may ask for is an hour, so the step is no longer than what a head may wait.
+/// A receiver may ask for a wait of up to an hour, so the step is not longer than a possible wait of a head.
 #[tokio::test]
 async fn step_back_does_not_lengthen_the_backoff_of_a_delivery() {
     const WAIT: Duration = Duration::from_secs(60);
@@ -226,8 +226,8 @@ async fn step_back_does_not_lengthen_the_backoff_of_a_delivery() {
     }
 }
 
-/// Of each of two destinations, a worker holds a message. Its lease ended, and then the clock stepped back. The owner
-/// has not read the clock since the leases began.
+/// A worker holds a message of each of two destinations. The leases ended, and then the clock
+/// stepped back. The owner has not read the clock since the leases began.
 async fn with_ended_leases(redis: &TestRedis) -> World {
     let mut world = World::new(redis.url(), LONG).await;
     world.store.recover_owned(&[0]).await.unwrap();
@@ -283,7 +283,7 @@ async fn late_call_is_refused_and_stores_nothing() {
     assert!(matches!(stamped, Ingested::Stamped(_)), "{stamped:?}");
     let again = world.call(&sequence, number).await.unwrap();
     assert_eq!(again, stamped, "a repeat in time has the same answer");
-    // What Redis keeps is forgotten after a minute.
+    // Redis forgets kept answers after a minute.
     redis.clock().step(Duration::from_secs(70), true);
     let late = world.call(&sequence, number).await;
     assert!(matches!(late, Err(StoreError::LateCall(_))), "{late:?}");

@@ -1,5 +1,5 @@
 //! Pods whose clocks are one hour ahead or behind, in every role at once. Reseq decides by the
-//! clock of Redis, so nothing is early, late, lost or out of order.
+//! clock of Redis, so no message is early, late, lost or out of order.
 
 use crate::support;
 
@@ -29,7 +29,7 @@ const SEED: u64 = 37;
 const SLOWEST_MS: u64 = 20;
 /// The delay of delayed messages.
 const DELAY: Duration = Duration::from_secs(2);
-/// No test takes as long; a wrong clock shows as an hour.
+/// No test takes this long. A wrong clock shows as a difference of an hour.
 const HALF_AN_HOUR_MS: u64 = 30 * 60 * 1000;
 
 const RULES: [Rule; 2] = [
@@ -67,8 +67,8 @@ impl Deployment {
         Deployment { redis, inbox, ledger, settings, transformer, clocks, _receiver: receiver }
     }
 
-    /// A pod whose clock is an hour ahead or behind. Its monotonic clock is right, as on a machine whose time is set
-    /// wrong.
+    /// A pod whose clock is an hour ahead or behind. Its monotonic clock is right, as on a
+    /// machine with a wrong time.
     async fn pod(&self, role: &str, is_ahead: bool) -> Pod {
         let mut settings = self.settings.clone();
         let name = if is_ahead { "ahead" } else { "behind" };
@@ -123,8 +123,8 @@ async fn wrong_pod_clocks_change_no_order_lease_epoch_or_latency() {
     };
     send(0, MESSAGES / 2).await;
     deployment.inbox.journal.reaches(MESSAGES / 4).await;
-    // Leases last as long as they should, whoever granted them: another processor takes over a dead
-    // one's work.
+    // Leases last as long as they should, regardless of the pod that granted them: another
+    // processor takes over a dead one's work.
     processors[0].kill();
     processors[0].restart().await;
     deployment.inbox.journal.reaches(MESSAGES / 2).await;

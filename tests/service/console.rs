@@ -1,4 +1,4 @@
-//! The console: its session, its pages in a real Chromium, and what a view costs Redis.
+//! Tests the console: its session, its pages in a real Chromium, and the load of a view on Redis.
 
 use std::process::Command;
 
@@ -43,7 +43,7 @@ impl Console {
         client().get(format!("{}{path}", self.base))
     }
 
-    /// Signs in; returns the cookie and the secret.
+    /// Signs in. Returns the cookie and the secret.
     async fn sign_in(&self, token: &str) -> Result<Session, (u16, Value)> {
         let request = client().post(format!("{}/console/session", self.base));
         let request = request.header(header::ORIGIN, &self.base).json(&json!({"token": token}));
@@ -62,7 +62,7 @@ impl Console {
     }
 }
 
-/// What a browser holds.
+/// The session data in a browser.
 #[derive(Debug)]
 struct Session {
     cookie: String,
@@ -92,7 +92,7 @@ async fn session_needs_pages_of_the_console_and_ends_with_its_token() {
 
     assert_eq!(status(with(console.get("/v1/stats"))).await, 200);
     assert_eq!(status(console.get("/v1/stats")).await, 401);
-    // Another server of the host gets the cookie, but not the secret, and finds no token in it.
+    // Another server on the host gets the cookie, but not the secret. It finds no token in the cookie.
     let value = session.cookie.split_once('=').unwrap().1;
     let bytes = BASE64_STANDARD.decode(value).unwrap();
     assert!(!bytes.windows(8).any(|part| part == &token.as_bytes()[..8]), "{value}");
@@ -111,12 +111,12 @@ async fn session_needs_pages_of_the_console_and_ends_with_its_token() {
     };
     assert_eq!(status(pause()).await, 403);
     assert_eq!(status(pause().header(header::ORIGIN, "https://evil.example")).await, 403);
-    // This one gets as far as the destination, which does not exist.
+    // This request passes the checks, and fails because the destination does not exist.
     assert_eq!(status(pause().header(header::ORIGIN, &console.base)).await, 404);
     let site = pause().header(header::ORIGIN, &console.base).header("sec-fetch-site", "cross-site");
     assert_eq!(status(site).await, 403);
 
-    // The listener for producers has no console, and takes no cookie.
+    // The listener for producers has no console, and accepts no cookie.
     for path in
         ["/console", "/console/", "/console/console.js", "/console/session", "/console/events"]
     {
@@ -152,7 +152,7 @@ async fn signing_out_ends_a_session_in_all_pods_and_its_streams() {
     let stream = one.shown(client().get(second.url("/console/events?view=pods"))).send();
     let stream = stream.await.unwrap();
     assert_eq!(stream.status(), 200);
-    // Asking who is signed in prolongs the session: the cookie is another one.
+    // Asking for the signed-in user prolongs the session: the cookie changes.
     let asked = one.shown(console.get("/console/session")).send().await.unwrap();
     let renewed = asked.headers()[header::SET_COOKIE].to_str().unwrap().to_owned();
     let said: Value = asked.json().await.unwrap();
@@ -175,13 +175,13 @@ async fn signing_out_ends_a_session_in_all_pods_and_its_streams() {
     }
     within("the stream ends", stream.bytes()).await.unwrap();
     assert_eq!(status(stats(&other)).await, 200);
-    // The secret is no header of a message.
+    // The secret does not become a header of a message.
     let send = other.shown(client().post(second.url("/v1/messages")));
     let send = send
         .header(header::ORIGIN, second.url(""))
         .json(&json!({"destinations": ["none"], "body": 1}));
     assert_eq!(status(send).await, 404);
-    // A pod that starts later knows, too.
+    // A pod that starts later also knows that the session has ended.
     let third = Pod::start("third", "ingest", &settings).await;
     assert_eq!(status(one.shown(client().get(third.url("/v1/stats")))).await, 401);
     assert_eq!(status(other.shown(client().get(third.url("/v1/stats")))).await, 200);
@@ -213,7 +213,7 @@ async fn the_page_may_load_only_its_own_files() {
     assert_eq!(status(console.get("/console/other.js")).await, 404);
 }
 
-/// How often Redis was asked for a part of the log, which only views of the console read here.
+/// The number of reads of the log from Redis. In this test, only views of the console read it.
 async fn reads(redis: &TestRedis) -> u64 {
     calls(redis, "cmdstat_lrange").await
 }
@@ -237,7 +237,7 @@ async fn strip_is_read_once_for_all_watchers_and_never_for_none() {
     for _ in 0..10 {
         streams.push(console.get(view).bearer_auth(ADMIN).send().await.unwrap());
     }
-    // Each gets frames; all of them come from the same reads.
+    // All streams get frames from the same reads.
     let mut frames = vec![0; streams.len()];
     let before = reads(&console.redis).await;
     for _ in 0..4 {
@@ -250,7 +250,7 @@ async fn strip_is_read_once_for_all_watchers_and_never_for_none() {
     let took = reads(&console.redis).await - before;
     assert!((1..=20).contains(&took), "{took} reads for 40 frames");
     drop(streams);
-    // The pod asks for the time once a second: that is the clock of this test.
+    // The pod asks Redis for the time once a second. This test uses that as its clock.
     let (mut last, mut since) = (reads(&console.redis).await, 0);
     eventually("nothing is read any more", async || {
         let (now, ticks) =

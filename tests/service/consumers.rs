@@ -1,4 +1,4 @@
-//! Delivery `pull`: consumers take the messages of a destination over HTTP, in order.
+//! Tests delivery `pull`: consumers take the messages of a destination over HTTP, in order.
 
 use serde_json::{Value, json};
 use support::{
@@ -13,7 +13,7 @@ use crate::support;
 struct Service {
     redis: TestRedis,
     settings: Settings,
-    /// Serves the API.
+    /// The pod that serves the API.
     pod: Pod,
     sender: Pod,
 }
@@ -43,7 +43,7 @@ impl Service {
         answer
     }
 
-    /// Defines a destination whose leases do not end within a test, unless the fields say so.
+    /// Defines a destination. Unless the fields change it, its leases do not end within a test.
     async fn define(&self, name: &str, fields: Value) {
         let mut definition = json!({"delivery": {"kind": "pull", "timeout_ms": 600_000,
             "backoff_ms": 1, "backoff_max_ms": 10}});
@@ -150,7 +150,7 @@ async fn consumers_get_each_lane_in_order_and_one_at_a_time() {
     let (mut all, mut first): (Vec<Value>, Option<Value>) = (Vec::new(), None);
     while all.len() < 5 {
         let taken = service.next("keyed", 100).await;
-        // Nobody gets another message of a lane that somebody holds.
+        // No consumer gets messages of a lane while another consumer holds the lane.
         let nothing = service.consume("keyed", json!({"max": 100})).await;
         for lane in ["a", "b"].into_iter().filter(|lane| !is(&taken, lane).is_empty()) {
             assert_eq!(is(&nothing, lane), [0; 0], "{lane}");
@@ -161,7 +161,7 @@ async fn consumers_get_each_lane_in_order_and_one_at_a_time() {
         for message in &taken {
             let last = taken.iter().rfind(|one| one["key"] == message["key"]).unwrap();
             if last == message {
-                // It accepts those before it in its lane, too.
+                // This also accepts the earlier messages of its lane.
                 assert_eq!(service.accept(message).await, "ok");
             }
         }
@@ -173,12 +173,12 @@ async fn consumers_get_each_lane_in_order_and_one_at_a_time() {
     assert_eq!((&one["attempt"], &one["destination"]), (&json!(1), &json!("keyed")), "{one}");
     assert!(one["expires_at"].as_str().unwrap().ends_with('Z') && one["epoch"].is_u64(), "{one}");
     service.until("keyed", json!({"pending": 0, "delivered_total": 5})).await;
-    // What is acknowledged again changes nothing.
+    // A repeated acknowledgement changes nothing.
     assert_eq!(service.accept(&first.unwrap()).await, "settled");
     let log = service.ok("GET", "/v1/destinations/keyed/log", Value::Null).await;
     assert_eq!(log["items"].as_array().unwrap().len(), 5, "{log}");
 
-    // Without order each message is a lane; a destination as a whole may be one.
+    // Without ordering each message is a lane. The whole destination may also be one lane.
     service.define("none", json!({"ordering": "none"})).await;
     service.define("whole", json!({})).await;
     for name in ["none", "whole"] {
@@ -206,7 +206,7 @@ async fn refused_or_requeued_comes_again_late_call_changes_nothing() {
     service.define("erp", json!({"on_exhausted": "dead_letter"})).await;
     service.send_at_once("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
     let taken = service.take("erp", 3).await;
-    // Given back: not counted.
+    // Giving a message back does not count as an attempt.
     assert_eq!(service.end("requeue", &taken[0], json!({})).await["status"], "ok");
     assert_eq!(service.accept(&taken[0]).await, "stale_lease");
     let taken = service.take("erp", 3).await;
@@ -214,7 +214,7 @@ async fn refused_or_requeued_comes_again_late_call_changes_nothing() {
     let extended = service.end("extend", &taken[0], json!({})).await;
     assert_eq!(extended["status"], "ok", "{extended}");
     assert!(expiry(&extended) >= expiry(&taken[0]), "{extended} {taken:?}");
-    // The second is refused, which accepts the first.
+    // Refusing the second message accepts the first.
     let refusal = json!({"error": "not now", "retry_ms": 0});
     assert_eq!(service.end("refuse", &taken[1], refusal).await["status"], "ok");
     assert_eq!(service.end("refuse", &taken[1], json!({})).await["status"], "stale_lease");
@@ -229,7 +229,7 @@ async fn refused_or_requeued_comes_again_late_call_changes_nothing() {
     let expected = json!({"pending": 0, "delivered_total": 2, "dead_lettered_total": 1});
     service.until("erp", expected).await;
 
-    // A consumer dies: its lease expires, and another one gets the message, as another attempt.
+    // A consumer dies. Its lease expires, and another consumer gets the message, as another attempt.
     service.define("short", json!({"delivery": {"timeout_ms": 100}})).await;
     service.send("short", &[("a", 1)]).await;
     let dead = service.next("short", 1).await;
@@ -250,23 +250,23 @@ async fn withdrawal_waits_for_consumer_kind_change_for_no_messages() {
     service.send("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
     service.until("erp", json!({"ready": 3})).await;
     let path = "/v1/destinations/erp/messages";
-    // Nobody holds it.
+    // No consumer holds this message.
     let cancelled = service.ok("DELETE", &format!("{path}/2"), Value::Null).await;
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     let mut taken = service.next("erp", 100).await;
     assert_eq!(taken[0]["body"], 1);
     let held = service.ok("DELETE", &format!("{path}/1"), Value::Null).await;
     assert_eq!(held["state"], "withdrawing", "{held}");
-    // It was accepted before it could be withdrawn.
+    // The message was accepted before it could be withdrawn.
     assert_eq!(service.accept(&taken[0]).await, "ok");
     while taken.iter().all(|one| one["body"] != 3) {
         taken = service.next("erp", 100).await;
     }
-    // The definition cannot change under a consumer.
+    // The delivery kind cannot change while a consumer holds messages.
     let push = json!({"url": "http://127.0.0.1:9/", "delivery": null});
     let (status, problem) = service.ask("PATCH", "/v1/destinations/erp", push.clone()).await;
     assert_eq!((status, &problem["code"]), (409, &json!("wrong_state")), "{problem}");
-    // While delivery is paused, nobody gets anything.
+    // While delivery is paused, consumers get no messages.
     service.ok("POST", "/v1/destinations/erp/pause", json!({"what": "delivery"})).await;
     let last = taken.last().unwrap().clone();
     assert_eq!(service.end("requeue", &last, json!({})).await["status"], "ok");
@@ -295,7 +295,7 @@ async fn consumers_go_on_after_sender_death_and_redis_restart() {
     service.send_at_once("erp", &[("a", 1), ("a", 2), ("a", 3)]).await;
     let taken = service.take("erp", 3).await;
     service.sender.kill();
-    // Redis has the lease and what was accepted: neither needs the sender.
+    // Redis holds the lease and the accepted messages, so consumers do not need the sender.
     assert_eq!(service.accept(&taken[0]).await, "ok");
     let sender = Pod::start("other", "sender", &service.settings).await;
     service.until("erp", json!({"delivered_total": 1})).await;
@@ -303,7 +303,7 @@ async fn consumers_go_on_after_sender_death_and_redis_restart() {
     assert_eq!(service.accept(&taken[1]).await, "ok");
     service.until("erp", json!({"delivered_total": 2})).await;
 
-    // Redis may have forgotten something: what was leased comes again, once its lease must be over.
+    // Redis may have lost data: leased messages come again, once their leases must be over.
     service.define("erp", json!({"delivery": {"timeout_ms": 500}})).await;
     service.end("requeue", &taken[2], json!({})).await;
     let taken = service.next("erp", 1).await;
@@ -319,7 +319,7 @@ async fn consumers_go_on_after_sender_death_and_redis_restart() {
     .await;
     assert_eq!((bodies(&again), bodies(&taken)), (vec![3], vec![3]));
     assert_eq!(service.accept(&taken[0]).await, "stale_lease");
-    // Its lease is short, so it may have to be taken again.
+    // The lease is short, so the test may have to take the message again.
     eventually("it is accepted", async || {
         let taken = service.consume("erp", json!({"wait_ms": 1000})).await;
         let accepted = match taken.first() {
@@ -353,7 +353,7 @@ async fn why_says_that_a_consumer_is_missing_or_who_holds_the_message() {
     assert!(explanation.contains("waits for a consumer"), "{explanation}");
     assert!(explanation.contains("POST /v1/destinations/erp/consume"), "{explanation}");
     assert_eq!((&why["head"]["state"], &why["head"]["lease"]), (&json!("ready"), &Value::Null));
-    // What waits for a consumer is not being delivered.
+    // Messages that wait for a consumer do not count as being delivered.
     service.until("erp", json!({"ready": 2, "delivering": 0})).await;
 
     let mut taken = Vec::new();
@@ -388,7 +388,7 @@ async fn what_has_become_ready_while_nobody_came_is_taken_in_one_call() {
     };
     eventually("the first waits for a consumer", offered).await;
     service.send("erp", &[("a", 2), ("a", 3), ("a", 4)]).await;
-    // Each look takes the lane and gives it back.
+    // `take` claims the lane, and gives it back until the run is complete.
     let taken = service.take("erp", 4).await;
     assert_eq!(bodies(&taken), [1, 2, 3, 4]);
     assert_eq!(service.accept(&taken[3]).await, "ok");
@@ -408,10 +408,10 @@ async fn withdrawal_of_a_held_message_waits_for_its_lease() {
     }
     assert_eq!(service.accept(&taken[0]).await, "ok");
     service.until("erp", json!({"delivered_total": 1})).await;
-    // The owner has settled the first, and took nothing of the rest.
+    // The owner has settled the first message, and taken none of the others.
     assert!(service.consume("erp", json!({"max": 9})).await.is_empty());
     assert_eq!(service.end("extend", &taken[2], json!({})).await["status"], "ok");
-    // What the consumer accepts counts as delivered; what it gives back is withdrawn.
+    // Messages that the consumer accepts count as delivered. Messages that it gives back are withdrawn.
     assert_eq!(service.accept(&taken[1]).await, "ok");
     service.until("erp", json!({"delivered_total": 2, "cancelled_total": 0})).await;
     assert_eq!(service.end("requeue", &taken[3], json!({})).await["status"], "ok");
@@ -430,7 +430,7 @@ async fn sender_that_releases_less_takes_nothing_from_a_consumer() {
     let taken = service.take("erp", 4).await;
     service.sender.drains().await;
     let mut settings = service.settings.clone();
-    // In the section `sender`, which is the last.
+    // This line goes into the section `sender`, which is the last one.
     settings.destinations = "release_batch_max = 1\n".to_owned();
     let sender = Pod::start("other", "sender", &settings).await;
     assert_eq!(service.accept(&taken[0]).await, "ok");
@@ -451,7 +451,7 @@ async fn accepted_messages_do_not_come_again_without_a_sender() {
     let taken = service.take("erp", 3).await;
     assert_eq!(service.accept(&taken[1]).await, "ok");
     assert_eq!(service.end("requeue", &taken[2], json!({})).await["status"], "ok");
-    // Nothing has settled the first two yet.
+    // The first two messages are not settled yet.
     let again = service.next("erp", 9).await;
     assert_eq!((bodies(&again), &again[0]["attempt"]), (vec![3], &json!(1)));
     assert_eq!(service.accept(&again[0]).await, "ok");
@@ -471,14 +471,14 @@ async fn innocent_messages_beside_a_deadly_one_are_not_given_up() {
     let lease = json!({"timeout_ms": 2000, "attempts_max": 2});
     let more = json!({"ordering": "key", "on_exhausted": "drop", "delivery": lease});
     service.define("erp", more).await;
-    // The fifth of a lane of eight, beside lanes with one message each.
+    // Message 5 is the deadly one, in a lane of eight. Other lanes have one message each.
     let mut messages: Vec<(&str, u64)> = (1..=8).map(|body| ("a", body)).collect();
     messages.extend([("b", 11), ("c", 12), ("d", 13)]);
     service.send_at_once("erp", &messages).await;
     let mut handled = Vec::new();
     eventually("all but one are handled", async || {
         let taken = service.consume("erp", json!({"max": 100, "wait_ms": 100})).await;
-        // It handles all that it took, and then accepts; 5 ends it before that.
+        // The consumer handles all messages that it took, and then accepts. Message 5 ends it before that.
         if bodies(&taken).contains(&5) {
             return Err(format!("{:?}", bodies(&taken)));
         }
@@ -513,7 +513,7 @@ async fn head_held_by_consumer_is_oldest_despite_many_free_lanes() {
     assert_eq!(next["state"], "ready", "nobody holds it: {stats}");
 }
 
-/// How long leases last that Redis has forgotten does not depend on what was defined since.
+/// The length of lost leases does not depend on definitions made since.
 #[tokio::test]
 async fn wait_for_forgotten_leases_does_not_become_shorter() {
     let service = Service::start().await;
@@ -566,7 +566,7 @@ async fn refusal_behind_many_accepted_messages_counts() {
     let taken = service.take("erp", 4).await;
     service.sender.drains().await;
     let mut settings = service.settings.clone();
-    // In the section `sender`, which is the last.
+    // This line goes into the section `sender`, which is the last one.
     settings.destinations = "release_batch_max = 1\n".to_owned();
     let sender = Pod::start("other", "sender", &settings).await;
     let refusal = json!({"error": "never", "final": true});

@@ -50,7 +50,7 @@ impl Storm {
         answer["deliveries"].as_array().unwrap().clone()
     }
 
-    /// Acknowledges these messages, and expects the same of each.
+    /// Acknowledges these messages, and expects the same result for each.
     async fn all(&self, verb: &str, messages: &[&Value], expected: &str) {
         let items: Vec<_> = messages.iter().map(|one| json!({"token": one["token"]})).collect();
         let path = format!("/v1/deliveries/{verb}");
@@ -82,7 +82,7 @@ async fn consumers_keep_5000_messages_through_a_storm() {
     storm.ask("PUT", PATH, definition).await;
     storm.fill().await;
 
-    // Without a sender, consumers get everything: each lane one of them, in order.
+    // Without a sender, consumers get all messages: each lane goes to one consumer, in order.
     let mut lanes: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     loop {
         let taken = storm.consume().await;
@@ -104,7 +104,7 @@ async fn consumers_keep_5000_messages_through_a_storm() {
     for (round, batch_max) in [1024, 1, 64, 7].into_iter().enumerate() {
         settings.destinations = format!("release_batch_max = {batch_max}\n");
         let mut sender = Pod::start(&format!("sender-{round}"), "sender", &settings).await;
-        // An operator cancels a held message of each eighth lane, and later all.
+        // An operator cancels a held message of each eighth lane, and later all messages.
         for messages in lanes.values().step_by(8) {
             let sequence = &messages[messages.len() - 1 - round]["sequence"];
             storm.ask("DELETE", &format!("{PATH}/messages/{sequence}"), Value::Null).await;
@@ -127,7 +127,8 @@ async fn consumers_keep_5000_messages_through_a_storm() {
         assert!(storm.consume().await.is_empty(), "a consumer gets what another one holds");
     }
 
-    // One half is accepted; the other is given back, and leaves without delivery, because it was purged.
+    // One half of the messages is accepted. The other half is given back, and leaves without
+    // delivery, because it was purged.
     let sender = Pod::start("sender", "sender", &settings).await;
     let (accepted, returned): (Vec<_>, Vec<_>) =
         lanes.values().enumerate().partition(|(number, _)| number % 2 == 0);

@@ -67,7 +67,7 @@ fn kind(verdict: Verdict) -> (ErrorKind, Finality) {
     (error.kind, finality)
 }
 
-/// The text that `reseq-signature` is of, from the request as the receiver got it.
+/// The text that `reseq-signature` signs, from the request that the receiver got.
 fn covered(seen: &common::Seen) -> Vec<u8> {
     let names = [
         "webhook-id",
@@ -471,7 +471,7 @@ async fn an_answer_to_a_batch_that_breaks_off_accepts_nothing() {
         "HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 30\r\n\r\n{\"accepted\": 2}",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nf\r\n{\"accepted\": 2}\r\n",
-        // The answer ends with the connection, so its JSON must itself be complete.
+        // The end of the connection ends the answer, so its JSON must be complete.
         "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"accepted\": 2",
     ] {
         let (address, _server) = common::answering(answer).await;

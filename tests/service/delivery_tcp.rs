@@ -20,7 +20,7 @@ struct Peer {
     delivery: Arc<dyn Deliver>,
 }
 
-/// A receiver that the test plays, and the transport to it.
+/// A receiver controlled by the test, and the transport to it.
 async fn peer(change: impl FnOnce(&mut Destination)) -> Peer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("tcp://{}", listener.local_addr().unwrap());
@@ -53,7 +53,7 @@ impl Peer {
         tokio::join!(deliver(&*self.delivery, message), receive).0
     }
 
-    /// Does so on the next connection that the sender opens.
+    /// Like `exchange`, on the next connection that the sender opens.
     async fn first_exchange(
         &self,
         body: &str,
@@ -230,7 +230,7 @@ async fn a_greeting_before_any_frame_is_no_answer() {
         assert!(detail.contains("sent something before any frame"), "{detail}");
         assert_eq!((kind, finality), (ErrorKind::Status, Finality::Retryable));
     }
-    // One that waits for the frame is believed.
+    // The sender believes an answer that comes after the frame.
     let (verdict, _stream) = peer.first_exchange("two", b"two\n", b"OK\n").await;
     assert_eq!(verdict, Verdict::Accepted(1));
 }
@@ -312,7 +312,7 @@ async fn without_answers_what_is_said_all_the_same_is_thrown_away() {
 #[tokio::test]
 async fn without_answers_all_lanes_share_one_connection() {
     let peer = peer(|d| d.delivery.ack = Ack::None).await;
-    // On another connection the receiver could read a later frame before an earlier one.
+    // With two connections, the receiver could read a later frame before an earlier one.
     let receive = async {
         let mut stream = peer.accept().await;
         let mut read = vec![0; 12];
@@ -424,7 +424,7 @@ async fn neither_side_of_a_window_waits_for_the_other_to_read() {
         for _ in 0..1000 {
             line.clear();
             tokio::io::AsyncBufReadExt::read_until(&mut stream, b'\n', &mut line).await.unwrap();
-            // Blocks as soon as the sender does not read.
+            // This blocks if the sender does not read.
             stream.write_all(answer.as_bytes()).await.unwrap();
             stream.flush().await.unwrap();
         }

@@ -230,7 +230,7 @@ async fn a_start_waits_for_the_data_and_one_given_up_leaves_no_server() {
     pipeline.exec_async(&mut connect(&redis.url()).await).await.unwrap();
     redis.stop().await.unwrap();
 
-    // The same program, made to load slowly: it answers after every 1,024 keys.
+    // The same program, but it loads slowly, and answers after every 1,024 keys.
     let bin = tempfile::tempdir().unwrap();
     let path = std::env::var("PATH").unwrap();
     let loads_in = |micros_a_key: u64| {
@@ -242,7 +242,7 @@ async fn a_start_waits_for_the_data_and_one_given_up_leaves_no_server() {
         program(bin.path(), "redis-server", &script);
     };
     let start = || EmbeddedRedis::start_from(&data_dir, bin.path().as_os_str());
-    // Slow enough that the test sees it load, however busy the machine is: it does not load to the end.
+    // So slow that the server never loads to the end, so the test sees it loading even on a busy machine.
     loads_in(200);
     let process_id = tokio::select! {
         _ = start() => panic!("ready before it was seen to load"),

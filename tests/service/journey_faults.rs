@@ -1,5 +1,5 @@
-//! The main journey while processes die, freeze, or are asked to stop: nothing is lost, and each
-//! lane stays in order. Faults strike after a number of deliveries, never by the clock.
+//! Tests the main journey while processes die, freeze, or are asked to stop: no message is lost,
+//! and each lane stays in order. Faults strike after a number of deliveries, never by the clock.
 
 use std::sync::{
     Arc,
@@ -20,7 +20,7 @@ use support::{
 
 use crate::support;
 
-/// Messages, each to two destinations.
+/// The number of messages, each to two destinations.
 const MESSAGES: usize = 1000;
 /// All deliveries over HTTP.
 const DELIVERIES: usize = 2 * MESSAGES;
@@ -123,13 +123,12 @@ impl Journey {
         self.allowed.store(deliveries, Ordering::SeqCst);
     }
 
-    /// How many different messages have been delivered.
+    /// The number of different messages delivered so far.
     fn arrived(&self) -> usize {
         self.inbox.journal.messages()
     }
 
-    /// Waits until this many have been delivered. The journey is then under way, and far from its
-    /// end.
+    /// Waits until this many messages have been delivered. The journey is then running, and far from its end.
     async fn reaches(&self, count: usize) {
         self.inbox.journal.reaches(count).await;
         let arrived = self.arrived();
@@ -152,7 +151,7 @@ fn addresses(pods: &[Pod]) -> Vec<support::pods::Addresses> {
     pods.iter().map(|pod| pod.addresses.clone()).collect()
 }
 
-/// The pod that owns the only partition, or none.
+/// The pod that owns the only partition, if any does.
 async fn owner_of_all(senders: &[&Pod]) -> Option<usize> {
     for (index, pod) in senders.iter().enumerate() {
         if pod.metric("reseq_sender_partitions_owned").await > 0.0 {
@@ -181,7 +180,7 @@ async fn producer_of_a_killed_ingest_pod_goes_on_with_another() {
             journey.reaches(at).await;
             let before = journey.ledger.again();
             ingests[victim].kill();
-            // The producer was talking to this pod.
+            // The producer was using this pod.
             eventually("the producer notices", async || match journey.ledger.again() {
                 again if again > before => Ok(()),
                 again => Err(format!("{again} requests were made again")),
@@ -224,7 +223,7 @@ async fn messages_of_a_killed_processor_are_taken_up_by_another() {
     };
     tokio::join!(journey.stream(&doors), faults);
     let found = journey.end(&ingests[0]).await;
-    // The transform got its open requests again, and the receivers noticed nothing.
+    // The transform got its open requests again. The receivers got no repeats.
     assert!(journey.transformer.work.taken_up_again() >= taken_with_it);
     assert_eq!(found.repeats, 0);
 }
@@ -239,7 +238,7 @@ async fn killed_sole_sender_repeats_only_what_it_had_not_noted() {
     let faults = async {
         for at in [300, 700, 1100] {
             journey.reaches(at).await;
-            // Accepted and not answered: the sender cannot know the outcome, and must send again.
+            // The receiver accepts without an answer. The sender cannot know the outcome, and must send again.
             journey.inbox.gate.hold(Point::Accepted);
             journey.inbox.gate.holds(1).await;
             senders[0].kill();
@@ -295,7 +294,7 @@ async fn request_of_sender_frozen_past_its_lease_is_only_a_repeat() {
     let faults = async {
         journey.reaches(300).await;
         let frozen = the_owner(&senders.iter().collect::<Vec<_>>()).await;
-        // Requests of the owner stay under way to the receiver for a long time.
+        // Requests of the owner stay in flight to the receiver for a long time.
         gate.hold(Point::Arrived);
         gate.holds(1).await;
         senders[frozen].freeze();
@@ -334,7 +333,7 @@ async fn redis_killed_and_restarted_loses_and_misorders_nothing() {
             assert!(inbox.journal.messages() < DELIVERIES * 3 / 4);
             redis.written().await;
             redis.kill();
-            // At least one delivery has happened and could not be settled before Redis is back.
+            // At least one delivery has arrived that cannot be settled before Redis is back.
             let arrived = inbox.journal.messages();
             redis.restart().await;
             inbox.journal.reaches(arrived + 1).await;
@@ -392,7 +391,7 @@ async fn stopping_ingest_pod_answers_what_it_took_and_takes_no_more() {
     let lines = Rule { destination: "lines", by_key: false, is_transformed: false };
     let found = check(&journey.ledger, &journey.inbox.journal, &[RULES[0], RULES[1], lines]);
     assert_eq!(found.messages, DELIVERIES + FRAMES);
-    // Reseq had not accepted what was sent again: no message is there twice.
+    // Reseq had not accepted the repeated messages, so none is stored twice.
     assert_eq!((found.repeats, journey.ledger.duplicates()), (0, 0));
     assert_eq!(journey.inbox.journal.messages_of("lines"), FRAMES);
 }
@@ -452,7 +451,7 @@ async fn stopping_sender_returns_its_partitions_without_repeats() {
             let before = owners(&mut redis).await;
             assert_eq!(before.len(), 64);
             senders[victim].drains().await;
-            // The other sender kept its partitions; this one's are free, or already acquired again.
+            // The other sender kept its partitions. The partitions of this sender are free, or already taken again.
             let after = owners(&mut redis).await;
             let kept = before.iter().filter(|(key, token)| after.get(*key) == Some(token));
             assert_eq!(kept.count(), 32);

@@ -1,5 +1,5 @@
-//! Whole journeys with real processes, without faults of Reseq itself. Everything arrives, each
-//! lane in order, whatever the processing times and the receivers' behaviour.
+//! Tests whole journeys with real processes, without faults in Reseq itself. All messages arrive,
+//! each lane in order, for all processing times and behaviours of receivers.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -126,7 +126,7 @@ impl Journey {
         assert_eq!((self.ledger.again(), self.ledger.duplicates()), (0, 0));
         let found = check(&self.ledger, &self.inbox.journal, &RULES);
         assert_eq!(found.messages, self.ledger.count());
-        // Without enough overtaking there would have been nothing to put in order.
+        // Without enough overtaking, the test would not show that Reseq restores the order.
         let overtaken = self.transformer.work.overtaken();
         assert!(overtaken > found.messages / 10, "only {overtaken} were finished out of order");
         found
@@ -227,7 +227,7 @@ async fn hundred_destinations_deliver_at_once_despite_a_stuck_one() {
     inbox.gate.holds(1).await;
     assert_eq!(inbox.journal.messages_of(stuck), 0);
     assert_eq!(inbox.journal.messages(), free.len() * MESSAGES);
-    // The statistics tell why it is stuck.
+    // The statistics show why it is stuck.
     eventually("the stuck destination says why", async || {
         let seen = support::checker::stats(&ingest, stuck).await?;
         let head = &seen["head"];

@@ -1,4 +1,4 @@
-//! Reseq as a library: a transform written in Rust, in this process.
+//! Tests Reseq as a library: a transform written in Rust, in this process.
 
 use std::{
     collections::HashSet,
@@ -130,7 +130,7 @@ async fn whole_ends_if_a_role_ends_by_itself_and_another_goes_on() {
     let ended = within("it ends by itself", broken.ended()).await.unwrap_err();
     assert!(ended.to_string().contains("the processor of this process ended"), "{ended}");
     broken.stop().await.unwrap();
-    // The process that ended has given back its partitions and leases.
+    // The first run has given back its partitions and leases.
     let running = start(&redis, Vec::new(), false).await;
     send(&running, 1).await;
     inbox.journal.reaches(2).await;

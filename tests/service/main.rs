@@ -1,5 +1,5 @@
-//! The whole service, from outside: real pods, real Redis servers, real receivers. One program, so that the
-//! product is linked once. `cargo test --test service interfaces` runs one part.
+//! Tests the whole service from outside: real pods, real Redis servers, real receivers. All in one program, so
+//! that the product is linked only once. `cargo test --test service interfaces` runs one part.
 
 use reseq_testing::{scripts, support};
 

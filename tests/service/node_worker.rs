@@ -1,4 +1,4 @@
-//! `examples/worker.mjs`, run by a real Node with a real pod.
+//! Tests `examples/worker.mjs` on a real Node with a real pod.
 
 use std::{
     path::Path,
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::support;
 
-/// A worker; it ends when this is dropped.
+/// A worker. Dropping this ends it.
 struct Worker {
     child: Child,
     dir: TempDir,
@@ -150,13 +150,13 @@ fn outputs(inputs: &[Value]) -> Vec<Value> {
 
 #[tokio::test]
 async fn node_worker_leases_extends_fails_and_completes_in_order() {
-    // So long that it does not expire on a slow machine while it is extended.
+    // Long enough that an extended lease does not expire on a slow machine.
     const LEASE_MS: u64 = 3000;
     let service = Service::start().await;
     let mut worker = Worker::start(&service.pod, LEASE_MS);
     let mut inputs = vec![
-        // Takes longer than its lease, so the worker must extend it to complete at the first
-        // attempt. It ends between two extensions: one that comes after it would find it settled.
+        // The work takes longer than its lease, so the worker must extend the lease to complete at the first
+        // attempt. It ends between two extensions: a later extension would find the message settled.
         json!({"number": 0, "workMs": 2 * LEASE_MS + LEASE_MS / 6}),
         json!({"number": 1, "failsFirst": true}),
     ];
@@ -197,7 +197,7 @@ async fn node_worker_leases_extends_fails_and_completes_in_order() {
 async fn what_a_killed_worker_had_leased_is_leased_to_another() {
     let service = Service::start().await;
     let mut first = Worker::start(&service.pod, 1000);
-    // The worker is certainly in the middle of one of these when it is killed.
+    // The worker is certainly processing one of these when it is killed.
     let inputs: Vec<Value> =
         (0..8).map(|number| json!({"number": number, "workMs": 600})).collect();
     for input in &inputs {
@@ -230,7 +230,7 @@ async fn a_worker_that_returns_nothing_fails_once_and_for_good() {
     service.send(&json!({"returnsNothing": true})).await;
     let worker = Worker::start(&service.pod, 10_000);
     is_halted_after_one_attempt(&service.pod, "work").await;
-    // It says so after the answer of the pod, which has halted the message before.
+    // The worker reports the failure after the answer of the pod, which has halted the message before.
     let failed = eventually("the worker says that it failed", async || {
         let failed = worker.has_said("failed");
         if failed > 0 { Ok(failed) } else { Err(format!("{:?}", worker.events())) }
@@ -259,7 +259,7 @@ async fn way_to(pod: &Pod) -> (Proxy, String) {
     (proxy, url)
 }
 
-/// The answer to `complete` is lost. The work is done, and nobody does it again.
+/// The answer to `complete` is lost. The work is done, and is not done again.
 #[tokio::test]
 async fn a_worker_asks_again_until_it_knows_what_became_of_its_output() {
     let service = Service::start().await;

@@ -1,5 +1,5 @@
-//! The HTTP API against its OpenAPI document: schemathesis sends thousands of requests, valid and invalid,
-//! and checks each answer.
+//! Tests the HTTP API against its OpenAPI document: schemathesis sends thousands of requests,
+//! valid and invalid, and checks each answer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ const CASES: &str = "10";
 async fn every_answer_is_as_the_document_says() {
     let redis = TestRedis::start().await;
     let mut settings = Settings::new(redis.url());
-    // The run makes tokens; without this, the other calls would need one from then on.
+    // The run creates tokens. Without this, other calls would then need a token.
     settings.environment = vec![("RESEQ_AUTH_MODE".into(), "none".into())];
     let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
     let document = pod.url("/openapi.json");
@@ -66,8 +66,8 @@ async fn every_answer_is_as_the_document_says() {
     assert!(count >= 2000, "only {count} calls");
 }
 
-/// What must hold of each answer. Schemas cannot say all that is invalid (such as a range in a header), so it is
-/// no failure if data that they allow is refused.
+/// The checks of each answer. Schemas cannot express all invalid data (such as a range in a
+/// header), so refusing data that they allow is not a failure.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
                       response_headers_conformance,response_schema_conformance,negative_data_rejection,\
                       unsupported_method";

@@ -1,4 +1,4 @@
-//! Where Reseq connects to: refused when a destination is defined, and when a connection is opened.
+//! Tests the check of addresses: when a destination is defined, and when a connection is opened.
 
 use std::{
     io,
@@ -108,7 +108,7 @@ async fn other_addresses_of_the_own_redis_are_refused() {
             is_refused(put(erp(), json!({"url": url})).await, "url", "a Redis server of Reseq");
         }
     }
-    // Also if the configuration names only its socket.
+    // Redis is refused even if the configuration names only its socket.
     let socket = redis.dir().join("s");
     let socket = socket.to_str().unwrap();
     let both = TestRedis::start_on_tcp(&["--unixsocket", socket]).await;
@@ -137,8 +137,8 @@ async fn a_file_with_such_a_destination_is_refused_by_the_field() {
     }
 }
 
-/// A name server that gives a public address for each name, until it is turned. Then it gives that of this
-/// machine.
+/// A resolver that gives a public address for each name, until it is switched. Then it gives the
+/// address of this machine.
 struct Rebinding(Arc<AtomicBool>);
 
 #[async_trait::async_trait]
@@ -181,7 +181,7 @@ async fn name_rebound_after_definition_is_refused_at_connection() {
     for (name, definition) in &all {
         let post = client().post(at(&format!("{name}/messages"))).body("x");
         assert_eq!(post.send().await.unwrap().status(), 202);
-        // Not even with `on_exhausted = "drop"` is it lost.
+        // The message is not lost, even with `on_exhausted = "drop"`.
         let head = eventually("it halts", async || {
             let stats = client().get(at(&format!("{name}/stats"))).send().await.unwrap();
             let stats: Value = stats.json().await.unwrap();
@@ -196,7 +196,7 @@ async fn name_rebound_after_definition_is_refused_at_connection() {
         let named = format!("127.0.0.1:{port} is a loopback address");
         let detail = error["detail"].as_str().unwrap();
         assert!(detail.contains(&named) && detail.contains("outgoing.allow"), "{detail}");
-        // From now on it is not defined any more either.
+        // From now on, defining the destination is refused too.
         is_refused(
             put(at(name), definition.clone()).await,
             if *name == "transform" { "transform/url" } else { "url" },

@@ -1,4 +1,4 @@
-//! A sender takes over at once what another one leaves behind.
+//! Tests that a sender takes over at once the partitions that another sender gives back.
 
 use redis::AsyncCommands;
 use support::{
@@ -22,7 +22,7 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Until when the sender counts, by the clock of Redis: as much later as it says again that it lives.
+    /// The time, by the clock of Redis, until which the sender counts as live. Each heartbeat raises it.
     async fn beat(&self) -> Result<f64, String> {
         let mut redis = self.redis.connection().await;
         let pods: Vec<(String, f64)> = redis.zrange_withscores(PODS, 0, -1).await.unwrap();
@@ -77,7 +77,6 @@ async fn partition_returned_just_after_a_count_is_taken_at_once() {
     for _ in 0..ROUNDS {
         waits.push(scenario.round().await);
     }
-    // On a slow machine a round may miss the moment just after the count; such a round proves
-    // nothing.
+    // On a slow machine, a round may miss the moment just after the count. Such a round proves nothing.
     assert!(waits.iter().any(|wait| *wait < TICK_MS / 2.0), "{waits:?} ms");
 }

@@ -1,5 +1,5 @@
-//! Each example of the reference (`docs/reference/`) is run: requests are sent as they stand there,
-//! answers and deliveries have the shape that is shown, commands succeed.
+//! Runs each example of the reference (`docs/reference/`): sends the requests unchanged, and
+//! checks that answers and deliveries have the shown shape, and that commands succeed.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Stdio};
 
@@ -35,7 +35,7 @@ struct Example {
     text: String,
 }
 
-/// The examples of the reference that were not run yet.
+/// The examples of the reference that have not run yet.
 struct Examples(Vec<Example>);
 
 impl Examples {
@@ -75,8 +75,8 @@ impl Examples {
     }
 }
 
-/// Checks that a value has the fields of the example, and of the same types. What an example leaves
-/// empty or null may be anything.
+/// Checks that a value has the fields of the example, with the same types. Fields that are empty
+/// or null in the example may have any value.
 fn assert_shape(at: &str, example: &Value, value: &Value) {
     let kind = |value: &Value| match value {
         Value::Null => "null",
@@ -105,7 +105,7 @@ fn assert_shape(at: &str, example: &Value, value: &Value) {
     }
 }
 
-/// The service, and what its receivers got.
+/// The service, and the deliveries to its receivers.
 struct Service {
     redis: TestRedis,
     pod: Pod,
@@ -113,7 +113,7 @@ struct Service {
     receiver: String,
 }
 
-/// Remembers what was delivered.
+/// Records a delivery.
 async fn take(State(seen): State<mpsc::UnboundedSender<Value>>, Json(body): Json<Value>) {
     // The test may have ended.
     let _ = seen.send(body);
@@ -132,13 +132,13 @@ impl Service {
         let redis = TestRedis::start().await;
         let mut settings = Settings::new(redis.url());
         settings.tcp = vec![("erp", "lines json")];
-        // One of the examples makes a token; without this, all others would need one from then on.
+        // One of the examples creates a token. Without this, all other examples would then need a token.
         settings.environment = vec![("RESEQ_AUTH_MODE".into(), "none".into())];
         let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
         Service { redis, pod, batches, receiver }
     }
 
-    /// Sends a request, which must be answered with this status.
+    /// Sends a request, whose answer must have this status.
     async fn ask(&self, method: Method, path: &str, body: Option<&Value>, status: u16) -> Value {
         let mut request = client().request(method.clone(), self.pod.url(path));
         if let Some(body) = body {
@@ -155,7 +155,7 @@ impl Service {
         self.ask(Method::POST, path, Some(&body), status).await
     }
 
-    /// Creates or changes a destination. Nothing of it is delivered unless it has a URL.
+    /// Creates or changes a destination. Without a URL, its messages are not delivered.
     async fn define(&self, name: &str, mut definition: Value) {
         let has_receiver = definition["delivery"]["kind"].is_null();
         if has_receiver && definition["url"].is_null() {
@@ -166,7 +166,7 @@ impl Service {
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     }
 
-    /// Runs commands as they stand in the reference, in a directory with the files that they name.
+    /// Runs commands of the reference unchanged, in a directory with the files that they name.
     async fn run(&self, example: &Example) {
         let home = tempfile::tempdir().unwrap();
         let line = json!({"destinations": ["erp"], "body": 1}).to_string();
@@ -176,7 +176,7 @@ impl Service {
         let text = example.text.replace("http://127.0.0.1:8080", &url);
         let program = Path::new(env!("CARGO_BIN_EXE_reseq")).parent().unwrap();
         let path = std::env::var("PATH").unwrap_or_default();
-        // `curl` succeeds on a refusal too, unless it is told otherwise; `man` may be missing.
+        // Without `--fail`, `curl` succeeds on a refusal too. `man` may be missing.
         let tools = "curl() { command curl --fail --silent --show-error \"$@\"; }\n\
                      man() { test -s \"$HOME/.local/share/man/man1/$1.1\"; }\n";
         let mut command = Command::new("bash");
@@ -220,13 +220,13 @@ async fn each_example_of_the_reference_is_run_and_is_right() {
     let config: Config = toml::from_str(&text).unwrap_or_else(|error| panic!("{place}: {error}"));
     assert_eq!(config.auth.certificates.len(), 1, "{place}");
 
-    // The rules of a Redis user have a test of their own (`interfaces::rights`).
+    // Another test covers the rules of a Redis user (`interfaces::rights`).
     let left: BTreeSet<&str> = examples.0.iter().map(|one| one.text.as_str()).collect();
     assert!(left.iter().all(|text| text.starts_with("ACL SETUSER")), "not run: {left:?}");
     assert!(root().join("tests/service/interfaces/rights.rs").exists());
 }
 
-/// Definitions, a message with everything, and a frame.
+/// Runs the examples of definitions, a message with all fields, and a frame.
 async fn define_and_send(service: &Service, examples: &mut Examples) {
     let erp = "/v1/destinations/erp";
     let (_, token) = examples.next_json("http-api");
@@ -241,7 +241,7 @@ async fn define_and_send(service: &Service, examples: &mut Examples) {
     let made = service.ask(Method::POST, "/v1/tokens", Some(&token), 201).await;
     assert_eq!(made["scopes"], token["scopes"]);
     service.ask(Method::PUT, erp, Some(&definition), 201).await;
-    // Without authentication there is no name, and this is no bulk operation.
+    // Without authentication there is no name, and this is not a bulk operation.
     let entry = audited.as_object_mut().unwrap();
     assert!(entry.remove("actor_name").is_some() && entry.remove("operation").is_some());
     let audit = service.ask(Method::GET, "/v1/audit", None, 200).await;
@@ -270,7 +270,7 @@ async fn define_and_send(service: &Service, examples: &mut Examples) {
     assert!(words[0] == "ERR" && words.len() == 3, "{refused}");
 }
 
-/// A halted head in the stats, a message by its id, a paused destination.
+/// Runs the examples of a halted head in the stats, a message by its id, and a paused destination.
 async fn find_and_pause(service: &Service, examples: &mut Examples) {
     let (place, stats) = examples.next_json("http-api");
     let transform = json!({"kind": "http", "url": format!("{}/refuse", service.receiver)});
@@ -278,7 +278,7 @@ async fn find_and_pause(service: &Service, examples: &mut Examples) {
     service.post("/v1/destinations/halts/messages", json!({"n": 1})).await;
     let halted = eventually("the head is halted", async || {
         let stats = service.ask(Method::GET, "/v1/destinations/halts/stats", None, 200).await;
-        // The state of a head and its errors are read one after the other.
+        // The API reads the state of a head and its errors one after the other.
         let is_halted =
             stats["head"]["state"] == "halted" && stats["head"]["last_error"].is_object();
         if is_halted { Ok(stats) } else { Err(stats.to_string()) }
@@ -306,7 +306,7 @@ async fn find_and_pause(service: &Service, examples: &mut Examples) {
     service.post("/v1/destinations/erp/resume", json!({})).await;
 }
 
-/// A repair that finds something, and a purge.
+/// Runs the examples of a repair that finds damage, and a purge.
 async fn repair_and_purge(service: &Service, examples: &mut Examples) {
     let (place, repaired) = examples.next_json("http-api");
     let pattern = "reseq:{p*}:d:erp:waiting";
@@ -322,7 +322,7 @@ async fn repair_and_purge(service: &Service, examples: &mut Examples) {
     assert_shape(&place, &purged, &service.post("/v1/destinations/erp/purge", json!({})).await);
 }
 
-/// A delivery as it happens.
+/// Runs the example of a live delivery.
 async fn watch(service: &Service, examples: &mut Examples) {
     let (place, example) = examples.next_json("http-api");
     let url = format!("{}/refuse", service.receiver);
@@ -351,7 +351,7 @@ async fn watch(service: &Service, examples: &mut Examples) {
     assert_shape(&place, &example, &shown);
 }
 
-/// The journal of a receiver, in both forms that the reference shows.
+/// Runs the examples of a receiver's journal, in both forms of the reference.
 async fn prove(service: &Service, examples: &mut Examples) {
     let (_, line) = examples.next_json("cli");
     let script = examples.next("cli", "js").text;
@@ -368,7 +368,7 @@ async fn prove(service: &Service, examples: &mut Examples) {
     assert_eq!((&report["journal_lines"], &report["repeats"]), (&json!(2), &json!(1)), "{report}");
 }
 
-/// A worker's claim and report, and what a consumer takes.
+/// Runs the examples of a worker's claim and report, and of a consumer.
 async fn work(service: &Service, examples: &mut Examples) {
     service.post("/v1/destinations/erp/messages", json!({"any": "JSON"})).await;
     let (_, claim) = examples.next_json("http-api");
@@ -391,7 +391,7 @@ async fn work(service: &Service, examples: &mut Examples) {
     assert_shape(&place, &deliveries, &taken);
 }
 
-/// A queue, a batch over HTTP and an envelope over TCP.
+/// Runs the examples of a queue, a batch over HTTP and an envelope over TCP.
 async fn deliver(service: &mut Service, examples: &mut Examples) {
     let message = |destination: &str| {
         json!({"destinations": [destination], "body": {"any": "JSON"}, "id": "order-7",

@@ -1,4 +1,4 @@
-//! Secrets: where they come from, and that nobody sees them; how Redis has them, and a new key for them.
+//! Tests secrets: their sources, that no output shows them, their encryption in Redis, and a change of the key.
 
 use std::{collections::BTreeSet, process::Output};
 
@@ -37,7 +37,7 @@ struct Service {
 }
 
 impl Service {
-    /// One destination whose secrets all come from elsewhere, and a key file with these keys.
+    /// One destination whose secrets are all references, and a key file with these keys.
     async fn new(keys: &[u8]) -> Service {
         let (redis, receiver) = (TestRedis::start().await, common::receiver(|| "").await);
         let dir = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ impl Service {
         service
     }
 
-    /// Gives the processes that start from now on these keys.
+    /// Processes that start from now on get these keys.
     fn set_keys(&mut self, keys: &[u8]) {
         let path = self.dir.path().join("keys");
         self.settings.environment.retain(|(name, _)| name != "RESEQ_SECRETS_KEY_FILE");
@@ -97,7 +97,7 @@ impl Service {
         (stored, index.splitn(3, ' ').nth(2).unwrap().to_owned())
     }
 
-    /// Everything in Redis, as text.
+    /// All data in Redis, as text.
     async fn dump(&self) -> String {
         let keys: Vec<String> = self.redis.ask(&["KEYS", "*"]).await.unwrap();
         let mut text = String::new();
@@ -112,7 +112,7 @@ impl Service {
         text
     }
 
-    /// `reseq check` with these settings: whether it succeeded, and what it printed.
+    /// Runs `reseq check` with these settings. Returns whether it succeeded, and its output.
     async fn check(&self) -> (bool, String) {
         let mut command = Command::new(program());
         without_settings(&mut command);
@@ -151,7 +151,7 @@ async fn secrets_come_from_files_and_variables_and_nobody_sees_them() {
     let crm = "/v1/destinations/crm";
     assert_eq!(ask(&pod, Method::PUT, crm, Some(body.clone())).await.0, 201);
 
-    // They are used.
+    // The pod uses the secrets.
     let sent = ask(&pod, Method::POST, &format!("{ERP}/messages"), Some(json!(1))).await;
     assert_eq!(sent.0, 202, "{}", sent.1);
     let transformed = within("it is transformed", service.receiver.seen.recv()).await.unwrap();
@@ -161,7 +161,7 @@ async fn secrets_come_from_files_and_variables_and_nobody_sees_them() {
     assert_eq!(delivered.headers["x-plain"], format!("itself {PART}"));
     assert_eq!(delivered.headers["webhook-signature"].matches("v1,").count(), 2);
 
-    // They are shown nowhere: in answers, errors, metrics, the log, Redis or arguments.
+    // Answers, errors, metrics, the log, Redis and arguments never show the secrets.
     let mut seen = Vec::new();
     for path in [
         "/v1/destinations",
@@ -202,7 +202,7 @@ async fn secrets_come_from_files_and_variables_and_nobody_sees_them() {
         }
     }
 
-    // `apply` reads references itself, and the same again changes nothing.
+    // `apply` resolves references itself, and applying the same file again changes nothing.
     let file = service.dir.path().join("crm.json");
     let mut applied = body;
     applied["headers"]["x-key"] = json!({"file": service.dir.path().join("verify")});
@@ -226,7 +226,7 @@ async fn secrets_come_from_files_and_variables_and_nobody_sees_them() {
 async fn redis_has_them_encrypted_and_a_new_key_changes_no_version() {
     let mut service = Service::new(&[]).await;
     let id = |text: &str| serde_json::from_str::<Value>(text).unwrap()["sealed"]["key"].clone();
-    // Without a key, they are there in plain text, and that is said.
+    // Without a key, Redis holds the secrets in plain text, and `check` reports that.
     let pod = service.start().await;
     let body = json!({"url": service.receiver.url(), "headers": {"x-key": PART}});
     let (status, made) = ask(&pod, Method::PUT, "/v1/destinations/crm", Some(body.clone())).await;
@@ -243,7 +243,7 @@ async fn redis_has_them_encrypted_and_a_new_key_changes_no_version() {
     );
     drop(pod);
 
-    // With a key, the next start encrypts them; what is the same again stays as it is.
+    // With a key, the next start encrypts the secrets. Unchanged secrets are not encrypted again.
     let mut earlier = BTreeSet::new();
     for (keys, advice) in [(&[1][..], false), (&[1, 2], false), (&[2, 1], false), (&[2], false)] {
         service.set_keys(keys);
@@ -261,11 +261,11 @@ async fn redis_has_them_encrypted_and_a_new_key_changes_no_version() {
             let id = id(&stored);
             assert!(current.contains(id.as_str().unwrap()), "{current}: {stored}");
             earlier.insert(id.to_string());
-            // Each secret is a text of its own.
+            // Each secret is encrypted separately.
             assert!(stored.contains("\"***\"") && !stored.contains(PART), "{stored}");
         }
         assert!(!service.dump().await.contains(PART));
-        // The same definition again: another process with it, and a request.
+        // The same definition again: from another process, and by a request.
         let before = service.stored("crm").await;
         let (status, same) =
             ask(&pod, Method::PUT, "/v1/destinations/crm", Some(body.clone())).await;
@@ -278,7 +278,7 @@ async fn redis_has_them_encrypted_and_a_new_key_changes_no_version() {
             );
         }
         assert_eq!(service.stored("crm").await, before, "nothing was written");
-        // It is a secret that is compared: another one is a change.
+        // A different secret counts as a change.
         if keys == [2] {
             let other = json!({"headers": {"x-key": format!("{PART}-2")}});
             let (status, _) = ask(&pod, Method::PATCH, "/v1/destinations/crm", Some(other)).await;
@@ -288,7 +288,7 @@ async fn redis_has_them_encrypted_and_a_new_key_changes_no_version() {
     }
     assert_eq!(earlier.len(), 2, "two keys: {earlier:?}");
 
-    // A process without the key says so, and does not take it for a destination that does not exist.
+    // A process without the key reports that, and does not treat the destination as missing.
     service.set_keys(&[3]);
     let (is_fine, said) = service.check().await;
     assert!(!is_fine && said.contains("secrets.key does not have the key"), "{said}");
@@ -300,7 +300,7 @@ async fn redis_has_them_encrypted_and_a_new_key_changes_no_version() {
     assert!(pod.log().contains("secrets.key does not have the key"), "{}", pod.log());
     let sent = ask(&pod, Method::POST, "/v1/destinations/none/messages", Some(json!(1))).await;
     assert_eq!(sent.0, 202, "{}", sent.1);
-    // Its secrets can be given again.
+    // A client can set the secrets again.
     let (status, made) = ask(&pod, Method::PUT, "/v1/destinations/crm", Some(body)).await;
     assert_eq!(status, 200, "{made}");
     assert_eq!(
@@ -308,7 +308,7 @@ async fn redis_has_them_encrypted_and_a_new_key_changes_no_version() {
         202
     );
     drop(pod);
-    // Nothing that is encrypted is replaced by plain text.
+    // Plain text never replaces an encrypted secret.
     service.settings.destinations = all;
     service.set_keys(&[]);
     let config = std::mem::take(&mut service.settings.destinations);

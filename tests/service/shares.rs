@@ -1,4 +1,4 @@
-//! One destination takes all that it can get of a process: its neighbours go on.
+//! Tests that one destination takes as much of a process as it can, and other destinations continue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::support::{
 const DESCRIPTORS: u32 = 256;
 const HOUR_MS: u64 = 3_600_000;
 
-/// A batch of so many messages, none like another.
+/// A batch of this many messages, all different.
 fn lines(name: &str, count: usize) -> String {
     let line = |_| {
         let body = uuid::Uuid::new_v4().to_string();
@@ -66,7 +66,7 @@ impl Crowded {
         get.send().await.unwrap().json().await.unwrap()
     }
 
-    /// Waits until the receiver has all of these messages of a destination.
+    /// Waits until the receiver has this many messages of a destination.
     async fn receives(&self, name: &str, count: usize) {
         eventually("the neighbour is served", async || {
             let got = self.inbox.journal.messages_of(name);
@@ -106,7 +106,7 @@ async fn slow_receiver_holds_half_of_the_connections() {
     assert!(sentence.contains("deliveries of evil wait"), "{sentence}");
     let most = crowded.places("taken", "connections").await;
     assert!((8..=20).contains(&most) && crowded.places("waiting", "connections").await > 200);
-    // A second one gets half of the rest, and so on; each neighbour goes on.
+    // A second greedy destination gets half of the rest, and so on. Other destinations continue.
     crowded.define("evil-2", many_lanes(&holding.url())).await;
     crowded.send("evil-2", 300).await;
     eventually("the second one holds its half", async || {
@@ -118,7 +118,7 @@ async fn slow_receiver_holds_half_of_the_connections() {
     crowded.send("neighbour", 50).await;
     crowded.receives("neighbour", 50).await;
     crowded.is_healthy().await;
-    // What the receiver gives back is used again: no place is lost.
+    // Released places are used again, so no place is lost.
     crowded.inbox.slow_down(0);
     for name in ["evil", "evil-2"] {
         let url = crowded.pod.url(&format!("/v1/destinations/{name}?force=true"));
@@ -228,7 +228,7 @@ async fn silent_dns_stops_only_those_who_ask_it() {
     crowded.is_healthy().await;
 }
 
-/// Never ends for `evil`.
+/// A look-up that never ends for `evil`.
 struct Hangs;
 
 #[async_trait::async_trait]
@@ -282,7 +282,7 @@ async fn hanging_native_transform_leaves_a_tenth() {
     drop(within("it stops", tokio::time::timeout(Duration::from_secs(1), running.stop())).await);
 }
 
-/// The most memory that a process has had, in MiB.
+/// The peak memory of a process, in MiB.
 fn peak_mib(pod: &Pod) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pod.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

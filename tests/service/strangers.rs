@@ -1,4 +1,5 @@
-//! Who has no credential cannot keep out who has one; and one token cannot take what all share.
+//! Tests that callers without a credential cannot keep out callers with one, and that one token
+//! cannot take all shared resources.
 
 use reqwest::{Method, RequestBuilder, header};
 use serde_json::{Value, json};
@@ -22,7 +23,8 @@ struct Guarded {
 }
 
 impl Guarded {
-    /// A pod that wants tokens, with a destination of workers, one of consumers, and one that verifies signatures.
+    /// A pod that requires tokens, with a destination for workers, one for consumers, and one
+    /// that verifies signatures.
     async fn start(http: &str, ingest: &str) -> Guarded {
         let redis = TestRedis::start().await;
         let of_workers = "url = \"http://127.0.0.1:9/\"\ntransform = { kind = \"worker\" }";
@@ -66,21 +68,21 @@ async fn status(request: RequestBuilder) -> u16 {
     within("an answer", request.send()).await.unwrap().status().as_u16()
 }
 
-/// All input until the other side closes.
+/// Reads all input until the pod closes the connection.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     let _ = within("the connection is closed", stream.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The first line that comes.
+/// Reads the first line.
 async fn line(stream: &mut TcpStream) -> String {
     let mut line = String::new();
     within("a line", BufReader::new(stream).read_line(&mut line)).await.unwrap();
     line
 }
 
-/// A request whose body is awaited before anything is known of its caller.
+/// A request whose body the pod must read before it can verify the caller.
 const SLOW: &str = "POST /v1/destinations/signed/messages HTTP/1.1\r\nhost: localhost\r\n\
                     x-hub-signature-256: sha256=0000000000000000000000000000000000000000000000000000000000000000\r\nx-github-delivery: 1\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n";
 
@@ -93,7 +95,7 @@ async fn slow_bodies_without_a_token_yield_to_who_has_one() {
         assert_eq!(line(&mut stream).await, "HTTP/1.1 100 Continue\r\n");
         strangers.push(stream);
     }
-    // Two hold the places; a request that waits for messages gets the first of them.
+    // Two connections hold the places. A request that waits for messages takes the place of the first.
     let waiting = guarded.ask(ADMIN, Method::POST, "/v1/leases");
     let waiting = waiting.json(&json!({"destinations": ["erp"], "wait_ms": 60_000}));
     let waiting = tokio::spawn(waiting.send());
@@ -103,7 +105,7 @@ async fn slow_bodies_without_a_token_yield_to_who_has_one() {
     for stream in &mut strangers {
         assert!(!rest(stream).await.contains("HTTP/1.1 2"));
     }
-    // It was not closed for others.
+    // That request was not closed for other connections.
     let sent = guarded.ask(ADMIN, Method::POST, "/v1/destinations/erp/messages").body("x");
     assert_eq!(status(sent).await, 202);
     let answer = within("the message is leased", waiting).await.unwrap().unwrap();
@@ -128,7 +130,7 @@ async fn signing_in_reads_little_and_only_from_its_page() {
         )
     };
     let of_page = format!("origin: {origin}\r\n");
-    // Answered before the body came.
+    // The pod answers before the body arrives.
     let mut stream = guarded.http(&head(100, "origin: http://evil.example\r\n")).await;
     assert_eq!(line(&mut stream).await, "HTTP/1.1 403 Forbidden\r\n");
     let mut stream = guarded.http(&head(5 << 10, &of_page)).await;
@@ -145,7 +147,7 @@ async fn tcp_connections_without_a_token_yield_and_end() {
     let guarded = Guarded::start("", "connections_max = 2").await;
     let (token, _) = guarded.token(&["ingest"]).await;
     let mut idle = [guarded.tcp().await, guarded.tcp().await];
-    // The oldest yields, and who has shown a token does not.
+    // The oldest connection yields its place. A connection that has shown a token does not.
     let mut producer = guarded.tcp().await;
     producer.write_all(format!("AUTH {token}\none\n").as_bytes()).await.unwrap();
     assert_eq!(line(&mut producer).await, "OK\n");
@@ -154,7 +156,7 @@ async fn tcp_connections_without_a_token_yield_and_end() {
     assert_eq!(rest(&mut idle[1]).await, "");
     let said = rest(&mut silent).await;
     assert!(said.starts_with("ERR unauthorized the first frame must be AUTH"), "{said}");
-    // After it, silence is allowed: the connection is older than those that ended.
+    // After the token, silence is allowed: this connection is older than the ended ones.
     producer.write_all(b"two\n").await.unwrap();
     let said = line(&mut producer).await;
     assert!(said.starts_with("OK "), "{said}");
@@ -190,9 +192,9 @@ async fn a_token_holds_a_quarter_of_what_all_share() {
         let path = "/v1/destinations/pulled/consume";
         guarded.ask(token, Method::POST, path).json(&json!({"wait_ms": wait_ms}))
     };
-    // A call that waits is still there when it has got no answer; the third one is refused.
+    // Two calls that wait without an answer are in progress. The third call is refused.
     let waiting = [lease(&one, 60_000), consume(&one, 60_000)];
-    // The looks of this test take a share, too, for a moment.
+    // The checks of this test also take a share for a moment.
     let waiting = waiting.map(|request| {
         tokio::spawn(async move { while status(request.try_clone().unwrap()).await == 429 {} })
     });
@@ -246,7 +248,7 @@ async fn what_lasts_ends_with_its_token() {
     }
     assert_eq!(status(guarded.ask(ADMIN, Method::DELETE, &path)).await, 200);
     for stream in streams {
-        // A stream that goes on has no end within the patience of the test.
+        // A stream that continued would not end within the time limit of the test.
         within("the stream ends", stream.bytes()).await.unwrap();
     }
     for call in [lease, consume] {

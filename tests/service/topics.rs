@@ -1,4 +1,4 @@
-//! Topics: defining, changing, listing them, and publishing to them.
+//! Tests defining, changing and listing topics, and publishing to them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use support::{
 
 use crate::support;
 
-/// Two pods, of which the first delivers. Their file has the destinations `erp`, `crm` and `small`
+/// Two pods. The first one delivers. Their file has the destinations `erp`, `crm` and `small`
 /// (for one message only), and the topic `fixed`.
 struct Service {
     first: Pod,
@@ -67,7 +67,7 @@ fn deliveries(answer: &Value) -> Vec<(&str, bool)> {
         .collect()
 }
 
-/// What was delivered: destination, body and id of each, sorted.
+/// Destination, body and id of each delivery, sorted.
 fn delivered(service: &Service) -> Vec<(String, String, String)> {
     let all = service.inbox.journal.all().into_iter();
     let mut all: Vec<_> =
@@ -183,7 +183,7 @@ async fn batch_for_many_destinations_is_split_and_answered_in_order() {
         .destination(names[0], &format!("{small}\nbacklog_max = 95"));
     settings.destinations += &format!("[[topic]]\nname = \"all\"\ndestinations = {names:?}\n");
     let pod = Pod::start("reseq", "ingest", &settings).await;
-    // More copies than a pod sends at once.
+    // More copies than a pod sends to Redis at once.
     let line = json!({"topic": "all", "body": 1}).to_string();
     let batch = client().post(pod.url("/v1/messages"));
     let batch = batch.header("content-type", "application/x-ndjson");
@@ -191,7 +191,7 @@ async fn batch_for_many_destinations_is_split_and_answered_in_order() {
     let text = text.text().await.unwrap();
     for (at, line) in text.lines().enumerate() {
         let answer: Value = serde_json::from_str(line).unwrap();
-        // One destination gets full. It refuses everything after the first refusal, too.
+        // The backlog of one destination becomes full. After its first refusal, it refuses all later messages too.
         let (code, left_out) = match at {
             0..95 => (Value::Null, 0),
             95 => (json!("backlog_full"), 1),

@@ -1,4 +1,5 @@
-//! Traces over OTLP: a receiver of them sees one connected trace of a message that passed through three processes.
+//! Tests traces over OTLP: the receiver of traces sees one connected trace of a message that
+//! passed through three processes.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -38,7 +39,7 @@ impl Seen {
         text_of(found.unwrap_or_else(|| panic!("no {name}: {self:?}")))
     }
 
-    /// Its context, as a `traceparent` would name it.
+    /// The context of the span, as in a `traceparent`.
     fn context(&self) -> TraceContext {
         TraceContext {
             trace_id: self.span.trace_id.clone().try_into().unwrap(),
@@ -186,13 +187,13 @@ async fn receiver_sees_one_connected_trace_of_three_processes() {
     .await;
     assert_eq!(spans.len(), expected.len(), "{:?}", spans.keys());
 
-    // One connected trace: the producer's span, the ingest, and the other stages below it.
+    // The trace is connected: the producer's span, the ingest, and the other stages below the ingest.
     assert_eq!(spans["ingest"].span.parent_span_id, of_producer.span_id);
     for name in &expected[1..] {
         let (parent, span) = (&spans[*name].span.parent_span_id, &spans["ingest"].span.span_id);
         assert_eq!(parent, span, "{name}");
     }
-    // Of three processes.
+    // The spans are from three processes.
     let process = |name: &str| spans[name].process.clone();
     assert_eq!(
         (process("wait"), process("resequence")),
@@ -200,8 +201,8 @@ async fn receiver_sees_one_connected_trace_of_three_processes() {
     );
     let processes: HashSet<String> = expected.iter().map(|name| process(name)).collect();
     assert_eq!(processes.len(), 3);
-    // Each begins when the one before it has ended, or later. Deliveries are measured, the rest is by the clock of
-    // Redis, in whole milliseconds.
+    // Each span begins when the previous one has ended, or later. Deliveries are measured; other
+    // times are whole milliseconds by the clock of Redis.
     for pair in expected.windows(2) {
         let (before, after) = (&spans[pair[0]].span, &spans[pair[1]].span);
         let slack_ns = if pair[0] == "ingest" { u64::MAX / 2 } else { 50_000_000 };
@@ -220,7 +221,7 @@ async fn receiver_sees_one_connected_trace_of_three_processes() {
     are_in_the_log(&deployment).await;
 }
 
-/// A line of the log that concerns a message names it and its trace.
+/// A line of the log about a message names the message and its trace.
 async fn are_in_the_log(deployment: &Deployment) {
     deployment.receiver.refuse_all(Some((503, 1)));
     let trace = producer(20, true);
@@ -240,7 +241,8 @@ async fn are_in_the_log(deployment: &Deployment) {
     assert_eq!(line["trace"], trace.trace_id_text(), "{line}");
 }
 
-/// What a producer does not record, and what it does not name with a ratio of 0, is not recorded; its header travels.
+/// If the producer does not record a trace, Reseq only forwards the header. With a ratio of 0,
+/// Reseq records no message without a trace.
 async fn is_respected(deployment: &Deployment) {
     let unsampled = producer(2, false);
     deployment.send("batches", "1", None).await;
@@ -282,7 +284,7 @@ async fn are_linked(deployment: &Deployment) {
     let batch =
         deployment.received().into_iter().find(|(body, _)| body.matches("\"eA==\"").count() == 3);
     assert_eq!(batch.unwrap().1, Some(spans[0].context().header()));
-    // Spans of what is not traced would have come by now.
+    // Spans of messages that are not traced would have arrived by now.
     for number in [2, 3] {
         assert!(deployment.collector.of([number; 16]).is_empty());
     }

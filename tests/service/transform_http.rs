@@ -1,4 +1,4 @@
-//! The HTTP transform with real services.
+//! Tests the HTTP transform with real services.
 
 use crate::common;
 
@@ -158,7 +158,7 @@ async fn an_output_that_may_have_lost_its_end_is_tried_again() {
         (format!("{head}\r\n{{\"a\": "), false),
         (format!("{head}\r\n"), false),
         (format!("{head}\r\n{{\"a\": 1}}"), true),
-        // With a length it is complete, though it is no JSON.
+        // With a length, the answer is complete, although it is not JSON.
         (format!("{head}content-length: 4\r\n\r\n{{\"a\""), true),
     ] {
         let (address, _server) = common::answering(answer.clone().leak()).await;

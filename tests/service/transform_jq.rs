@@ -1,4 +1,4 @@
-//! The `jq` transform with real runners.
+//! Tests the `jq` transform with real runners.
 
 use crate::common;
 use crate::support;
@@ -13,7 +13,7 @@ use processor::transform::{Failure, Jq, Output, Transform};
 use support::wait::{eventually, within};
 
 const OUTPUT_BYTES_MAX: usize = 1000;
-/// Long enough for everything that ends, on however slow a machine.
+/// Long enough for every evaluation that ends, even on a slow machine.
 const TIMEOUT_MS: u64 = 60_000;
 /// For evaluations that do not end; a runner must start within this time.
 const SHORT_MS: u64 = 2_000;
@@ -148,19 +148,19 @@ async fn many_at_once_share_a_few_runners() {
     assert!((1..=processors).contains(&jq.idle().len()), "{:?}", jq.idle());
 }
 
-/// Many quiet destinations, each with an expression of its own, start no process each.
+/// Many quiet destinations with different expressions do not each start a process.
 #[tokio::test]
 async fn many_expressions_share_a_few_runners() {
     let program = || Program::new(env!("CARGO_BIN_EXE_reseq"));
-    // The only runner has to forget some of them.
+    // The only runner must forget some expressions.
     let evaluators = Evaluators::with_processes(OUTPUT_BYTES_MAX, program(), 1);
     assert_eq!(evaluate_many(&evaluators).await, 1);
-    // A second one keeps what does not fit into the first.
+    // A second runner keeps the expressions that do not fit into the first.
     let evaluators = Evaluators::new(OUTPUT_BYTES_MAX, program());
     assert_eq!(evaluate_many(&evaluators).await, 2);
 }
 
-/// Evaluates more expressions than one runner keeps compiled, each twice. How many runners there are then.
+/// Evaluates more expressions than one runner keeps compiled, each twice. Returns the number of runners.
 async fn evaluate_many(evaluators: &Evaluators) -> usize {
     const EXPRESSIONS: usize = 300;
     let timeout = Duration::from_millis(TIMEOUT_MS);
@@ -341,8 +341,7 @@ async fn a_wrong_expression_is_refused_where_it_is_defined() {
     assert!(begun.elapsed() < too_slow);
 }
 
-/// A program that uses Reseq as a library gets started as a runner. It must not start a second
-/// service.
+/// A program that uses Reseq as a library is started as a runner. It must not start a second service.
 #[tokio::test]
 async fn a_service_started_as_a_runner_does_not_start() {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_reseq"));

@@ -1,4 +1,4 @@
-//! The worker API with a real pod: who gets which messages, and what becomes of failed ones.
+//! Tests the worker API with a real pod: claims of several workers, and failed messages.
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ impl Service {
         client().get(url).send().await.unwrap().json().await.unwrap()
     }
 
-    /// A message as Redis stores it.
+    /// A message as stored in Redis.
     async fn held(&self, name: &str, sequence: u64) -> Stamped {
         let redis = config::Redis { url: self.redis.url().to_owned(), ..Default::default() };
         let lease = std::time::Duration::from_secs(5);
@@ -135,7 +135,7 @@ async fn min_is_all_or_nothing() {
     service.send("work", json!(2)).await;
     let three = json!({"destinations": ["work"], "min": 3, "max": 5});
     assert!(service.lease(three).await.is_empty());
-    // A request for fewer gets them, even while another request waits for more.
+    // A request for fewer messages gets them, even while another request waits for more.
     let url = service.pod.url("/v1/leases");
     let patient = json!({"destinations": ["work"], "min": 3, "max": 5, "wait_ms": 60_000});
     let patient = tokio::spawn(async move { lease(&url, patient).await });
@@ -294,7 +294,7 @@ async fn queue_without_receiver_ends_processed_messages_in_order() {
     }
     let (first, second) = (service.next("queue").await, service.next("queue").await);
     service.complete(&second).await;
-    // The first is not processed, so the second waits for it.
+    // The first message is not processed, so the second one waits.
     let stats = service.stats("queue").await;
     assert_eq!((&stats["ready"], &stats["delivered_total"]), (&json!(1), &json!(0)), "{stats}");
     service.fail(&first, true).await;
@@ -309,7 +309,7 @@ async fn queue_without_receiver_ends_processed_messages_in_order() {
         .await;
     };
     is_over(1, 1).await;
-    // With a receiver, what comes next is delivered.
+    // With a receiver, later messages are delivered.
     let receiver = json!({"url": service._receiver.url(), "delivery": null});
     assert!(client().patch(&path).json(&receiver).send().await.unwrap().status().is_success());
     service.send("queue", json!(3)).await;

@@ -1,4 +1,4 @@
-//! The life of a destination, through every verb of the store.
+//! Takes a destination through every verb of the store.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -39,7 +39,7 @@ fn error(stage: Stage) -> AttemptError {
     AttemptError::new(stage, ErrorKind::Failed, "no")
 }
 
-/// Calls every verb, each with something to do.
+/// Calls every verb, each with work to do.
 pub async fn through_the_store(
     store: &Store,
     connection: &mut MultiplexedConnection,
@@ -96,7 +96,7 @@ pub async fn through_the_store(
     store.resign_partition(partition, &life.owner.token, None).await.unwrap();
     store.migrate(partition).await.unwrap();
 
-    // Removes the destination with a pending message, and with a lease where there are leases.
+    // Removes the destination with a pending message, and with a lease if there are leases.
     life.ingest(&[arrival("a", None)]).await;
     if kind != TransformKind::None {
         let waiting = store.keys().destination(&life.known.destination.name).waiting();
@@ -118,7 +118,7 @@ pub async fn through_the_store(
 impl Life<'_> {
     async fn ingest(&self, arrivals: &[Arrival]) -> Vec<Ingested> {
         let all: Vec<&Arrival> = arrivals.iter().collect();
-        // The epoch of a destination that was made after a removal may be above the partition's.
+        // The epoch of a destination created after a removal may be above the partition's.
         let epoch = self.owner.epoch.max(self.known.born);
         self.store.ingest(&self.call_sequence, &self.known, epoch, &all).await.unwrap()
     }
@@ -136,7 +136,7 @@ impl Life<'_> {
         }
     }
 
-    /// Processes all messages. The first two attempts fail; one message is halted and retried.
+    /// Processes all messages. The first two attempts fail. One message is halted and retried.
     async fn process(&self, connection: &mut MultiplexedConnection) {
         let (store, known, call_sequence) = (self.store, &self.known, &self.call_sequence);
         let claimed = self.claim().await;
@@ -184,7 +184,7 @@ impl Life<'_> {
         LaneRequest { key: self.lane(key, sequence), settled, held_upto: 0, limit: 2 }
     }
 
-    /// The head is postponed, halted, retried and delivered.
+    /// Postpones, halts, retries and delivers the head.
     async fn deliver(&self) {
         let (store, known, owner) = (self.store, &self.known, &self.owner);
         let mut all = vec![self.request("a", 1, Settled::default())];
@@ -221,7 +221,7 @@ impl Life<'_> {
         assert_eq!(store.log_newest(known, None, 9).await.unwrap().sequences, [1]);
     }
 
-    /// A consumer takes what is ready and gives it back; then it takes one message, and accepts it.
+    /// A consumer takes the ready messages and gives them back. Then it takes one message, and accepts it.
     async fn consume(&self) {
         let (store, known, call_sequence) = (self.store, &self.known, &self.call_sequence);
         let lanes = store.lanes_to_consume(known, 9).await.unwrap();

@@ -1,4 +1,4 @@
-//! Interventions over the HTTP API during faults: repeated, at another pod, until they succeed.
+//! Interventions over the HTTP API during faults. Repeats them, each time at another pod, until they succeed.
 
 use std::time::{Duration, Instant};
 
@@ -14,16 +14,16 @@ use crate::{
     world::World,
 };
 
-/// A request that has not succeeded by then is given up.
+/// A request that has not succeeded within this time is given up.
 const DONE_MAX: Duration = Duration::from_secs(300);
-/// A pod that does not answer by then is frozen or cut off.
+/// A pod that does not answer within this time is frozen or cut off.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// The same for what is only looked at, again and again.
+/// The time limit of reads, which are repeated.
 const LOOK_MAX: Duration = Duration::from_secs(2);
-/// The same for a purge, whose answer waits for its end for a while.
+/// The time limit of a purge, whose answer waits some time for its end.
 const ALL_MAX: Duration = Duration::from_secs(60);
 
-/// Asks one pod, once. Returns the status and the answer.
+/// Sends a request once, to one pod. Returns the status and the answer.
 async fn once(
     world: &World,
     pod: usize,
@@ -44,19 +44,19 @@ async fn once(
     Ok((status, serde_json::from_str(&text).unwrap_or(Value::Null)))
 }
 
-/// Asks one pod, once, for something that may fail.
+/// Sends a request once, to one pod. It may fail.
 pub async fn tried(world: &World, method: Method, path: &str, body: Value) {
     let _ = once(world, 0, &method, path, &body).await;
 }
 
-/// Asks one pod, once, for something to read.
+/// Reads once from one pod.
 pub async fn look(pod: &Addresses, path: &str) -> Option<Value> {
     let request = client().get(pod.url(path)).timeout(LOOK_MAX);
     let answer = request.send().await.ok().filter(|answer| answer.status() == 200)?;
     serde_json::from_str(&answer.text().await.ok()?).ok()
 }
 
-/// Asks until `is_done` accepts a status. Each attempt goes to the next pod.
+/// Repeats a request until `is_done` accepts a status. Each attempt goes to the next pod.
 pub async fn ask(
     world: &World,
     method: Method,
@@ -80,7 +80,7 @@ pub async fn ask(
     Err(format!("not within {DONE_MAX:?}: {method} {path}: {last}"))
 }
 
-/// Asks until a pod answers with success.
+/// Repeats a request until a pod answers with success.
 pub async fn done(world: &World, method: Method, path: &str, body: Value) -> Result<Value, String> {
     ask(world, method, path, body, |status, _| (200..300).contains(&status)).await
 }

@@ -1,4 +1,4 @@
-//! Destinations with a long backlog, which are purged and removed during the storm.
+//! Destinations with a long backlog that are purged and removed during the storm.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -23,23 +23,23 @@ use crate::{
 
 /// The destination that is purged.
 pub const PURGED: &str = "backlog-1";
-/// The destination that is removed, made again, and used.
+/// The destination that is removed, created again, and used.
 pub const REMOVED: &str = "backlog-2";
-/// How many messages wait there at least when a fault strikes.
+/// The fewest messages that wait there when a fault strikes.
 const WAITING: u64 = 20_000;
 /// Messages of one request, for both destinations.
 const AT_ONCE: usize = 2500;
 /// Parallel requests.
 const REQUESTS: usize = 8;
-/// A request that is not answered by then is repeated.
+/// A request without an answer within this time is repeated.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// How many messages a destination delivers after it was made again.
+/// The number of messages that a destination delivers after it was created again.
 const USED: usize = 20;
-/// Each of them may last until the next is due; two at once would take each other's messages.
+/// Each purge or removal may last until the next one is due. Two at once would take each other's messages.
 static PURGING: Mutex<()> = Mutex::const_new(());
 static REMOVING: Mutex<()> = Mutex::const_new(());
 
-/// How many messages wait before the storm begins.
+/// The number of messages that wait before the storm begins.
 fn filled_ahead() -> u64 {
     crate::setting("TORTURE_BACKLOG").map_or(WAITING, |text| text.parse().expect("a number"))
 }
@@ -48,7 +48,7 @@ pub fn path(name: &str) -> String {
     format!("/v1/destinations/{name}")
 }
 
-/// No worker ever processes its messages.
+/// Defines a destination whose messages no worker ever processes.
 async fn define(world: &World, name: &str, transform: &str) -> Result<(), String> {
     let definition = json!({
         "url": world.backlog_url(),
@@ -71,7 +71,7 @@ pub async fn stats(world: &World, name: &str) -> Result<Value, String> {
     admin::done(world, Method::GET, &format!("{}/stats", path(name)), Value::Null).await
 }
 
-/// The sequences of pending messages. At least `most`, if there are so many.
+/// The sequences of pending messages: at least `most`, if there are that many.
 pub async fn pending(world: &World, name: &str, most: usize) -> Result<Vec<u64>, String> {
     let list = format!("{}/messages?limit=1000", path(name));
     let (mut all, mut cursor) = (Vec::new(), String::new());
@@ -113,7 +113,7 @@ async fn fill(world: &World, names: &[&str], wanted: u64) -> Result<(), String> 
             let request = request.header("content-type", "application/x-ndjson");
             let request = request.timeout(ANSWER_MAX).body(body.clone());
             async move {
-                // The next round sends what was not accepted.
+                // The next round sends the messages that were not accepted.
                 let answer = request.send().await.ok()?.text().await.ok()?;
                 answer.contains("unknown_destination").then_some(())
             }
@@ -127,24 +127,24 @@ async fn fill(world: &World, names: &[&str], wanted: u64) -> Result<(), String> 
     }
 }
 
-/// Purges a destination once, and waits for the end of that.
+/// Purges a destination once, and waits for the end of the purge.
 pub async fn purge_once(world: &World, name: &str) -> Result<(), String> {
     let purge = format!("{}/purge", path(name));
     let begun = admin::done(world, Method::POST, &purge, json!({})).await?;
     let id = begun["id"].as_str().ok_or_else(|| format!("no operation: {begun}"))?;
     let operation = format!("{}/operations/{id}", path(name));
-    // It shows as interrupted if its pod was killed; a lost primary may take it with it.
+    // The operation shows as interrupted if its pod was killed. It may be lost with a primary.
     let has_ended =
         |status: u16, now: &Value| status == 404 || status == 200 && now["state"] != "running";
     admin::ask(world, Method::GET, &operation, Value::Null, has_ended).await.map(drop)
 }
 
-/// Cancels everything that waits in `PURGED`.
+/// Cancels all waiting messages of `PURGED`.
 pub async fn purge(world: &World) -> Result<(), String> {
     let _alone = PURGING.lock().await;
     fill(world, &[PURGED], WAITING).await?;
     let before = stats(world, PURGED).await?;
-    // A lost primary may take cancellations with it; then they are repeated.
+    // Cancellations may be lost with a primary. Then repeat them.
     loop {
         purge_once(world, PURGED).await?;
         let after = stats(world, PURGED).await?;
@@ -159,7 +159,7 @@ pub async fn purge(world: &World) -> Result<(), String> {
     }
 }
 
-/// Removes `REMOVED` with its backlog, makes it again, and lets it deliver.
+/// Removes `REMOVED` with its backlog, creates it again, and lets it deliver.
 pub async fn remove_and_use(world: &Arc<World>) -> Result<(), String> {
     let _alone = REMOVING.lock().await;
     fill(world, &[REMOVED], WAITING).await?;

@@ -22,15 +22,15 @@ use crate::{
 
 /// Parallel consumers.
 const CONSUMERS: usize = 3;
-/// A consumer refuses the first attempt at one of so many messages, and gives back the rest.
+/// A consumer refuses the first attempt at one in this many messages, and gives back the rest.
 const REFUSES_EVERY: u64 = 40;
 
-/// Starts consumers, which run until they are aborted.
+/// Starts consumers. They run until aborted.
 pub fn consumers(world: &Arc<World>) -> Vec<JoinHandle<()>> {
     (0..CONSUMERS).map(|number| tokio::spawn(consume(world.clone(), number))).collect()
 }
 
-/// Takes one from `wanted`. False if it is zero.
+/// Decrements `wanted`. False if it is zero.
 pub fn takes_one(wanted: &AtomicUsize) -> bool {
     let one_less = |left: usize| left.checked_sub(1);
     wanted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
@@ -61,7 +61,7 @@ impl Consumer<'_> {
         let taken = self.take(&format!("consumer-{number}")).await?;
         let mut left = taken.iter();
         while let Some(message) = left.next() {
-            // A consumer that was paused for longer than its lease handles nothing more of it.
+            // A consumer that was paused for longer than its lease handles no more messages of the lease.
             if Instant::now() >= ends {
                 return Some(());
             }
@@ -81,7 +81,7 @@ impl Consumer<'_> {
         Some(())
     }
 
-    /// Accepts a message. False if that did not count, or without an answer.
+    /// Accepts a message. False if the accept did not count, or had no answer.
     pub async fn accepts(&self, message: &Value) -> bool {
         let answer = self.acknowledge("accept", [message]).await;
         answer.is_some_and(|answer| answer["results"][0]["status"] == "ok")

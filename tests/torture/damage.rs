@@ -1,4 +1,4 @@
-//! Damages messages in Redis, as a disk or a person may do, and resolves them as an operator.
+//! Damages messages in Redis, as a disk or a person could, and resolves them as an operator.
 
 use std::time::{Duration, Instant};
 
@@ -41,23 +41,23 @@ if ARGV[2] == 'body' then redis.call('HDEL', KEYS[2], field)
 elseif ARGV[2] == 'record' then redis.call('HDEL', KEYS[1], field)
 else redis.call('HSET', KEYS[1], field, ARGV[3]) end
 return {best, lane, record}";
-/// What overwrites a record: garbage, a header that is cut short, another version.
+/// Texts that overwrite a record: garbage, a header that is cut short, another version.
 const GARBAGE: [&str; 3] = ["??", "19,999;abc", "94,1;x"];
 
-/// The message that is damaged.
+/// The damaged message.
 struct Victim {
     name: &'static str,
     key: Option<String>,
     sequence: u64,
 }
 
-/// How many messages are damaged, one after the other, if each was delivered nevertheless.
+/// The most messages to damage, one by one, if each is still delivered.
 const TRIES: usize = 5;
 /// Senders are stopped for no longer than this, which is shorter than their leases.
 const FROZEN_MAX: Duration = Duration::from_millis(1200);
 
-/// Damages one message; sees that it is shown as damaged, and that it holds up its lane alone; and has
-/// it leave. Returns when it had left.
+/// Damages one message. Checks that it is shown as damaged, and that it blocks only its own lane,
+/// and makes it leave. Returns when it had left.
 pub async fn inject(world: &World, planned: Planned) -> Result<Instant, String> {
     let name = SUBJECTS[planned.target].destination;
     let servers = world.redis.lock().await;
@@ -68,7 +68,7 @@ pub async fn inject(world: &World, planned: Planned) -> Result<Instant, String> 
         let is_shown = is_shown(world, &victim).await;
         if is_shown != Ok(false) {
             let others = others_go_on(world, planned.target).await;
-            // It must leave in any case, or nothing behind it in its lane could.
+            // The message must leave in any case, otherwise it blocks its lane.
             leaves(world, planned.bytes, &victim).await?;
             return is_shown.and(others).map(|()| Instant::now());
         }
@@ -95,7 +95,7 @@ async fn is_shown(world: &World, victim: &Victim) -> Result<bool, String> {
     Ok(!is_sent)
 }
 
-/// Whether a listed message is damaged. Lists do not read long bodies, but tell why a lane halted.
+/// True if a listed message is damaged. Lists do not read long bodies, but show why a lane halted.
 fn is_damaged(item: &Value) -> bool {
     item["damaged"].is_string() || item["last_error"]["kind"] == "damaged"
 }
@@ -109,7 +109,7 @@ async fn look(world: &World, path: &str) -> Option<Value> {
     None
 }
 
-/// Stops the senders, so that none has read the message, and damages a message that becomes ready.
+/// Stops the senders, so that no sender has read the message, and damages a message that becomes ready.
 async fn damage(
     world: &World,
     redis: &mut MultiplexedConnection,
@@ -131,12 +131,12 @@ async fn damage(
     let mut hit = None;
     fires("a message becomes ready while the senders are stopped", async || {
         if round > 0 {
-            // Lets the senders renew their leases.
+            // Gives the senders time to renew their leases.
             sleep(FROZEN_MAX).await;
         }
         round += 1;
         let how = match planned.bytes % 4 {
-            // Long bodies are rare. If none comes, the record is damaged instead.
+            // Long bodies are rare. If none arrives, damage a record instead.
             0 if round < 3 => "body",
             0 | 1 => "record",
             _ => "garbage",
@@ -163,7 +163,7 @@ async fn damage(
     .await?;
     let (sequence, lane, record) = hit.ok_or("none was hit")?;
     let epoch = epoch_of(&record).ok_or_else(|| format!("no epoch in {record:?}"))?;
-    // This message may be lost, and no other.
+    // Only this message may be lost.
     world.ledger.destroy(name, epoch, sequence);
     Ok(Victim { name, key: lanes[lane].clone(), sequence })
 }
@@ -183,7 +183,7 @@ fn epoch_of(record: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(number.get(..8)?.try_into().ok()?))
 }
 
-/// Checks that the other lanes of the destination, if there are any, go on.
+/// Checks that the other lanes of the destination, if there are any, continue.
 async fn others_go_on(world: &World, target: usize) -> Result<(), String> {
     let subject = &SUBJECTS[target];
     if subject.order == Order::Destination {
@@ -211,14 +211,14 @@ async fn leaves(world: &World, way: usize, victim: &Victim) -> Result<(), String
         if let Some(key) = key {
             head["key"] = json!(key);
         }
-        // If the answer to an earlier call was lost, the message is not the head any more.
+        // If the answer to an earlier call was lost, the message is no longer the head.
         let is_done = |status: u16, _: &Value| matches!(status, 200 | 202 | 409);
         admin::ask(world, Method::POST, &path("skip-head"), head, is_done).await?;
     }
     let message = path(&format!("messages/{sequence}"));
     heals("the damaged message leaves", async || {
         let shown = look(world, &message).await;
-        // Without an answer ask again; a message that is gone answers with 404.
+        // Without an answer, ask again. For a message that is gone, the answer is 404.
         match shown {
             Some(shown) => (shown["state"] != "damaged").then_some(()),
             None => is_gone(world, &message).await,
@@ -233,7 +233,7 @@ async fn is_gone(world: &World, path: &str) -> Option<()> {
     (answer.status() == 404).then_some(())
 }
 
-/// A lost primary takes the cancellation of a damaged message with it, and the message is back.
+/// The cancellation of a damaged message may be lost with a primary. The message is then back.
 /// Cancels it again, as an operator would have to.
 pub async fn cancel_again(world: &World, name: &str) {
     let path = format!("/v1/destinations/{name}/messages?state=halted&limit=1000");
@@ -249,7 +249,7 @@ pub async fn cancel_again(world: &World, name: &str) {
     }
 }
 
-/// Discards the dead letters that skipping has left.
+/// Discards the dead letters left by skipping.
 pub async fn discard(world: &World, name: &str) -> Result<(), String> {
     let path = format!("/v1/destinations/{name}/dead-letters/discard");
     admin::done(world, Method::POST, &path, json!({"all": true})).await.map(drop)

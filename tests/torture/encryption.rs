@@ -1,6 +1,6 @@
-//! TLS on every connection of the pods, in storms with TLS: to Redis, from producers, to receivers and to the
-//! transform, both sides with certificates. In the middle of the storm all certificates change, those of the
-//! pods and receivers to another authority.
+//! TLS on every connection of the pods, in storms with TLS: to Redis, from producers, to
+//! receivers and to the transform, both sides with certificates. In the middle of the storm all
+//! certificates change. The pods and receivers get certificates of another authority.
 //!
 //! The faults still happen on plain connections of this process:
 //!
@@ -29,13 +29,13 @@ use crate::{
 /// Longer than a pod takes to read changed files.
 const READ_AGAIN: Duration = Duration::from_millis(2500);
 
-/// Who has which certificate, and the relays that speak TLS.
+/// The certificates, and the relays that speak TLS.
 pub struct Encryption {
-    /// Of Redis and its clients. It stays: Redis trusts one authority.
+    /// The authority of Redis and its clients. It stays, because Redis trusts one authority.
     of_redis: Authority,
-    /// Of all others, at the beginning.
+    /// The authority of all others, at the beginning.
     before: Authority,
-    /// Of all others, from the middle of the storm on.
+    /// The authority of all others, from the middle of the storm on.
     after: Authority,
     redis_server: Identity,
     redis_client: Identity,
@@ -48,7 +48,8 @@ pub struct Encryption {
 
 impl Encryption {
     pub fn new() -> Encryption {
-        // With the name of a certificate that it issues, servers would take that one for self-signed.
+        // If an authority had the name of a certificate that it issues, servers would take that
+        // certificate for self-signed.
         let (of_redis, before) = (Authority::new("authority of redis"), Authority::new("before"));
         Encryption {
             redis_server: of_redis.issue("link"),
@@ -69,7 +70,7 @@ impl Encryption {
         &self.of_redis
     }
 
-    /// The settings of pods that talk over TLS alone.
+    /// Makes pods use only TLS.
     pub fn applied_to(&self, settings: &mut Settings) {
         let section = |ca: &Authority, identity: &Identity| {
             format!(
@@ -87,13 +88,13 @@ impl Encryption {
         settings.tls = Some((party(&self.pod), party(&self.producer)));
     }
 
-    /// A receiver over TLS, before a plain one.
+    /// The address of a relay that speaks TLS before a plain receiver.
     pub fn before_receiver(&self, target: SocketAddr) -> SocketAddr {
         let party = Party { identity: self.receiver.clone(), ca_file: self.before.ca_file() };
         self.keep(Relay::terminating(Arc::new(move || Some(target)), party))
     }
 
-    /// A plain address of a server of Redis that talks over TLS.
+    /// A plain address of a Redis server that uses only TLS.
     pub fn behind_redis(&self, target: Target) -> SocketAddr {
         let party = Party { identity: self.redis_client.clone(), ca_file: self.of_redis.ca_file() };
         self.keep(Relay::originating(target, party))
@@ -111,7 +112,7 @@ impl Encryption {
         address
     }
 
-    /// Changes all certificates, without a break: first everyone trusts both authorities.
+    /// Changes all certificates without an interruption: first, all processes trust both authorities.
     pub async fn rotate(&self, redis: &tokio::sync::Mutex<Servers>) {
         let both = self.before.pem() + &self.after.pem();
         replace(&self.before.ca_file(), &both);
@@ -131,7 +132,7 @@ impl Encryption {
         let files = ["tls-cert-file", certificate.unwrap(), "tls-key-file", key.unwrap()];
         let servers = redis.lock().await;
         for server in servers.nodes().iter().filter(|server| server.is_answering()) {
-            // One that is just dying keeps its certificate.
+            // A server that is just dying keeps its certificate.
             let _ = server.ask::<()>(&[&["CONFIG", "SET"], &files[..]].concat()).await;
         }
         drop(servers);

@@ -15,8 +15,8 @@ use crate::{
 
 const LEASE: Duration = Duration::from_millis(LEASE_MS);
 
-/// Takes messages as a consumer, cancels the last of them, purges the destination, and accepts those that it holds. What
-/// is pending may leave without delivery.
+/// Takes messages as a consumer, cancels the last of them, purges the destination, and accepts
+/// the messages that it holds. Pending messages may leave without delivery.
 pub async fn purge(world: &World) -> Result<Instant, String> {
     let name = SUBJECTS[PULLED].destination;
     let (client, mut held, mut pods) = (client(), Vec::new(), world.addresses.iter().cycle());
@@ -30,9 +30,10 @@ pub async fn purge(world: &World) -> Result<Instant, String> {
     })
     .await?;
     let arrived = last_sequence(world).await?;
-    // The head of the statistics would not do: with many lanes it is nearly the oldest.
+    // Do not use the head in the statistics: with many lanes, it is only nearly the oldest.
     let pending = bulk::pending(world, name, usize::MAX).await?;
-    // A repeated cancel finds nothing, nor does one of a message that another consumer has accepted meanwhile.
+    // A repeated cancel finds no message. Neither does a cancel of a message that another
+    // consumer has accepted meanwhile.
     let is_done = |status: u16, _: &Value| matches!(status, 200 | 202 | 404 | 409);
     let last = held.last().map(|message| &message["sequence"]);
     let cancel = format!("{}/messages/{}", bulk::path(name), last.ok_or("it got nothing")?);
@@ -40,7 +41,7 @@ pub async fn purge(world: &World) -> Result<Instant, String> {
     bulk::purge_once(world, name).await?;
     let since = arrived + 1..=last_sequence(world).await?;
     world.purged.lock().unwrap().extend(pending.into_iter().chain(since));
-    // As the other consumers: a message is handled only while its lease certainly lasts.
+    // Like the other consumers, handle a message only while its lease certainly lasts.
     let consumer = consumer.ok_or("no consumer")?;
     for message in held.iter().take_while(|_| taken.elapsed() < LEASE) {
         world.journal.note(delivery(message).ok_or_else(|| format!("it got {message}"))?);

@@ -1,5 +1,5 @@
-//! Destinations that take all that they can get of the pods: connections of a receiver that holds them, transforms that
-//! hang, look-ups that no DNS server answers.
+//! Destinations that take as much of the pods as they can: connections to a receiver that never
+//! answers, transforms that hang, look-ups without an answer.
 
 use std::time::{Duration, Instant};
 
@@ -17,21 +17,21 @@ use crate::{
     world::World,
 };
 
-/// Messages for each of its destinations: more than a pod has descriptors.
+/// Messages for each destination: more than the descriptors of a pod.
 const MESSAGES: usize = 300;
-/// Host names that no server answers about.
+/// Number of host names that the DNS server ignores.
 const NAMES: usize = 20;
-/// The next fault of the same kind waits for the end of the one before it.
+/// A fault waits for the end of the previous fault of its kind.
 static TURNS: [Mutex<()>; 3] = [const { Mutex::const_new(()) }; 3];
-/// Messages that have not made others wait by then are sent again.
+/// If the messages have not taken all places within this time, they are sent again.
 const AGAIN: Duration = Duration::from_secs(5);
-/// A pod that does not answer by then has nothing left for the request.
+/// A pod that does not answer within this time has no resources left for the request.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// Its destinations, and their definitions.
+/// The destinations of this kind, and their definitions.
 fn destinations(world: &World, hog: Hog) -> Vec<(String, Value)> {
     let (url, hour_ms) = (world.holding.url(), 3_600_000);
-    // A look-up is given up after 5 s in any case. The removal of a destination waits for that.
+    // A look-up always ends after 5 s. The removal of a destination waits for that.
     let timeout_ms = if hog == Hog::Dns { 2000 } else { hour_ms };
     let delivery = json!({"lanes_max": 1000, "timeout_ms": timeout_ms});
     let to = |url: &str| json!({"url": url, "ordering": "none", "delivery": delivery});
@@ -50,8 +50,8 @@ fn destinations(world: &World, hog: Hog) -> Vec<(String, Value)> {
     }
 }
 
-/// Makes the destinations, sends them messages, and removes them in the end. Meanwhile some deliveries or transforms must
-/// wait for places, all pods must answer, and others must be delivered.
+/// Creates the destinations, sends them messages, and finally removes them. Meanwhile some deliveries or
+/// transforms must wait for places, all pods must answer, and other destinations must deliver.
 pub async fn inject(world: &World, planned: Planned, hog: Hog) -> Result<Instant, String> {
     let _alone = TURNS[hog as usize].lock().await;
     let all = destinations(world, hog);
@@ -73,7 +73,7 @@ pub async fn inject(world: &World, planned: Planned, hog: Hog) -> Result<Instant
         if struck() > before && waiting(world, hog).await {
             return Some(());
         }
-        // A pod may have been killed, or a failover may have lost them.
+        // Send them again: a pod may have been killed, or a failover may have lost them.
         if sent.is_none_or(|sent| sent.elapsed() > AGAIN) && send(world, &body).await {
             sent = Some(Instant::now());
         }
@@ -90,7 +90,7 @@ pub async fn inject(world: &World, planned: Planned, hog: Hog) -> Result<Instant
         (world.journal.messages() > delivered).then_some(())
     })
     .await;
-    // Each removal waits for what is under way in its destination.
+    // Each removal waits for the deliveries in flight of its destination.
     try_join_all(names.iter().map(|name| bulk::remove(world, name))).await?;
     fired.and(goes_on).map(|()| Instant::now())
 }

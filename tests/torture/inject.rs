@@ -1,4 +1,4 @@
-//! How each fault is injected and undone.
+//! Injects and undoes each fault.
 
 use std::{
     future::Future,
@@ -22,9 +22,9 @@ use crate::{
     world::{FLOWING, SUBJECTS, World, ends, revive},
 };
 
-/// A fault that has not struck anything by then has not fired.
+/// A fault without an effect within this time has not fired.
 const FIRES_MAX: Duration = Duration::from_secs(20);
-/// The most time until Redis is well again after a fault.
+/// The longest time until Redis has recovered after a fault.
 const HEALS_MAX: Duration = Duration::from_secs(60);
 /// A reply that takes longer than this counts as missing.
 pub const REPLY_MAX: Duration = Duration::from_secs(20);
@@ -35,12 +35,12 @@ pub struct Struck {
     pub planned: Planned,
     pub begun: Instant,
     pub ended: Instant,
-    /// Where recovery begins: the death of what was killed, else the end of the fault.
+    /// The beginning of recovery: the death of the killed process, otherwise the end of the fault.
     pub from: Instant,
 }
 
-/// Strikes, waits as long as planned, and undoes it. An error says why it did not fire, or was not
-/// recovered from.
+/// Strikes, waits as long as planned, and undoes the fault. An error says why the fault did not
+/// fire, or the system did not recover.
 pub async fn inject(world: &Arc<World>, planned: Planned) -> Result<Struck, String> {
     let begun = Instant::now();
     let from = match planned.kind {
@@ -66,7 +66,7 @@ pub async fn inject(world: &Arc<World>, planned: Planned) -> Result<Struck, Stri
     Ok(Struck { planned, begun, ended: Instant::now(), from })
 }
 
-/// Asks for one more, and waits until it has happened.
+/// Requests one more event, and waits until it has happened.
 async fn counted_down(wanted: &AtomicUsize, what: &str) -> Result<Instant, String> {
     let before = Instant::now();
     wanted.fetch_add(1, Ordering::SeqCst);
@@ -74,12 +74,12 @@ async fn counted_down(wanted: &AtomicUsize, what: &str) -> Result<Instant, Strin
     Ok(before)
 }
 
-/// Waits for the evidence that a fault has struck something.
+/// Waits for evidence that a fault has had an effect.
 pub async fn fires(what: &str, look: impl AsyncFnMut() -> Option<()>) -> Result<(), String> {
     until(FIRES_MAX, what, look).await
 }
 
-/// Waits until something is well again.
+/// Waits for a recovery.
 pub async fn heals(what: &str, look: impl AsyncFnMut() -> Option<()>) -> Result<(), String> {
     until(HEALS_MAX, what, look).await
 }
@@ -108,7 +108,7 @@ async fn pod(world: &World, planned: Planned) -> Result<Instant, String> {
     };
     let mut pod = world.pod(role, planned.target).lock().await;
     if pod.has_ended() {
-        // The pod had ended before, which no pod does.
+        // The pod had ended before the fault. Pods must not end by themselves.
         revive(&mut pod).await?;
         return Err(format!("{} had ended by itself", pod.name));
     }
@@ -178,8 +178,7 @@ async fn receiver(world: &World, planned: Planned, mood: Mood) -> Result<Instant
     fired.map(|()| Instant::now())
 }
 
-/// Kills the process and starts it again. The fault has fired when the process accepts something
-/// afterwards.
+/// Kills the process and starts it again. The fault has fired when the process accepts a message afterwards.
 async fn receiver_killed(world: &World, planned: Planned) -> Result<Instant, String> {
     let name = SUBJECTS[FLOWING - 1].destination;
     world.receiver_process.kill();
@@ -234,7 +233,7 @@ async fn redis(world: &World, planned: Planned) -> Result<Instant, String> {
     }
 }
 
-/// Steps or drifts happen beside all other faults of Redis.
+/// Steps and drifts can overlap with all other faults of Redis.
 async fn move_clocks(world: &World, planned: Planned, how: Clocks) -> Result<Instant, String> {
     let one = planned.target % world.clocks.len();
     let struck = match how {
@@ -313,7 +312,7 @@ async fn memory_full(
     fired.map(|()| Instant::now())
 }
 
-/// How often something was refused for want of memory: by Redis, or by ingest before it, which sees how full Redis is.
+/// The number of refusals for lack of memory: by Redis, or earlier by ingest, which sees how full Redis is.
 pub async fn refused(
     world: &World,
     connection: &mut MultiplexedConnection,

@@ -1,13 +1,13 @@
-//! The kinds of faults: what each strikes, and for how long.
+//! The kinds of faults: the victim of each, and the duration.
 
 use std::fmt;
 
 use crate::plan::{PODS, Role, Topology};
 
-/// How long a victim is left alone after a fault, in ms.
+/// How long a victim gets no other fault after one, in ms.
 const REST_MS: u64 = 1500;
-/// The same after a failover: until it is over, and another may begin. Sentinels wait for twice
-/// their `failover-timeout`.
+/// The rest after a failover, until another failover may begin. Sentinels wait for twice their
+/// `failover-timeout`.
 const REST_SENTINEL_MS: u64 = 20_000;
 const REST_CLUSTER_MS: u64 = 15_000;
 
@@ -39,20 +39,20 @@ pub enum Mood {
     AcceptsThenCuts,
 }
 
-/// How the clocks of servers move. They are not set right afterwards.
+/// The movement of the servers' clocks. The clocks are not corrected afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Clocks {
     OneForward,
     OneBack,
     AllForward,
     AllBack,
-    /// One is faster or slower for a while.
+    /// One clock is faster or slower for a while.
     OneDrifts,
-    /// All are, each by another amount.
+    /// All clocks are faster or slower, each by another amount.
     AllDrift,
 }
 
-/// What a destination uses up.
+/// The resource that a destination uses up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hog {
     /// Connections: its receiver never answers.
@@ -75,7 +75,7 @@ pub enum Kind {
     Scale(Role),
     Link(Between, Trouble),
     Receiver(Mood),
-    /// A worker forgets its leases.
+    /// A worker abandons its leases.
     WorkerForgets,
     /// SIGKILL of a consumer: it has handled a message that it has not accepted.
     ConsumerKilled,
@@ -91,11 +91,11 @@ pub enum Kind {
     Failover,
     SlotsMoved,
     ScriptFlush,
-    /// Sets `maxmemory` to what is in use.
+    /// Sets `maxmemory` to the memory in use.
     MemoryFull,
-    /// Sets `maxmemory` to half of what is in use, until a destination has delivered everything.
+    /// Sets `maxmemory` to half of the memory in use, until a destination has delivered all messages.
     MemoryLowered,
-    /// Redis wants more replicas than it has.
+    /// Redis requires more replicas than it has.
     WritesRefused,
     /// A script does not end until it is killed.
     ScriptBusy,
@@ -111,13 +111,13 @@ pub enum Kind {
     DescriptorsGone,
     /// The whole backlog of a destination is cancelled.
     Purged,
-    /// The same while a consumer holds messages, one of which is also cancelled alone.
+    /// The backlog is cancelled while a consumer holds messages. One of these is also cancelled separately.
     HeldPurged,
-    /// A destination is removed with its backlog, made again, and used.
+    /// A destination is removed with its backlog, created again, and used.
     Removed,
-    /// SIGKILL of the receiver that is a separate process; it is started again later.
+    /// SIGKILL of the receiver in a separate process. It is started again later.
     ReceiverKilled,
-    /// Destinations take all that they can get of the pods.
+    /// Destinations take as much of the pods as they can.
     Hog(Hog),
 }
 
@@ -207,7 +207,7 @@ impl Kind {
         all.extend([Kind::Purged, Kind::Removed, Kind::ReceiverKilled]);
         if topology != Topology::Sentinel {
             // A primary that answers PING with MISCONF is dead for sentinels. They promote another
-            // one, and what the old one accepts until it hears of that is lost.
+            // one, and the writes that the old one accepts before it learns of that are lost.
             all.push(Kind::DiskFull);
         }
         match topology {
@@ -223,7 +223,7 @@ impl Kind {
         all
     }
 
-    /// The kinds that consumers meet: an operator, and pods that are replaced.
+    /// The kinds that affect consumers: an operator, and pods that are replaced.
     pub fn of_consumers() -> Vec<Kind> {
         let mut all = vec![Kind::HeldPurged, Kind::ConsumerKilled, Kind::RedisKilled];
         let (killed, frozen) = (Kind::Kill(Role::Sender), Kind::FreezeLong(Role::Sender));
@@ -231,8 +231,8 @@ impl Kind {
         all
     }
 
-    /// The kinds that move clocks, make Redis refuse, or take places of pods: in storms of their own, or where
-    /// TORTURE_KINDS names them.
+    /// The kinds that move clocks, make Redis refuse, or take places of pods. They have separate
+    /// storms, unless TORTURE_KINDS names them.
     pub fn of_shares() -> Vec<Kind> {
         let steps = [Clocks::OneForward, Clocks::OneBack, Clocks::AllForward, Clocks::AllBack];
         let clocks = steps.into_iter().chain([Clocks::OneDrifts, Clocks::AllDrift]);
@@ -260,7 +260,7 @@ impl Kind {
             Kind::Removed => "backlog to remove".into(),
             Kind::WorkerForgets => "worker".into(),
             Kind::ConsumerKilled => "consumer".into(),
-            // Beside other faults of Redis.
+            // A separate victim, so that it can overlap with other faults of Redis.
             Kind::Clock(_) => "clocks".into(),
             Kind::Hog(hog) => format!("places of pods, by {hog:?}"),
             _ => "Redis".into(),
@@ -274,14 +274,14 @@ impl Kind {
             Kind::Link(Between::Ingest, _) | Kind::ConnectionsFull => PODS,
             Kind::WorkerForgets | Kind::ConsumerKilled | Kind::ReceiverKilled => 1,
             Kind::Purged | Kind::HeldPurged | Kind::Removed | Kind::Hog(_) => 1,
-            // The last receiver is a separate process, which has no moods.
+            // The last receiver is a separate process, which cannot simulate these faults.
             Kind::Receiver(_) => destinations - 1,
             // Faults of Redis strike the server of a destination.
             _ => destinations,
         }
     }
 
-    /// How long the victim is left alone afterwards, in ms.
+    /// How long the victim gets no other fault afterwards, in ms.
     pub fn rest_ms(self, topology: Topology) -> u64 {
         match (self, topology) {
             (Kind::PrimaryKilled | Kind::PrimaryFrozen | Kind::Failover, Topology::Sentinel) => {
@@ -295,7 +295,7 @@ impl Kind {
         }
     }
 
-    /// How long the fault lasts, in ms.
+    /// The duration of the fault, in ms.
     pub fn lasts(self) -> std::ops::Range<u64> {
         match self {
             Kind::Kill(_) | Kind::RedisKilled | Kind::PrimaryKilled | Kind::ReceiverKilled => {

@@ -1,4 +1,4 @@
-//! The durability of a run's destinations, and what it promises.
+//! The durability of a run's destinations, and its promises.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use crate::{
     support::examiner::Losses,
 };
 
-/// What an acknowledgement is worth (docs/explanation/durability.md).
+/// The meaning of an acknowledgement (docs/explanation/durability.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     Memory,
@@ -48,14 +48,14 @@ impl Level {
         }
     }
 
-    /// Whether no acknowledged message is lost with a primary that fails like this, even if its
-    /// replicas lag. If false, the harness pauses the writes first.
+    /// True if such a failure of a primary loses no acknowledged message, even if its replicas
+    /// lag. If false, the harness pauses the writes first.
     pub fn survives(self, kind: Kind) -> bool {
         match self {
             Level::Memory | Level::Fsynced => false,
             Level::Replicated => true,
-            // While sentinels change the primary and all servers live, the old primary goes on with
-            // the replica that was not promoted: a majority without the new primary.
+            // While sentinels change the primary and all servers live, the old primary continues
+            // with the replica that was not promoted: a majority without the new primary.
             Level::Quorum => kind != Kind::Failover,
         }
     }

@@ -12,9 +12,9 @@ use crate::{
     world::{DESCRIPTORS, World},
 };
 
-/// More than a pod accepts, for HTTP and for TCP.
+/// More connections than a pod accepts, for HTTP and for TCP.
 const CONNECTIONS: usize = DESCRIPTORS as usize / 4 + 20;
-/// A pod that does not answer by then has no descriptor for the request.
+/// A pod that does not answer within this time has no descriptor for the request.
 const ANSWER_MAX: Duration = Duration::from_millis(700);
 /// The incomplete request of a connection that never sends the rest.
 const BEGUN: &[u8] = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n[";
@@ -88,7 +88,7 @@ pub async fn connections(world: &World, planned: Planned) -> Result<Instant, Str
     fired.map(|()| Instant::now())
 }
 
-/// How many connections a pod has closed because it had too many.
+/// The number of connections that a pod has closed because it had too many.
 async fn closed(pod: &Addresses) -> Option<f64> {
     let request = client().get(pod.url("/metrics")).timeout(Duration::from_secs(2));
     let text = request.send().await.ok()?.text().await.ok()?;
@@ -100,7 +100,7 @@ async fn closed(pod: &Addresses) -> Option<f64> {
     Some(values.filter_map(|value| value.parse::<f64>().ok()).sum())
 }
 
-/// Lowers the limit of a pod's descriptors to what it has open.
+/// Lowers the limit of a pod's descriptors to the number that it has open.
 pub async fn descriptors(world: &World, planned: Planned) -> Result<Instant, String> {
     let role = Role::ALL[planned.target / PODS];
     let pod = world.pod(role, planned.target % PODS).lock().await;
@@ -129,7 +129,7 @@ pub async fn descriptors(world: &World, planned: Planned) -> Result<Instant, Str
     Ok(given)
 }
 
-/// The lowest number that is no descriptor of a process. With this limit it can open none.
+/// The lowest number that is not a descriptor of a process. With this limit, the process can open no more.
 fn lowest_free(process: u32) -> u64 {
     let dir = format!("/proc/{process}/fd");
     let is_open = |number: &u64| std::fs::symlink_metadata(format!("{dir}/{number}")).is_ok();

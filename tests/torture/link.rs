@@ -25,19 +25,19 @@ pub enum Weather {
     Fair,
     /// Cuts each connection after this many bytes, in either direction.
     Cut(usize),
-    /// Passes nothing on, without an error; cuts when the weather changes.
+    /// Forwards no data, without an error. Cuts when the weather changes.
     HalfOpen,
     /// Delays everything by this much, in each direction.
     Delayed(Duration),
 }
 
-/// Where connections lead at the moment; `None`: they are refused.
+/// The current target of connections; `None`: they are refused.
 pub type Target = Arc<dyn Fn() -> Option<SocketAddr> + Send + Sync>;
 
 /// Ports of servers, and the ports of the links to them.
 pub type Ports = Arc<OnceLock<HashMap<u16, u16>>>;
 
-/// One proxy; it ends when it is dropped.
+/// One proxy. Dropping this ends it.
 pub struct Link {
     pub address: SocketAddr,
     weather: watch::Sender<Weather>,
@@ -50,8 +50,8 @@ impl Link {
         Link::translating(target, &Ports::default()).await
     }
 
-    /// A proxy to a server whose answers name other servers. It replaces them by their links, so
-    /// that clients find all servers through links.
+    /// A proxy to a server whose answers name other servers. The proxy replaces these names with
+    /// their links, so that clients find all servers through links.
     pub async fn translating(target: Target, ports: &Ports) -> Link {
         let ports = ports.clone();
         let (weather, watched) = watch::channel(Weather::Fair);
@@ -77,7 +77,7 @@ impl Link {
         self.weather.send_replace(weather);
     }
 
-    /// How many chunks were held, delayed or cut.
+    /// The number of chunks that were held, delayed or cut.
     pub fn struck(&self) -> usize {
         self.struck.load(Ordering::SeqCst)
     }

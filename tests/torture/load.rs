@@ -24,7 +24,7 @@ use crate::{
 
 /// A message that could not be sent for this long is stuck.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The pause before something is sent again.
+/// The pause before a repeat.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The most messages of one request, or frames of one window.
 const BATCH_MAX: usize = 100;
@@ -32,7 +32,7 @@ const BATCH_MAX: usize = 100;
 const AHEAD_MAX: usize = 5000;
 /// How long to wait for the answers to frames.
 const ANSWERS_MAX: Duration = Duration::from_secs(30);
-/// How many ordering keys there are.
+/// Number of ordering keys.
 pub const KEYS: usize = 50;
 /// Parallel workers.
 const WORKERS: usize = 2;
@@ -59,7 +59,7 @@ const LONG: Stream = Stream {
     destinations: &["orders", "accounts", "lines", "loose"],
     per_minute: 20,
 };
-/// The maximum length of a body, less what the transform adds to it.
+/// The maximum length of a body, minus the bytes that the transform adds.
 const LONG_BYTES: usize = (1 << 20) - 64;
 const FRAMES: [Stream; 2] = [
     Stream { name: "frames-1", destinations: &["frames"], per_minute: 3000 },
@@ -67,7 +67,7 @@ const FRAMES: [Stream; 2] = [
 ];
 
 impl Stream {
-    /// How many to send now, if `sent` were sent since `begun`.
+    /// The number of messages to send now, if `sent` were sent since `begun`.
     fn due(&self, world: &World, begun: Instant, sent: usize) -> usize {
         let by_now = begun.elapsed().as_millis() as u64 * self.per_minute / 60_000;
         let behind = |name: &&str| {
@@ -137,7 +137,7 @@ async fn singles(world: Arc<World>, stream: &Stream) {
     }
 }
 
-/// Sends frames to one ingest pod, or to the other one when that fails.
+/// Sends frames to one ingest pod, or to the other pod if the first one fails.
 async fn frames(world: Arc<World>, stream: &'static Stream, own: usize) {
     let doors = world.doors();
     let mut sending = Sending { world, stream, sent: 0, tries: 0, begun: Instant::now() };
@@ -193,7 +193,7 @@ impl Sending {
         }
     }
 
-    /// Records what was promised and what may have been stored. True when everything was promised.
+    /// Records the promised frames, and the frames that may have been stored. True if all were promised.
     fn settle(&mut self, bodies: Vec<String>, answers: Vec<String>) -> bool {
         let mut is_well = true;
         let mut answers = answers.into_iter();
@@ -230,7 +230,7 @@ impl Sending {
     }
 }
 
-/// Sends these frames. Returns the answers that came.
+/// Sends these frames. Returns the answers that arrived.
 async fn exchange(stream: &mut BufStream<TcpStream>, bodies: &[String]) -> Vec<String> {
     let mut answers = Vec::new();
     for body in bodies {
@@ -245,7 +245,7 @@ async fn exchange(stream: &mut BufStream<TcpStream>, bodies: &[String]) -> Vec<S
     answers
 }
 
-/// Starts workers, which work until they are aborted.
+/// Starts workers. They run until aborted.
 pub fn workers(world: &Arc<World>) -> Vec<JoinHandle<()>> {
     (0..WORKERS).map(|number| tokio::spawn(work(world.clone(), number))).collect()
 }

@@ -1,5 +1,5 @@
-//! Real processes, a plan of faults drawn from a seed, a receiver that journals before it answers,
-//! and a verification of the result. `make torture SEED=… MINUTES=… TOPOLOGY=…` runs a long one.
+//! Runs real processes under a plan of faults drawn from a seed, with receivers that journal before they
+//! answer, and verifies the result. `make torture SEED=… MINUTES=… TOPOLOGY=…` runs a long one.
 
 use reseq_testing::support;
 
@@ -36,9 +36,9 @@ mod world;
 
 /// The default length of a storm.
 const STORM: Duration = Duration::from_secs(40);
-/// The length of a storm over TLS, unless `make torture TLS=1` runs it: certificates change in its middle.
+/// The default length of a storm over TLS. Certificates change in its middle.
 const STORM_OVER_TLS: Duration = Duration::from_secs(20);
-/// A seed whose short plans have what the test below requires.
+/// A seed whose short plans have the faults that the test below requires.
 const SEED: u64 = 34;
 
 /// One storm at a time: a machine cannot run two.
@@ -60,7 +60,7 @@ async fn torture(topology: Topology, is_tls: bool) {
         println!("not asked for: {topology}");
         return;
     }
-    // `make torture` chooses one of the two.
+    // `make torture` runs either the storm with TLS or the one without.
     let is_long = setting("TORTURE_MINUTES").is_some();
     if is_long && is_tls != setting("TORTURE_TLS").is_some() {
         println!("not asked for: {topology} {}", if is_tls { "over TLS" } else { "without TLS" });
@@ -90,8 +90,8 @@ async fn torture(topology: Topology, is_tls: bool) {
 /// Runs a storm, and keeps its report.
 async fn reported(storm: run::Storm) -> Report {
     // A file that exceeds its limit raises this signal, which would kill redis-server. If it is
-    // ignored, the write fails, as on a full disk. Child processes inherit that.
-    // SAFETY: no handler is installed, and nothing else in this process cares about the signal.
+    // ignored, the write fails, as on a full disk. Child processes inherit that. SAFETY: no
+    // handler is installed, and no other code in this process uses the signal.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let name = storm.name();
     let report: Report = run::run(storm).await;

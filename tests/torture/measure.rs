@@ -1,4 +1,4 @@
-//! How long it takes after a fault until messages flow again.
+//! Measures the time from a fault until messages flow again.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,11 +12,11 @@ use crate::{
     world::{FLOWING, PULLED, SUBJECTS},
 };
 
-/// When each message of one destination was promised and delivered.
+/// The times at which messages of one destination were promised and delivered.
 struct Flow {
-    /// The earlier of promise and first delivery, ascending.
+    /// For each message, the earlier of promise and first delivery, ascending.
     begun: Vec<Instant>,
-    /// The earliest of the later times, among this message and all that begin after it.
+    /// For each message, the earliest completion among it and all later ones.
     ended: Vec<Instant>,
 }
 
@@ -31,15 +31,15 @@ impl Flow {
         Flow { begun, ended }
     }
 
-    /// The time from `from` until a message that was promised later had been delivered.
+    /// The time from `from` until the delivery of a message promised later.
     fn after(&self, from: Instant) -> Option<Duration> {
         let at = self.begun.partition_point(|begun| *begun < from);
         self.ended.get(at).map(|ended| ended.duration_since(from))
     }
 }
 
-/// Recovery times by kind of fault, ascending: until every destination that the fault touched had
-/// delivered a message promised after it. `None` if one did not.
+/// Recovery times by kind of fault, ascending: until every affected destination had delivered a
+/// message promised after the fault. `None` if one did not.
 pub fn recoveries(
     ledger: &Ledger,
     journal: &Journal,

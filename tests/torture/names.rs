@@ -1,11 +1,11 @@
-//! Replaces the addresses of servers in their answers by those of the links to them.
+//! Replaces the addresses of servers in answers with the addresses of their links.
 
 use crate::link::Ports;
 
-/// How an answer names a loopback host; its port follows.
+/// The name of a loopback host in an answer. Its port follows.
 const HOST: &[u8] = b"127.0.0.1";
-/// What may stand between host and port: in a redirection, and in the arrays of `CLUSTER SLOTS` and
-/// of `SENTINEL GET-MASTER-ADDR-BY-NAME`.
+/// The possible texts between host and port: in a redirection, and in the arrays of `CLUSTER
+/// SLOTS` and of `SENTINEL GET-MASTER-ADDR-BY-NAME`.
 const BETWEEN: [&[u8]; 3] = [b":", b"\r\n:", b"\r\n$5\r\n"];
 /// All ports have this many digits, so an answer keeps its length.
 const DIGITS: usize = 5;
@@ -19,7 +19,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The bytes to pass on after these were received.
+    /// The bytes to forward after receiving these.
     pub fn translated(&mut self, came: &[u8]) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.kept);
         bytes.extend_from_slice(came);
@@ -77,7 +77,7 @@ fn digits_at(bytes: &[u8], behind: usize) -> Digits {
 /// compiled without optimisation.
 fn find(bytes: &[u8]) -> Option<usize> {
     let from = bytes.as_ptr();
-    // SAFETY: both are valid for as many bytes as is said, and nothing is kept.
+    // SAFETY: both pointers are valid for the given lengths, and memmem keeps neither.
     let found = unsafe { libc::memmem(from.cast(), bytes.len(), HOST.as_ptr().cast(), HOST.len()) };
     (!found.is_null()).then(|| found as usize - from as usize)
 }

@@ -10,9 +10,9 @@ pub use crate::kind::{Between, Clocks, Kind, Mood, Trouble};
 pub const PODS: usize = 2;
 /// The time between the beginnings of two faults, in ms.
 const GAP_MS: std::ops::Range<u64> = 400..2100;
-/// How many of each kind may wait for their victims before they delay the others.
+/// The most faults of each kind that may wait for their victims before they delay other kinds.
 const DECK_KINDS_MAX: usize = 4;
-/// Which Redis the pods talk to.
+/// The topology of Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
     Single,
@@ -60,7 +60,7 @@ pub struct Planned {
     /// Time since the beginning of the storm.
     pub at: Duration,
     pub kind: Kind,
-    /// Which of those that a fault of this kind can inject.
+    /// The index of the victim among those of this kind.
     pub target: usize,
     pub lasts: Duration,
     /// Bytes until a cut.
@@ -91,7 +91,7 @@ impl fmt::Display for Planned {
     }
 }
 
-/// How far a clock steps: further than all leases and kept answers last.
+/// The size of a clock's step: longer than all leases and kept answers last.
 pub fn clock_step(drawn: &usize) -> Duration {
     Duration::from_millis(61_000 + 50 * *drawn as u64)
 }
@@ -101,7 +101,7 @@ pub fn plan(seed: u64, topology: Topology, storm: Duration, destinations: usize)
     plan_of(Kind::all(topology), seed, topology, storm, destinations)
 }
 
-/// The same for some kinds only.
+/// Like `plan`, for only some kinds.
 pub fn plan_of(
     kinds: Vec<Kind>,
     seed: u64,
@@ -129,7 +129,7 @@ pub fn plan_of(
             fresh.append(&mut deck);
             deck = fresh;
         }
-        // Draws the first kind of the deck whose victim is free, so each kind comes equally often.
+        // Draws the first kind of the deck whose victim is free, so each kind occurs equally often.
         let drawn = (0..deck.len()).rev().find_map(|index| {
             let kind = deck[index];
             let target = random.random_range(0..kind.targets(destinations));

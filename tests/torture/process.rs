@@ -1,5 +1,5 @@
-//! A receiver in a separate process, so that SIGKILL can kill it. It writes what it accepts to the
-//! disk before it answers.
+//! A receiver in a separate process, so that SIGKILL can kill it. It writes each accepted message
+//! to the disk before it answers.
 
 use std::{
     fs::{File, OpenOptions},
@@ -21,23 +21,23 @@ use crate::support::{
     wait::{LOOK_EVERY, eventually},
 };
 
-/// Where the process listens, and its file. Only the process has this variable.
+/// The address and the file of the process. Only the process has this variable.
 const TOLD: &str = "TORTURE_RECEIVER";
 /// The test that runs as the process.
 const TEST: &str = "process::receives_if_it_is_told_to";
 
-/// The process, and what it has written. It ends when this is dropped.
+/// The process. Dropping this ends it.
 pub struct ReceiverProcess {
     pub address: SocketAddr,
     file: PathBuf,
     child: Mutex<Child>,
-    /// How many bytes of the file were read.
+    /// The number of bytes read from the file.
     read: Arc<Mutex<u64>>,
     _reading: AbortOnDropHandle<()>,
 }
 
 impl ReceiverProcess {
-    /// Starts the process with this file. The journal gets everything that it accepts.
+    /// Starts the process with this file. Adds every message that it accepts to the journal.
     pub async fn start(file: &Path, journal: &Arc<Journal>) -> ReceiverProcess {
         File::create(file).expect("the receiver's file can be made");
         let address = free_address();
@@ -73,7 +73,7 @@ impl ReceiverProcess {
         .await;
     }
 
-    /// Waits until everything that it has written is in the journal.
+    /// Waits until the journal has all messages in the file.
     pub async fn is_read(&self) {
         let length = std::fs::metadata(&self.file).map_or(0, |file| file.len());
         eventually("what the receiver wrote was read", async || {
@@ -95,12 +95,12 @@ fn spawn(address: SocketAddr, file: &Path) -> Child {
     let mut command = Command::new(program);
     command.args([TEST, "--exact", "--nocapture"]);
     command.env(TOLD, format!("{address} {}", file.display()));
-    // It ends when its input ends, so it does not outlive the test.
+    // The process ends when its input ends, so it does not outlive the test.
     command.stdin(Stdio::piped()).stdout(Stdio::null());
     command.spawn().expect("the receiver's process starts")
 }
 
-/// Adds each complete line of the file to the journal, for ever.
+/// Adds each complete line of the file to the journal, endlessly.
 async fn read_on(path: PathBuf, read: Arc<Mutex<u64>>, journal: Arc<Journal>) {
     let mut file = File::open(path).expect("the receiver's file is there");
     let mut text = Vec::new();
@@ -150,8 +150,8 @@ fn end_at_a_line(file: &mut File) -> std::io::Result<()> {
     file.set_len(whole as u64)
 }
 
-/// Without the variable this test does nothing. With it, it is the receiver process, and ends with
-/// its input.
+/// Without the variable, this test does nothing. With it, this is the receiver process, and ends
+/// with its input.
 #[tokio::test]
 async fn receives_if_it_is_told_to() {
     let Ok(told) = std::env::var(TOLD) else { return };

@@ -1,5 +1,5 @@
-//! Redis answers, but refuses: above its `maxmemory` the drain goes on, and each pod names the sentence of any other
-//! refusal.
+//! Faults in which Redis answers, but refuses. Above its `maxmemory`, messages must still drain.
+//! For other refusals, each pod must name the sentence of Redis.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::{
     world::World,
 };
 
-/// How long a script runs before Redis answers others with BUSY, in ms, and how long by default.
+/// The time, in ms, that a script runs before Redis answers other clients with BUSY: here, and by default.
 const BUSY_AFTER: [&str; 2] = ["50", "5000"];
 
-/// Half of the memory in use becomes the limit, until a destination has delivered everything that it has.
+/// Sets the limit to half of the memory in use, until a destination has delivered all its messages.
 pub async fn memory_lowered(
     world: &World,
     server: &TestRedis,
@@ -39,8 +39,8 @@ pub async fn memory_lowered(
     fired.map(|()| Instant::now())
 }
 
-/// Waits until the destination has delivered what it has now, as long as it goes on delivering: only heads are
-/// processed, so a long backlog takes its time. Once Redis has room again, new messages arrive.
+/// Waits until the destination has delivered all its current messages, while it makes progress: only
+/// heads are processed, so a long backlog takes time. Once Redis has room again, new messages arrive.
 async fn drained(world: &World, name: &str) -> Result<(), String> {
     let stats = format!("{}/stats", path(name));
     let (mut numbers, mut pods) = (Value::Null, world.addresses.iter().cycle());
@@ -63,7 +63,7 @@ async fn drained(world: &World, name: &str) -> Result<(), String> {
     }
 }
 
-/// Succeeds once all ingest pods name this refusal, or none does.
+/// Succeeds once all ingest pods name this refusal, or none does, as `expected`.
 async fn are_naming(world: &World, sentence: &str, expected: bool) -> Option<()> {
     for pod in &world.addresses[..PODS] {
         let asked = client().get(pod.url("/readyz")).timeout(REPLY_MAX).send().await;
@@ -77,7 +77,7 @@ async fn are_naming(world: &World, sentence: &str, expected: bool) -> Option<()>
     Some(())
 }
 
-/// More replicas are wanted than there are.
+/// Makes Redis require more replicas than there are.
 pub async fn writes_refused(
     world: &World,
     server: &TestRedis,
@@ -98,7 +98,7 @@ pub async fn writes_refused(
     fired.map(|()| healed)
 }
 
-/// A script does not end until it is killed, as soon as the pods name that.
+/// Runs a script that does not end. Kills the script as soon as the pods report it.
 pub async fn script_busy(world: &World, server: &TestRedis) -> Result<Instant, String> {
     let (mut connection, mut busy) = (server.connection().await, server.connection().await);
     let set = async |connection: &mut _, ms: &str| {

@@ -27,7 +27,7 @@ pub struct Report {
     planned_for: Duration,
     planned: Vec<Planned>,
     pub faults: Vec<Struck>,
-    /// How long the storm really lasted.
+    /// The real duration of the storm.
     pub storm: Duration,
     pub promised_in_storm: usize,
     pub drain: Duration,
@@ -35,7 +35,7 @@ pub struct Report {
     pub dead: u64,
     pub found: Found,
     pub anomalies: Anomalies,
-    /// What did not finish, in words.
+    /// Steps that did not finish, in words.
     pub problems: Vec<String>,
     pub recoveries: BTreeMap<Kind, Vec<Option<Duration>>>,
     pub acknowledged: usize,
@@ -84,7 +84,7 @@ impl Report {
         self.promised_in_storm as f64 / self.storm.as_secs_f64().max(1.0)
     }
 
-    /// How many faults overlapped with another one.
+    /// The number of faults that overlapped with another one.
     pub fn overlapping(&self) -> usize {
         let overlaps = |one: &Struck, other: &Struck| {
             one.planned.number != other.planned.number
@@ -95,7 +95,7 @@ impl Report {
         self.faults.iter().filter(others).count()
     }
 
-    /// Why the run proves nothing, whatever was found.
+    /// Reasons why the run proves nothing, regardless of its result.
     pub fn void(&self) -> Vec<String> {
         let mut why = Vec::new();
         if self.throughput() < THROUGHPUT_MIN {

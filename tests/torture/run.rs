@@ -33,15 +33,15 @@ use crate::{
     world::{DRAINED, FLOWING, SUBJECTS, World, revive},
 };
 
-/// How many messages each destination has had before the storm begins.
+/// Each destination delivers this many messages before the storm begins.
 const WARM: usize = 20;
-/// How long producers go on after the storm, so that the recovery from the last faults shows.
+/// Producers continue for this long after the storm, so that the recovery from the last faults shows.
 const AFTER: Duration = Duration::from_secs(3);
-/// The most time until everything is delivered.
+/// Time limit until all messages are delivered.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
-/// How often the progress is printed.
+/// The time between two lines of progress.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
-/// The most pending messages of one destination that are fetched.
+/// The most pending messages of one destination to fetch.
 const HELD_MAX: usize = 100_000;
 
 /// A storm to run.
@@ -51,7 +51,7 @@ pub struct Storm {
     pub level: Level,
     pub seed: u64,
     pub lasts: Duration,
-    /// The kinds of its faults, and how many there are at most.
+    /// The kinds of its faults, and their maximum number.
     pub kinds: Vec<Kind>,
     pub faults_max: usize,
     /// The most file descriptors of a pod.
@@ -61,7 +61,7 @@ pub struct Storm {
 }
 
 impl Storm {
-    /// The beginning of the names of its files.
+    /// The prefix of its file names.
     pub fn name(&self) -> String {
         let Storm { topology, seed, .. } = self;
         let is_usual = self.kinds.contains(&Kind::Purged);
@@ -144,7 +144,7 @@ async fn run_here(run: Storm) -> Report {
 
 /// The folder for the files of a run.
 pub fn folder() -> PathBuf {
-    // Next to cargo's folder for tests, wherever cargo builds.
+    // Beside cargo's folder for tests, in cargo's build folder.
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("torture");
     std::fs::create_dir_all(&folder).expect("a folder can be made where cargo builds");
     folder
@@ -161,8 +161,8 @@ async fn warm_up(world: &World) {
     }
 }
 
-/// A receiver accepts a message and does not answer, so that a repeat must come, however few faults
-/// of a short storm lose an answer.
+/// A receiver accepts a message without an answer, so that a repeat must follow, even if no fault
+/// of a short storm loses an answer.
 async fn lose_an_answer(world: &World) {
     let inbox = &world.inboxes[0];
     let before = inbox.struck();
@@ -175,7 +175,7 @@ async fn lose_an_answer(world: &World) {
     inbox.always(None);
 }
 
-/// Strikes as planned, each fault at its time. Returns when the last is over.
+/// Injects each fault at its time. Returns when the last fault is over.
 async fn storm_of(
     world: &Arc<World>,
     planned: &[Planned],
@@ -231,7 +231,7 @@ async fn tell(world: Arc<World>, begun: Instant) {
     }
 }
 
-/// Every fault has been undone. Starts the pods that do not run.
+/// Called after every fault has been undone. Starts the pods that do not run.
 async fn heal(world: &World, problems: &mut Vec<String>) {
     for pod in &world.pods {
         let mut pod = pod.lock().await;
@@ -244,7 +244,7 @@ async fn heal(world: &World, problems: &mut Vec<String>) {
     }
 }
 
-/// Waits until nothing is pending. Returns what still is at the deadline.
+/// Waits until no message is pending. Returns the messages that are still pending at the deadline.
 async fn drain(world: &World, report: &mut Report) -> Held {
     let (begun, problems) = (Instant::now(), &mut report.problems);
     let mut held = Held::new();

@@ -1,8 +1,7 @@
 //! The Redis of a run, in each topology, and the faults that strike it.
 //!
-//! A lost primary takes with it what its replicas have not yet received. Where the durability does
-//! not promise otherwise, the harness pauses its writes, and waits until its replicas are in sync,
-//! before it goes.
+//! When a primary is lost, writes that its replicas have not received are lost too. Unless the durability
+//! protects against that, the harness first pauses the writes, and waits until the replicas are in sync.
 
 use std::time::{Duration, Instant};
 
@@ -21,9 +20,9 @@ use crate::{
     },
 };
 
-/// Longer than any failover; the pause is ended as soon as the failover is over.
+/// Longer than any failover. The harness ends the pause as soon as the failover is over.
 const PAUSE_MS: &str = "30000";
-/// Replicas of the primary that the sentinels watch.
+/// Replicas of the primary that the sentinels monitor.
 const REPLICAS: usize = 2;
 /// A primary that has not answered for this long counts as dead, in ms. A shorter time would cause
 /// unplanned failovers on a slow machine.
@@ -33,12 +32,12 @@ const NEVER_DEAD_MS: &str = "1000000000";
 /// Slots that one fault moves.
 const MOVES: usize = 3;
 
-/// The rights of the pods' user beyond the rules that each deployment needs: for `replicas`, for
-/// `fsynced`, for sentinels' primaries and for clusters.
+/// Rights of the pods' user in addition to the rules that each deployment needs: for `replicas`,
+/// for `fsynced`, for primaries with sentinels, and for clusters.
 const MORE_RULES: [&str; 6] =
     ["+wait", "+config|get", "+role", "+cluster|slots", "+cluster|info", "+asking"];
 
-/// The pods' user, as an argument of the server, so that it survives a restart.
+/// The pods' user, as arguments of the server, so that it survives a restart.
 fn user() -> Vec<String> {
     let mut words = vec!["svc".to_owned(), "on".to_owned(), format!(">{PASSWORD}")];
     words.extend(minimal_rules());
@@ -65,7 +64,7 @@ enum Set {
 }
 
 impl Servers {
-    /// Starts them, over TLS if there is an authority.
+    /// Starts the servers, over TLS if there is an authority.
     pub async fn start(topology: Topology, level: Level, tls: Option<&Authority>) -> Servers {
         // With `everysec` Redis holds writes back while the disk is slow to sync, and SIGKILL loses
         // them (docs/explanation/durability.md). With `always` and `no` the operating system gets
@@ -77,7 +76,7 @@ impl Servers {
         let set = match topology {
             Topology::Single => Set::Single(TestRedis::start_at(None, &args, tls).await),
             Topology::Sentinel => {
-                // In the file, which these servers rewrite: it may define a user only once.
+                // These servers rewrite their file, which may define a user only once, so the user is in the file.
                 let config = format!("appendfsync {fsync}\nuser {}", user.join(" "));
                 let servers = TestSentinel::start_at(REPLICAS, &config, tls).await;
                 let set = ["SENTINEL", "SET", SERVICE, "down-after-milliseconds", DEAD_AFTER_MS];
@@ -95,9 +94,9 @@ impl Servers {
         Servers { set, level, scheme }
     }
 
-    /// Gives all servers clocks that can be moved, and ends failovers: nodes of a cluster would take each other for dead
-    /// when a clock steps, and sentinels a primary that answers BUSY. What it accepts until it hears of another one is
-    /// lost.
+    /// Gives all servers clocks that can be moved, and prevents failovers. Otherwise nodes of a
+    /// cluster would consider each other dead when a clock steps. Sentinels would replace a primary
+    /// that answers BUSY, and writes that it accepts before it learns of that would be lost.
     pub async fn give_clocks(&self) -> Vec<Clock> {
         for _ in 0..2 {
             match &self.set {
@@ -120,7 +119,7 @@ impl Servers {
         self.nodes().iter().map(TestRedis::clock).collect()
     }
 
-    /// How many replicas each primary has.
+    /// The number of replicas of each primary.
     pub fn replicas(topology: Topology) -> usize {
         match topology {
             Topology::Single => 0,
@@ -181,7 +180,7 @@ impl Servers {
         primaries
     }
 
-    /// The slot of a destination's keys; 0 where there are no slots.
+    /// The slot of a destination's keys; 0 without slots.
     async fn slot_of(&self, destination: &str) -> u16 {
         let pattern = format!("reseq:*:d:{destination}");
         for node in self.nodes().iter().filter(|node| node.is_answering()) {
@@ -206,8 +205,8 @@ impl Servers {
         &self.nodes()[index]
     }
 
-    /// Kills the primary of a destination, waits until there is another, and starts it again.
-    /// Returns when it died.
+    /// Kills the primary of a destination, waits until there is another, and starts the killed
+    /// one again. Returns when it died.
     pub async fn kill_primary(&self, destination: &str, lasts: Duration) -> Instant {
         let before = self.primary_of(destination).await;
         self.pause_before(Kind::PrimaryKilled, before).await;
@@ -220,8 +219,7 @@ impl Servers {
         killed
     }
 
-    /// Stops the primary instead of killing it. It comes back while it still believes that it is
-    /// the primary.
+    /// Stops the primary instead of killing it. When it continues, it still believes that it is the primary.
     pub async fn freeze_primary(&self, destination: &str, lasts: Duration) -> Instant {
         let before = self.primary_of(destination).await;
         self.pause_before(Kind::PrimaryFrozen, before).await;
@@ -237,7 +235,7 @@ impl Servers {
         frozen
     }
 
-    /// Another server takes over from the primary of a destination while both live.
+    /// Lets another server take over from the primary of a destination while both live.
     pub async fn fail_over(&self, destination: &str) -> Instant {
         let begun = Instant::now();
         match &self.set {
@@ -258,7 +256,7 @@ impl Servers {
         begun
     }
 
-    /// Moves slots to another primary and back, under load; that of the destination comes first.
+    /// Moves slots to another primary and back, under load. The slot of the destination is the first.
     pub async fn move_slots(&self, destination: &str) -> Instant {
         if let Set::Cluster(servers) = &self.set {
             let slot = self.slot_of(destination).await;
@@ -299,7 +297,7 @@ impl Servers {
     }
 
     /// Waits until no answering server is a replica of this one. If it came back while another
-    /// still follows it, the two would be a majority without the new primary.
+    /// server still follows it, these two would be a majority without the new primary.
     async fn has_no_replica(&self, of: usize) {
         let port = self.node(of).port().to_string();
         eventually("the others follow the new primary", async || {
@@ -313,7 +311,7 @@ impl Servers {
         .await;
     }
 
-    /// Pauses the writes of a primary, and waits until its replicas have everything that it has.
+    /// Pauses the writes of a primary, and waits until its replicas have all its data.
     async fn pause(&self, primary: usize) {
         let node = self.node(primary);
         let paused = node.ask::<()>(&["CLIENT", "PAUSE", PAUSE_MS, "WRITE"]).await;
@@ -338,7 +336,7 @@ impl Servers {
         .await;
     }
 
-    /// Waits until a former primary knows that it is none any more, and ends its pause.
+    /// Waits until a former primary knows that it is no longer the primary, and ends its pause.
     async fn demoted(&self, index: usize) {
         let node = self.node(index);
         eventually("the old primary is a replica", async || match node.info("role").await {
@@ -350,7 +348,7 @@ impl Servers {
         resumed.expect("a server that answers takes commands again");
     }
 
-    /// Waits until all servers are well again.
+    /// Waits until all servers have recovered.
     async fn whole(&self) {
         match &self.set {
             Set::Single(_) => {}

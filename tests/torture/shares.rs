@@ -1,5 +1,5 @@
-//! Storms of the faults that move clocks, make Redis refuse, or take places of pods, which have few file descriptors.
-//! `make torture-shares FAULTS=1000` runs as many as that needs.
+//! Storms with faults that move clocks, make Redis refuse, or take places of pods with few file
+//! descriptors. `make torture-shares FAULTS=1000` runs as many storms as that number needs.
 
 use std::{
     fmt::{self, Display},
@@ -19,9 +19,9 @@ use crate::{
 
 /// A seed whose short plans have each kind.
 const SEED: u64 = 1;
-/// The faults of each storm, if no number is asked for.
+/// The default number of faults in each storm.
 const FAULTS: usize = 18;
-/// So many storms have the number of faults that is asked for: six on each topology.
+/// This many storms share the requested number of faults: six on each topology.
 const STORMS: usize = 18;
 /// The most file descriptors of a pod.
 const DESCRIPTORS: u32 = 256;
@@ -108,7 +108,7 @@ async fn nothing_goes_wrong_where_clocks_move_and_places_run_out() {
     let faults_max = wanted.map_or(FAULTS, |wanted| wanted.div_ceil(STORMS));
     let (begun, mut table) = (Instant::now(), Table::default());
     let one = setting("TORTURE_TOPOLOGY").filter(|name| name != "all");
-    // `make test` has no time for a storm on a cluster, too.
+    // `make test` has no time for an additional storm on a cluster.
     let is_wanted = |of: &Topology| match &one {
         Some(name) => *name == of.to_string(),
         None => wanted.is_some() || *of != Topology::Cluster,

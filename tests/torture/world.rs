@@ -42,11 +42,11 @@ pub const LEASE_MS: u64 = 2000;
 pub const PARTITIONS: u16 = 8;
 /// The most file descriptors of a pod, unless a storm has its own limit.
 pub const DESCRIPTORS: u32 = 1024;
-/// How long idempotency keys are remembered; producers repeat a request for two minutes. Steps of a clock shorten that
-/// time.
+/// The time for which idempotency keys are remembered. Producers repeat a request for two
+/// minutes. Steps of a clock shorten that time.
 const WINDOW_MS: u32 = 90_000;
 const WINDOW_AMONG_STEPS_MS: u32 = 3_600_000;
-/// A pod that is not ready, or has not ended, by then is stuck.
+/// A pod that is not ready, or has not ended, within this time is stuck.
 const POD_MAX: Duration = Duration::from_secs(60);
 /// The slowest transform.
 const SLOWEST_MS: u64 = 20;
@@ -56,12 +56,12 @@ const fn subject(destination: &'static str, order: Order, is_transformed: bool) 
     Subject { destination, order, is_transformed, is_removed: false }
 }
 
-/// How many of [`SUBJECTS`] have messages all the time and are struck by faults. The last of them
-/// has a receiver in a separate process, the others in this one.
+/// The first of [`SUBJECTS`], this many, always have messages and are struck by faults. The last
+/// of them has a receiver in a separate process, the others in this one.
 pub const FLOWING: usize = 6;
-/// Which of [`SUBJECTS`] consumers take from.
+/// The index in [`SUBJECTS`] of the destination with consumers.
 pub const PULLED: usize = FLOWING;
-/// How many of [`SUBJECTS`] have messages all the time, and are drained at the end.
+/// The first of [`SUBJECTS`], this many, always have messages, and are drained at the end.
 pub const DRAINED: usize = PULLED + 1;
 
 /// All destinations whose deliveries are verified, in the order in which faults count them.
@@ -87,7 +87,7 @@ pub struct World {
     pub ledger: Arc<Ledger>,
     /// All pods, ordered by role.
     pub pods: Vec<Mutex<Pod>>,
-    /// The addresses of all pods, for requests while a fault has locked the pod.
+    /// The addresses of all pods, for requests while a fault holds the lock of the pod.
     pub addresses: Vec<Addresses>,
     /// The links between each pod and every server of Redis.
     pub redis_links: Vec<Vec<Link>>,
@@ -98,19 +98,19 @@ pub struct World {
     /// The inboxes of the receivers in this process.
     pub inboxes: Vec<Arc<Inbox>>,
     pub receiver_process: ReceiverProcess,
-    /// A receiver that holds connections.
+    /// A receiver that never answers.
     pub holding: Holding,
-    /// Names that begin with `silent` are never resolved.
+    /// The DNS server, which ignores names that begin with `silent`.
     pub dns: Dns,
-    /// Messages that were sent to the destination that is removed.
+    /// The number of messages sent to the removed destination.
     pub used: AtomicUsize,
-    /// How many times a worker is yet to forget its leases.
+    /// The number of times that a worker must still abandon its leases.
     pub forgetting: AtomicUsize,
-    /// How many times a consumer is yet to be killed.
+    /// The number of times that a consumer must still be killed.
     pub killing: AtomicUsize,
     /// Sequences of messages of [`PULLED`] that need not be delivered.
     pub purged: std::sync::Mutex<BTreeSet<u64>>,
-    /// Set when producers must send nothing more.
+    /// Set when producers must stop sending.
     pub is_over: AtomicBool,
     pub encryption: Option<Encryption>,
     backlog_url: String,
@@ -119,7 +119,7 @@ pub struct World {
 }
 
 impl World {
-    /// Starts everything, and keeps the journals in `file` and next to it.
+    /// Starts all processes, and writes the journals to `file` and beside it.
     pub async fn start(storm: &Storm, encryption: Option<Encryption>, file: &Path) -> World {
         let Storm { topology, level, seed, descriptors, .. } = *storm;
         let tls = encryption.as_ref().map(Encryption::of_redis);
@@ -146,7 +146,7 @@ impl World {
         if let Some(encryption) = &encryption {
             encryption.applied_to(&mut settings);
         }
-        // An address over TLS, and the end of its scheme.
+        // The address of the receiver, and whether it uses TLS.
         let before = |plain: SocketAddr| match &encryption {
             Some(encryption) => (encryption.before_receiver(plain), true),
             None => (plain, false),
@@ -224,7 +224,7 @@ impl World {
         }
     }
 
-    /// Where producers send to: the links to the ingest pods.
+    /// The addresses for producers: the links to the ingest pods.
     pub fn doors(&self) -> Vec<Addresses> {
         let door = |[http, tcp]: &[Link; 2]| Addresses::of(http.address, vec![tcp.address]);
         self.ingest_links.iter().map(door).collect()
@@ -257,8 +257,8 @@ async fn pods(
     (pods, addresses, links)
 }
 
-/// Creates a link to each server. In the servers' answers these links replace the servers. Returns
-/// the links, and their ports by the servers' ports.
+/// Creates a link to each server. In the servers' answers, these links replace the servers.
+/// Returns the links, and their ports by the servers' ports.
 async fn redis_links(
     redis: &Servers,
     encryption: Option<&Encryption>,
@@ -302,7 +302,7 @@ fn common(subject: &Subject, level: Level, window_ms: u32) -> String {
     )
 }
 
-/// The other fields of a destination with a receiver. It never gives up a message, and always tries again soon.
+/// The other fields of a destination with a receiver, which never gives up a message, and always tries again soon.
 fn fields(subject: &Subject, (receiver, is_tls): (SocketAddr, bool), transformer: &str) -> String {
     let again = "backoff_ms = 20, backoff_max_ms = 500, attempts_max = 0";
     let transform = match subject.destination {
@@ -327,14 +327,14 @@ fn fields(subject: &Subject, (receiver, is_tls): (SocketAddr, bool), transformer
     )
 }
 
-/// Those of the destination that consumers take from.
+/// The other fields of the destination with consumers.
 fn consumed() -> String {
     format!(
         "delivery = {{ kind = \"pull\", timeout_ms = {LEASE_MS}, backoff_ms = 20, backoff_max_ms = 500 }}"
     )
 }
 
-/// Starts a pod that has ended, and repeats that as needed: while Redis is away, a start fails.
+/// Starts a pod that has ended. Repeats this as needed, because a start fails while Redis is down.
 pub async fn revive(pod: &mut Pod) -> Result<(), String> {
     let (client, begun) = (client(), Instant::now());
     while begun.elapsed() < POD_MAX {
@@ -350,7 +350,7 @@ pub async fn revive(pod: &mut Pod) -> Result<(), String> {
     Err(format!("{} did not become ready within {POD_MAX:?}", pod.name))
 }
 
-/// Waits until a pod that was asked to end has ended.
+/// Waits until a stopping pod has ended.
 pub async fn ends(pod: &mut Pod) -> Result<(), String> {
     let begun = Instant::now();
     while !pod.has_ended() {

@@ -1,4 +1,4 @@
-//! What fuzzing calls of this module (`src/fuzzing`).
+//! The functions that the fuzz targets call (`src/fuzzing`).
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use super::{
     session::{self, Session},
 };
 
-/// The value of a header `Host`: what counts as this machine is this machine for a client, too.
+/// Checks that a `Host` that counts as this machine is this machine for a client too.
 pub fn hosts(text: &str) {
     let Ok(url) = Url::parse(&format!("http://{text}/")) else { return };
     if !page::is_this_machine(text) {
@@ -28,7 +28,7 @@ pub fn hosts(text: &str) {
     assert!(is_local, "{text:?} is {:?}", url.host());
 }
 
-/// A header `Cookie`, the secret of a session, and a token that a cookie holds.
+/// Uses the text as a `Cookie` header, as the secret of a session, and as the token in a cookie.
 pub fn cookies(text: &str) {
     let mut headers = HeaderMap::new();
     if let Ok(value) = HeaderValue::from_str(text) {

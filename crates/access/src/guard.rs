@@ -27,18 +27,18 @@ use http_server::{
 };
 use store::{Catalog, CatalogToken, Store, StoreError, server_clock_ms};
 
-/// How often a request that lasts looks whether its token has ended.
+/// A long request checks at this interval whether its token has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often the last use of tokens is noted in Redis.
+/// The last uses of tokens are written to Redis at this interval.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
 
-/// Checks who calls. Cheap to clone.
+/// Checks the callers of a listener. Cheap to clone.
 #[derive(Clone)]
 pub struct Guard {
     shared: Arc<Shared>,
     /// True if only this machine can reach the listener.
     is_loopback: bool,
-    /// True if operators have a listener of their own, and this is another.
+    /// True if operators have a separate listener, and this is not it.
     is_public: bool,
 }
 
@@ -47,14 +47,14 @@ struct Shared {
     mode: AuthMode,
     /// The SHA-256 of the configured admin token, in hex.
     admin_sha256: Option<String>,
-    /// The caller with that token, and the one where no token is needed.
+    /// The caller with the admin token, and the caller where no token is needed.
     admin: Principal,
     anyone: Principal,
     /// Callers with certificates, by a name of the certificate.
     certified: HashMap<String, Principal>,
     /// The number of requests in progress of each token.
     in_progress: ConcurrencyLimit<Arc<str>>,
-    /// When each token was used, as far as that is not noted in Redis.
+    /// The last use of each token that is not yet written to Redis.
     used: Mutex<HashMap<String, u64>>,
 }
 
@@ -87,18 +87,18 @@ impl Guard {
         Guard { shared: self.shared.clone(), is_loopback, is_public: false }
     }
 
-    /// The same, for a listener that serves only producers, workers, consumers and health checks.
+    /// The same guard, for a listener that serves only producers, workers, consumers and health checks.
     pub fn without_operators(self) -> Guard {
         Guard { is_public: true, ..self }
     }
 
-    /// True if its listener has what a route needs.
+    /// True if this guard's listener serves routes with this need.
     pub fn serves(&self, needed: Needed) -> bool {
         !self.is_public
             || matches!(needed, Needed::Nothing | Needed::Scope(Scope::Ingest | Scope::Work))
     }
 
-    /// True if a token exists, or none is required. Otherwise only loopback may be served.
+    /// True if a token exists, or none is required. Otherwise the process may serve only loopback.
     pub fn is_set_up(&self) -> bool {
         self.shared.mode == AuthMode::None || self.has_tokens()
     }
@@ -115,17 +115,17 @@ impl Guard {
         self.shared.admin_sha256.is_some() || self.shared.catalog.has_tokens()
     }
 
-    /// True if certificates of clients say what they may do.
+    /// True if the configuration has grants for client certificates.
     pub fn has_certified(&self) -> bool {
         !self.shared.certified.is_empty()
     }
 
-    /// Who has a certificate with these names: the first of them that is listed counts.
+    /// The caller with a certificate with these names. The first configured name counts.
     pub fn certified(&self, names: &[String]) -> Option<Principal> {
         names.iter().find_map(|name| self.shared.certified.get(name)).cloned()
     }
 
-    /// Who makes an HTTP request over a connection whose certificate has these names.
+    /// The caller of an HTTP request over a connection whose certificate has these names.
     pub fn caller(
         &self,
         method: &Method,
@@ -153,7 +153,7 @@ impl Guard {
         }
         let has_credentials = headers.contains_key(header::AUTHORIZATION);
         if !has_credentials && let Some(caller) = names.and_then(|names| self.certified(names)) {
-            // A browser shows a certificate by itself, also for a page of another origin.
+            // A browser shows a certificate on its own, even for a page of another origin.
             if headers.contains_key(header::ORIGIN) || headers.contains_key(session::FETCH_SITE) {
                 session::check_origin(method, headers, uri)?;
             }
@@ -169,8 +169,8 @@ impl Guard {
         }
     }
 
-    /// Begins a request, or a TCP connection, of a caller: it lasts until what this returns is dropped. Refuses it if
-    /// the token has as many as it may.
+    /// Counts a request, or a TCP connection, of a caller until the returned value is dropped.
+    /// Refuses it if the token already has the maximum.
     pub fn begin(&self, caller: &Principal) -> Result<Held<Arc<str>>, Problem> {
         self.shared.in_progress.take(caller.who.clone()).ok_or_else(|| {
             let detail = "this token has as many requests in progress, or TCP connections, as \
@@ -203,7 +203,7 @@ impl Guard {
         Err(SignatureError::Missing(verify.signature_header().to_owned()).into())
     }
 
-    /// The session that a request shows, if it has not ended.
+    /// The session of a request, if it has not ended.
     pub fn session_of(&self, headers: &HeaderMap) -> Option<Session> {
         let key = self.shared.catalog.session_key()?;
         let session = Session::shown(&key, headers, server_clock_ms())?;
@@ -211,7 +211,7 @@ impl Guard {
         (!has_ended).then_some(session)
     }
 
-    /// Begins a session with this token: its secret, and the value of its cookie.
+    /// Begins a session with this token. Returns the secret, and the value of the cookie.
     pub fn begin_session(&self, token: &str) -> Option<(String, String)> {
         let key = self.shared.catalog.session_key()?;
         let (session, secret) = Session::begin(token, server_clock_ms());
@@ -219,13 +219,13 @@ impl Guard {
         Some((secret, value))
     }
 
-    /// The value of the cookie of the session that a request shows, which goes on from now.
+    /// Prolongs the session of a request from now. Returns the new value of its cookie.
     pub fn prolonged(&self, headers: &HeaderMap) -> Option<String> {
         let session = self.session_of(headers)?.seen(server_clock_ms());
         session.sealed(&self.shared.catalog.session_key()?, session::secret_of(headers)?)
     }
 
-    /// Ends the session that a request shows, in all pods.
+    /// Ends the session of a request, in all pods.
     pub async fn end_session(&self, headers: &HeaderMap) -> Result<(), StoreError> {
         match self.session_of(headers) {
             Some(session) => self.shared.catalog.end_session(&session.id).await,
@@ -233,7 +233,7 @@ impl Guard {
         }
     }
 
-    /// True if a caller that was let in may go on: neither its token nor its session has ended.
+    /// True while neither the token nor the session of an accepted caller has ended.
     pub fn still_allows(&self, caller: &Principal) -> bool {
         let catalog = &self.shared.catalog;
         let session = caller.session();
@@ -300,7 +300,7 @@ impl Guard {
     }
 }
 
-/// The token of a request, if it has exactly one `Authorization` header, and this is a bearer token.
+/// The token of a request, if it has exactly one `Authorization` header, with a bearer token.
 fn only_bearer(headers: &HeaderMap) -> Option<&str> {
     let mut given = headers.get_all(header::AUTHORIZATION).iter();
     let (first, others) = (given.next()?, given.next().is_some());

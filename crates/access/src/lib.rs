@@ -1,4 +1,4 @@
-//! Who may call this process, and which routes: tokens, and the routes that need none.
+//! Access to this process: tokens, and the scope that each route needs.
 
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

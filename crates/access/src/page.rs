@@ -1,6 +1,6 @@
-//! Keeps web pages away from a process that serves its own machine without tokens: a page that a
-//! person has open there reaches loopback addresses too, directly or through a name that resolves
-//! to one (DNS rebinding). And proxies: one that passes requests of others on would open the process to them.
+//! Protects a process that serves its own machine without tokens from web pages. A page open in a
+//! browser there can reach loopback addresses, directly or through a name that resolves to one
+//! (DNS rebinding). Also refuses proxies: they would forward requests of other machines.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ use super::session::FETCH_SITE;
 use formats::code::Code;
 use http_server::problem::Problem;
 
-/// What a proxy adds to a request, besides `X-Forwarded-…`.
+/// Headers that a proxy adds to a request, besides `X-Forwarded-…`.
 const OF_PROXIES: [&str; 3] = ["forwarded", "via", "x-real-ip"];
 
 /// Refuses a request whose `Host` or `Origin` is not this machine, that a page of another site makes, or that came
@@ -49,8 +49,8 @@ pub(super) fn check(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     }
 }
 
-/// True for `localhost`, names below it and loopback addresses, with or without a port. With anything else,
-/// such as a user or a path, it is not a host.
+/// True for `localhost`, names below it and loopback addresses, with or without a port. False for
+/// a text with more in it, such as a user or a path.
 pub(super) fn is_this_machine(host: &str) -> bool {
     if let Some(rest) = host.strip_prefix('[') {
         let Some((address, port)) = rest.split_once(']') else { return false };
@@ -68,7 +68,7 @@ pub(super) fn is_this_machine(host: &str) -> bool {
     is_name && (name == "localhost" || name.ends_with(".localhost"))
 }
 
-/// True for nothing, or a colon with a number.
+/// True if the text is empty or a port (`:8080`).
 fn is_port(text: &str) -> bool {
     let digits = text.strip_prefix(':');
     text.is_empty() || digits.is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()))

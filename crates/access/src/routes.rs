@@ -1,15 +1,15 @@
-//! What each route needs. A route that is not listed needs `admin`.
+//! The scope that each route needs. A route not listed needs `admin`.
 
 use axum::http::Method;
 
 use domain::Scope;
 
-/// What a route needs.
+/// The requirement of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needed {
-    /// Nothing: the answer reveals no data of the deployment.
+    /// No token: the answer reveals no data of the deployment.
     Nothing,
-    /// Nothing, but only on a listener that serves operators.
+    /// No token, but only on a listener that serves operators.
     Operators,
     /// A token with this scope.
     Scope(Scope),
@@ -21,7 +21,7 @@ pub fn is_action(method: &Method, needed: Needed) -> bool {
     changes && matches!(needed, Needed::Scope(Scope::Operate | Scope::Admin))
 }
 
-/// Routes without a token: health checks, and what describes the API.
+/// Routes without a token: health checks, and descriptions of the API.
 const OPEN: [&str; 9] = [
     "/healthz",
     "/readyz",
@@ -37,13 +37,13 @@ const OPEN: [&str; 9] = [
 /// The pages of the console, and the session of a browser, which checks the token itself.
 const CONSOLE: [&str; 4] = ["/console", "/console/", "/console/{file}", "/console/session"];
 
-/// True if a request may last long, because it waits for messages or follows what happens.
+/// True if a request may last long, because it waits for messages or streams events.
 pub fn lasts(path: &str) -> bool {
     let waits = ["/v1/leases", "/v1/destinations/{destination}/consume"];
     waits.contains(&path) || ["/v1/deliveries", "/console/events"].contains(&path)
 }
 
-/// What a route needs. `path` is its pattern, such as `/v1/topics/{topic}`.
+/// The requirement of a route. `path` is its pattern, such as `/v1/topics/{topic}`.
 pub fn needed(method: &Method, path: &str) -> Needed {
     let is_get = method == Method::GET || method == Method::HEAD;
     if OPEN.contains(&path) {

@@ -1,12 +1,13 @@
-//! The session of a browser that is signed in to the console. A cookie holds it, sealed; Redis and this process store
-//! only the key that seals, which all pods share, and which sessions have ended. A session also ends with its token.
+//! The session of a browser that is signed in to the console. An encrypted cookie holds the
+//! session. Redis and this process store only the key, which all pods share, and the list of
+//! ended sessions. A session also ends with its token.
 //!
-//! A browser sends a cookie to all servers of the host, whatever their port. So a session has a second secret, which the
-//! page keeps where only pages of the same scheme, host and port read it, and shows in a header. Nobody opens the cookie
-//! without both the secret and the key.
+//! A browser sends a cookie to all servers of the host, whatever their port. So a session also
+//! has a secret. The page stores it where only pages of the same scheme, host and port can read
+//! it, and sends it in a header. Opening the cookie takes both the secret and the key.
 //!
-//! A browser adds a cookie to a request by itself, also if another web page made the request. So a cookie
-//! counts only if the request comes from a page of this process.
+//! A browser adds a cookie to a request on its own, even if another web page made the request. So
+//! a cookie counts only if the request comes from a page of this process.
 
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use ring::hmac;
@@ -23,21 +24,21 @@ const COOKIE: &str = "reseq-session";
 pub const SECRET: &str = "reseq-session";
 /// A session ends when its page has not shown it for this long, in milliseconds.
 const IDLE_MS_MAX: u64 = 3_600_000;
-/// What is sealed.
+/// The context of the seal.
 const PLACE: &[u8] = b"reseq session";
-/// The header in which a browser says where a request comes from. No page can set it.
+/// The header in which a browser states the origin of a request. Pages cannot set it.
 pub(super) const FETCH_SITE: &str = "sec-fetch-site";
 
-/// A session, as its cookie holds it.
+/// The content of a session's cookie.
 #[derive(Serialize, Deserialize)]
 pub struct Session {
-    /// Names it where it has ended.
+    /// The name of the session in the list of ended sessions.
     pub id: String,
-    /// The token that began it.
+    /// The token that began the session.
     pub token: String,
     /// When it began.
     pub begun_ms: u64,
-    /// When the page last asked who is signed in.
+    /// When the page last asked for the signed-in user.
     seen_ms: u64,
 }
 
@@ -49,7 +50,7 @@ impl Session {
         (Session { id, token, begun_ms: now_ms, seen_ms: now_ms }, random())
     }
 
-    /// The session that a request shows, if it has neither been idle for too long nor lasted too long.
+    /// The session of a request, unless it was idle for too long, or is too old.
     pub(super) fn shown(key: &str, headers: &HeaderMap, now_ms: u64) -> Option<Session> {
         let (value, secret) = (value_of(headers)?, text_of(headers, SECRET)?);
         let text = seal(key, secret)?.open(PLACE, value)?;
@@ -59,7 +60,7 @@ impl Session {
         is_current.then_some(session)
     }
 
-    /// The same session, seen now.
+    /// The same session, with this as the time when it was last seen.
     pub(super) fn seen(self, now_ms: u64) -> Session {
         Session { seen_ms: now_ms, ..self }
     }
@@ -75,7 +76,7 @@ fn seal(key: &str, secret: &str) -> Option<Seal> {
     Seal::new(hmac::sign(&key, secret.as_bytes()).as_ref())
 }
 
-/// The secret that a request shows.
+/// The secret in the header of a request.
 pub(super) fn secret_of(headers: &HeaderMap) -> Option<&str> {
     text_of(headers, SECRET)
 }
@@ -88,7 +89,7 @@ fn value_of(headers: &HeaderMap) -> Option<&str> {
     Some(value.trim())
 }
 
-/// The cookie with this value; without one, the cookie that ends a session.
+/// A `Set-Cookie` with this value; with `None`, one that deletes the cookie.
 pub fn cookie(value: Option<&str>, headers: &HeaderMap) -> Option<HeaderValue> {
     let is_encrypted = text_of(headers, header::ORIGIN.as_str())
         .is_some_and(|origin| origin.to_ascii_lowercase().starts_with("https://"));
@@ -169,7 +170,7 @@ mod tests {
         assert!(Session::shown("key", &headers(&[("cookie", &sent)]), 1_001).is_none());
         assert!(shown("key", &secret, 999 + IDLE_MS_MAX).is_some());
         assert!(shown("key", &secret, 1_000 + IDLE_MS_MAX).is_none());
-        // Use prolongs it, but not for ever.
+        // Use prolongs the session, up to a maximum.
         let last = SESSION_MS_MAX + 999;
         let seen = shown("key", &secret, 2_000).unwrap().seen(last).sealed("key", &secret).unwrap();
         let sent = format!("{COOKIE}={seen}");

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum, builder::ArgPredicate, value_parser};
 use domain::{Envelope, Framing, Ordering};
 use serde::Serialize;
 
-/// The microseconds of work, unless given: only `native` works.
+/// The default microseconds of work, by other arguments. Only `native` does work.
 const WORK: [(&str, &str, &str); 3] =
     [("transform", "none", "0"), ("transform", "jq", "0"), ("case", "sparse", "5000")];
 
@@ -235,7 +235,7 @@ impl From<FramingArg> for Framing {
 }
 
 impl BenchArgs {
-    /// Refuses what clap cannot.
+    /// Refuses arguments that clap cannot refuse.
     pub fn check(&self) -> anyhow::Result<()> {
         let (min, max) = (self.work_min_us, self.work_max_us);
         ensure!(min <= max, "--work-min-us {min} is above --work-max-us {max}");
@@ -261,7 +261,7 @@ impl BenchArgs {
         Ok(())
     }
 
-    /// Over TCP, what the frames of the producers hold.
+    /// The content of the producers' frames, over TCP.
     pub fn envelope(&self) -> Envelope {
         match self.keys > 1 || self.idempotency_keys {
             true => Envelope::Json,

@@ -1,4 +1,4 @@
-//! The picture of the ramp: latency against throughput.
+//! Draws the ramp: latency against throughput.
 
 use anyhow::{anyhow, ensure};
 use plotters::{
@@ -18,14 +18,14 @@ const TEXT: RGBColor = RGBColor(0x80, 0x8a, 0x96);
 const P50: RGBColor = RGBColor(0x3b, 0x86, 0xd8);
 const P99: RGBColor = RGBColor(0xd9, 0x6a, 0x2f);
 
-/// A line: its name, its colour, and what it shows.
+/// A line: its name, its colour, and the value that it shows.
 type Line = (&'static str, RGBColor, fn(Quantiles) -> f64);
 
 /// Draws the steps as an SVG.
 pub fn draw(steps: &[Step]) -> anyhow::Result<String> {
     ensure!(!steps.is_empty(), "there is nothing to draw; give --ramp");
     let mut text = String::new();
-    // Its errors borrow the text that it writes into.
+    // Convert the error: it borrows `text`.
     draw_into(steps, &mut text).map_err(|error| anyhow!("drawing the picture: {error}"))?;
     Ok(text)
 }
@@ -52,7 +52,7 @@ fn draw_into(steps: &[Step], text: &mut String) -> Result<(), Box<dyn std::error
         .light_line_style(TRANSPARENT)
         .bold_line_style(TEXT.mix(0.3))
         .draw()?;
-    // A step that asked for more than there is bends the line back.
+    // A step above the possible throughput may be slower than the step before it, so sort the steps.
     let mut by_rate: Vec<&Step> = steps.iter().collect();
     by_rate.sort_by(|a, b| a.rate.total_cmp(&b.rate));
     let lines: [Line; 2] = [("p50", P50, |of| of.p50), ("p99", P99, |of| of.p99)];
@@ -77,7 +77,7 @@ fn style(size: u32) -> TextStyle<'static> {
     font.color(&TEXT)
 }
 
-/// Whole powers of ten, in milliseconds, around all that is drawn.
+/// Whole powers of ten, in milliseconds, around all values.
 fn bounds(steps: &[Step]) -> (f64, f64) {
     let all = steps.iter().flat_map(|step| {
         let latency = step.figures.latency_us;
@@ -87,7 +87,7 @@ fn bounds(steps: &[Step]) -> (f64, f64) {
     (10f64.powf(low.log10().floor()), 10f64.powf(high.log10().ceil()).max(low * 10.0))
 }
 
-/// Never zero: that has no place on a logarithmic scale.
+/// Never zero, because a logarithmic scale has no zero.
 fn ms(us: f64) -> f64 {
     (us / 1e3).max(0.001)
 }

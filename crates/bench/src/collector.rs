@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Dropping it ends it.
+/// Dropping the collector ends it.
 pub struct Collector {
     pub address: SocketAddr,
     bytes: Arc<AtomicU64>,
@@ -25,7 +25,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts it on a free port.
+    /// Starts the collector on a free port.
     pub async fn start() -> io::Result<Collector> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
@@ -40,12 +40,12 @@ impl Collector {
     }
 }
 
-/// Accepts connections for as long as it is polled.
+/// Accepts connections while polled.
 async fn serve(listener: TcpListener, bytes: Arc<AtomicU64>) {
-    // Owned here, so that the connections end with the listener.
+    // Owns the connections, so that they end with the listener.
     let mut connections = JoinSet::new();
     loop {
-        // An accept fails for a connection that has gone again, which its peer will notice.
+        // `accept` fails if the connection is already gone. The peer will notice that.
         if let Ok((stream, _)) = listener.accept().await {
             let bytes = bytes.clone();
             let service = service_fn(move |request| discard(request, bytes.clone()));

@@ -1,4 +1,4 @@
-//! What came of the messages of a run, whichever of the measurements it was.
+//! The results for the messages of a run, in any kind of measurement.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::verify::Verified;
 
-/// What was accepted, what arrived, and how.
+/// The numbers of accepted and delivered messages, and whether these are complete and in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Every accepted message arrived, and nothing else.
@@ -20,7 +20,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Nothing was sent yet.
+    /// No message was sent yet.
     pub const NOTHING: Counters = Counters {
         complete: true,
         in_order: true,
@@ -30,7 +30,7 @@ impl Counters {
         foreign: 0,
     };
 
-    /// Of one phase.
+    /// The counters of one phase.
     pub fn of(judged: &Verified) -> Counters {
         let &Verified { accepted, delivered, in_order, repeats, foreign, .. } = judged;
         let complete = delivered == accepted && foreign == 0;
@@ -46,7 +46,7 @@ impl Counters {
         self.judge_also(other);
     }
 
-    /// Complete and in order only if another phase was, too.
+    /// Complete and in order only if the other phase was too.
     pub fn judge_also(&mut self, other: Counters) {
         self.complete &= other.complete;
         self.in_order &= other.in_order;

@@ -1,7 +1,7 @@
-//! What thousands of idle and slow connections do to the latency of others.
+//! Measures how thousands of idle and slow connections change the latency of other clients.
 //!
-//! Pairs of measurements alternate within one run: with and without the connections of strangers. The same steady load
-//! is sent each time. A latency is the time from when a request was due until its answer.
+//! Pairs of measurements alternate within one run: with and without the connections of strangers. Each
+//! measurement sends the same steady load. A latency is the time from when a request was due until its answer.
 
 use std::{
     fmt,
@@ -33,22 +33,22 @@ use super::{
     surroundings::Surroundings,
 };
 
-/// How often a slow connection sends a byte.
+/// A slow connection sends a byte at this interval.
 const BYTE_EVERY: Duration = Duration::from_secs(1);
-/// HTTP connections that ingest may have beyond those of strangers.
+/// HTTP connections that ingest may have in addition to the connections of strangers.
 const CONNECTIONS_MORE: usize = 2_000;
 /// The length of each measurement without --seconds.
 const SECONDS: u64 = 5;
 /// Requests in one second without --rate.
 const RATE: f64 = 200.0;
-/// How long the load runs before it counts.
+/// The load runs for this long before it counts.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// The most connections that are opened at once.
 const OPENED_AT_ONCE: usize = 100;
 /// The p99 among strangers may be at most this many times the p99 without them.
 const RATIO_MAX: f64 = 2.0;
 
-/// What was measured.
+/// The measurements.
 #[derive(Debug, Serialize)]
 pub struct Hostile {
     pub idle: usize,
@@ -58,9 +58,9 @@ pub struct Hostile {
     pub pairs: Vec<Pair>,
     /// The median of the ratios of all pairs.
     pub ratio_median: f64,
-    /// What it may be.
+    /// The highest allowed median.
     pub ratio_max: f64,
-    /// What went wrong, in words.
+    /// Problems, in words.
     pub problems: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ pub async fn measure(
     let mut pairs = Vec::new();
     for number in 0..count {
         progress.note(&format!("pair {} of {count}", number + 1));
-        // Which comes first changes, so that a machine that becomes slower favours neither.
+        // The order alternates, so that a machine that becomes slower favours neither measurement.
         let pair = match number % 2 {
             0 => {
                 let quiet = load.run().await?;
@@ -147,7 +147,7 @@ impl Hostile {
         }
     }
 
-    /// True if the median is what it may be, and nothing went wrong.
+    /// True if the median is within its limit, and there were no problems.
     pub fn is_well(&self) -> bool {
         self.ratio_median <= self.ratio_max && self.problems.is_empty()
     }
@@ -172,7 +172,7 @@ impl Pair {
     }
 }
 
-/// The load of those who belong here.
+/// The load of regular clients.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     address: SocketAddr,
@@ -180,13 +180,13 @@ struct Load {
     time: Duration,
     body_bytes: usize,
     connections: usize,
-    /// Connections of strangers: those that send nothing, and those that send a byte now and then.
+    /// Connections of strangers: some send nothing, others send a byte now and then.
     idle: usize,
     slow: usize,
 }
 
 impl Load {
-    /// Sends at the rate. Returns how long each request took since it was due.
+    /// Sends at the rate. Returns, for each request, the time from when it was due until its answer.
     async fn run(&self) -> anyhow::Result<Vec<Duration>> {
         let begin = Instant::now() + Duration::from_millis(50);
         let end = begin + WARM_UP + self.time;
@@ -209,7 +209,7 @@ impl Load {
         Ok((took, strangers.close().await))
     }
 
-    /// Sends requests over one connection, each when it is due.
+    /// Sends requests over one connection, each at its due time.
     async fn send(
         &self,
         begin: Instant,
@@ -267,7 +267,7 @@ struct Strangers {
 }
 
 impl Strangers {
-    /// Opens all of them, and lets the slow ones begin.
+    /// Opens all connections, and starts the slow ones.
     async fn open(load: &Load) -> anyhow::Result<Strangers> {
         let (mut opening, mut streams) = (JoinSet::new(), Vec::new());
         for _ in 0..load.idle + load.slow {
@@ -284,17 +284,17 @@ impl Strangers {
         for (number, stream) in streams.split_off(load.idle).into_iter().enumerate() {
             slow.spawn(drip(stream, number, stopped.clone()));
         }
-        // Opening the connections cost something: let that pass before the load begins.
+        // Wait until the cost of opening the connections has passed.
         sleep(Duration::from_secs(1)).await;
         Ok(Strangers { idle: streams, slow, stop })
     }
 
-    /// Closes them. Returns how many were still open.
+    /// Closes the connections. Returns how many were still open.
     async fn close(mut self) -> usize {
         let _ = self.stop.send(true);
         let mut open = 0;
         for stream in &self.idle {
-            // Nothing to read, and no end: it is open.
+            // If there is no data and no end to read, the connection is open.
             let read = stream.try_read(&mut [0]);
             open += usize::from(
                 read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock),

@@ -1,4 +1,4 @@
-//! What Redis and the pods use while nothing is sent.
+//! Measures the resources that Redis and the pods use while nothing is sent.
 
 use std::{
     collections::BTreeMap,
@@ -25,14 +25,14 @@ use super::{
 const PODS: u64 = 3;
 /// Seconds without --seconds.
 const SECONDS: u64 = 20;
-/// So long Redis is measured by itself, before there are pods.
+/// Redis without pods is measured for this long.
 const ALONE: Duration = Duration::from_secs(3);
-/// From when all partitions are owned until it is measured: what the start left to do is done.
+/// The wait from when all partitions are owned until the measurement, so that the work of the start is done.
 const SETTLE: Duration = Duration::from_secs(5);
-/// What Redis may use, in percent of a core.
+/// The most CPU that Redis may use, in percent of a core.
 const REDIS_PERCENT_MAX: f64 = 1.0;
 
-/// What was used.
+/// The measured use.
 #[derive(Debug, Serialize)]
 pub struct Idle {
     pub partitions: u16,
@@ -44,23 +44,23 @@ pub struct Idle {
     pub seconds: f64,
     /// CPU of the whole process of Redis, in percent of a core.
     pub redis_percent: f64,
-    /// What it may be.
+    /// The limit of `redis_percent`.
     pub redis_percent_max: f64,
-    /// Of its main thread, which runs all commands.
+    /// CPU of its main thread, which runs all commands.
     pub redis_main_percent: f64,
-    /// Of its children, which rewrite the append-only file.
+    /// CPU of its children, which rewrite the append-only file.
     pub redis_children_percent: f64,
-    /// Of its whole process before there were pods.
+    /// CPU of its whole process before the pods started.
     pub redis_alone_percent: f64,
     /// CPU of all pods of each role together, in percent of a core.
     pub cpu_percent: BTreeMap<&'static str, f64>,
     /// Calls of scripts.
     pub scripts_per_s: f64,
-    /// Commands, those inside of scripts among them.
+    /// Commands, including commands inside scripts.
     pub commands_per_s: f64,
-    /// What took most; the time of a script holds that of its commands.
+    /// The commands that took most time. The time of a script includes its commands.
     pub redis_commands: Vec<Command>,
-    /// What went wrong, in words.
+    /// Problems, in words.
     pub problems: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ pub async fn measure(
     progress.note("measuring Redis by itself");
     let (alone, alone_took) = used_within(harness, ALONE).await?;
     progress.note("starting the processes");
-    // Nothing is delivered to it, but each destination needs a receiver.
+    // The receiver gets no deliveries, but each destination needs one.
     let tally = Tally::new(Plan::of(&args));
     let receivers =
         Receivers::start(args.way_out, args.framing.into(), tally.into(), surroundings).await?;
@@ -107,7 +107,7 @@ pub async fn measure(
     Ok(idle)
 }
 
-/// What is used from now on until so much time has passed, and how much really has.
+/// Measures the use for this long. Returns it with the time that really passed.
 async fn used_within(harness: &Harness, time: Duration) -> anyhow::Result<(Usage, Duration)> {
     let (since, before) = (Instant::now(), Usage::now(harness).await?);
     sleep(time.saturating_sub(since.elapsed())).await;
@@ -120,7 +120,7 @@ fn percent(cpu: Duration, of: Duration) -> f64 {
 }
 
 impl Idle {
-    /// What was used in this time; the rest is not known here.
+    /// Fills in the use of this time. The caller sets the other fields.
     fn of(used: &Usage, took: Duration) -> Idle {
         let seconds = took.as_secs_f64().max(1e-9);
         let redis = &used.redis;

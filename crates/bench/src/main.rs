@@ -5,9 +5,9 @@
 //!   (here)                 (work in Rust)              (here)
 //! ```
 //!
-//! Ingest and senders are `reseq` processes over an embedded Redis. Processors are this program, which
-//! has the work linked in. Order, times and loss are seen here, at both ends; CPU is the operating
-//! system's word, calls and memory are Redis's.
+//! Ingest and senders are `reseq` processes over an embedded Redis. Processors are this program,
+//! which has the work linked in. This program measures order, times and loss at both ends. The
+//! operating system reports CPU time; Redis reports calls and memory.
 
 use std::process::ExitCode;
 
@@ -37,7 +37,7 @@ mod tls;
 mod usage;
 mod verify;
 
-/// The allocator of `reseq`, so that processors here use memory as they do there.
+/// The allocator of `reseq`, so that processors here use memory like those of `reseq`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -63,7 +63,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        // As `reseq serve`, it decides about its threads.
+        // Like `reseq serve`, this starts its own runtime with its own number of threads.
         Some(Command::Processor(args)) => processor::run(args).map(|()| true),
         Some(Command::Pairs(args)) => measure(async { pairs::run(args).await.map(|()| true) }),
         None => measure(run::run(cli.args)),

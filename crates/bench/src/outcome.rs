@@ -1,4 +1,4 @@
-//! What a run has shown, whichever of the measurements it was.
+//! The result of a run, in any kind of measurement.
 
 use std::fmt;
 
@@ -17,11 +17,11 @@ use super::{
 pub enum Outcome {
     /// Throughput, latency and cost.
     Load(Box<Report>),
-    /// What is used when nothing is sent.
+    /// Resources used when nothing is sent.
     Idle(Idle),
-    /// How long lanes stand still when their sender goes or another comes.
+    /// How long lanes stand still when their sender leaves or another joins.
     Failovers(Failovers),
-    /// What connections of strangers do to the latency of others.
+    /// The effect of strangers' connections on the latency of other clients.
     Hostile(Hostile),
 }
 
@@ -36,7 +36,7 @@ impl Outcome {
         }
     }
 
-    /// What went wrong beside the messages, in words.
+    /// Problems apart from the messages, in words.
     pub fn problems(&mut self) -> &mut Vec<String> {
         match self {
             Outcome::Load(report) => &mut report.problems,
@@ -46,7 +46,7 @@ impl Outcome {
         }
     }
 
-    /// The steps of the ramp; none where there is no ramp.
+    /// The steps of the ramp; empty without a ramp.
     pub fn ramp(&self) -> &[Step] {
         match self {
             Outcome::Load(report) => &report.ramp,

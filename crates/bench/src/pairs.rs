@@ -1,7 +1,7 @@
-//! `reseq-bench pairs`: what arguments such as `--tls` cost in CPU time a message.
+//! `reseq-bench pairs`: measures the CPU time per message that arguments such as `--tls` cost.
 //!
-//! The machine is not equally fast all the time. So runs without and with the arguments alternate, each with processes
-//! of its own, and the medians of the ratios and of the differences count.
+//! The speed of the machine varies. So runs without and with the arguments alternate, each with
+//! new processes, and the medians of the ratios and of the differences count.
 
 use std::{collections::BTreeMap, fmt, io::Write};
 
@@ -18,7 +18,7 @@ use super::{
 
 /// The roles that are pods.
 const PODS: [&str; 3] = ["ingest", "processor", "sender"];
-/// What is compared: each role, all pods together, Redis, and pods and Redis together.
+/// The compared parts: each role, all pods together, Redis, and pods and Redis together.
 const PARTS: [&str; 6] = ["ingest", "processor", "sender", "all pods", "redis", "pods and redis"];
 
 /// The arguments of `reseq-bench pairs`.
@@ -53,7 +53,7 @@ struct Pairs {
     comparisons: Vec<Comparison>,
 }
 
-/// What these arguments cost.
+/// The cost of these arguments.
 #[derive(Debug, Serialize)]
 struct Comparison {
     with: String,
@@ -81,7 +81,7 @@ pub async fn run(args: PairsArgs) -> anyhow::Result<()> {
     let mut progress = Progress::new();
     for number in 0..args.count {
         let mut order: Vec<usize> = (0..variants.len()).collect();
-        // Which comes first changes, so that a machine that becomes slower favours neither.
+        // The order alternates, so that a machine that becomes slower favours neither run.
         if number % 2 == 1 {
             order.reverse();
         }
@@ -106,7 +106,7 @@ pub async fn run(args: PairsArgs) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// One run, in a process of its own. Returns the CPU time of the parts.
+/// Does one run, in a separate process. Returns the CPU time of the parts.
 async fn one(common: &[String], more: &[String]) -> anyhow::Result<[f64; PARTS.len()]> {
     let mut command = Command::new(program::this()?);
     command.arg("--json").args(common).args(more).kill_on_drop(true);

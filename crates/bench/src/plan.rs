@@ -1,22 +1,22 @@
-//! Which message goes where, what is in it, when it is due, and how long its work takes. Pure.
+//! Defines for each message its destination, its body, when it is due, and how long its work takes. Pure.
 //!
-//! Messages are numbered from 0 over the whole run. A number names everything: the stream
-//! (connection) that sends it, its destination, its ordering key, its lane and its work.
+//! Messages are numbered from 0 over the whole run. The number determines the stream (connection)
+//! that sends the message, its destination, its ordering key, its lane and its work.
 
 use std::{io::Write, time::Duration};
 
 use super::args::{BenchArgs, OrderingArg};
 
-/// What the numbers mean.
+/// Maps the numbers of messages to destinations, keys, lanes and work.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Connections to ingest.
     pub streams: u64,
     /// Destinations.
     pub destinations: u64,
-    /// Ordering keys of each.
+    /// Ordering keys of each destination.
     pub keys: u64,
-    /// What stays in order.
+    /// The unit that stays in order.
     pub ordering: OrderingArg,
     /// Bytes of a body.
     pub body_bytes: usize,
@@ -24,7 +24,7 @@ pub struct Plan {
     pub work: Work,
 }
 
-/// How long the work of each message takes: drawn from a seed and its number.
+/// How long the work of each message takes: random, from a seed and the number of the message.
 #[derive(Debug, Clone, Copy)]
 pub struct Work {
     pub seed: u64,
@@ -32,17 +32,17 @@ pub struct Work {
     pub max_us: u64,
 }
 
-/// What a body begins with.
+/// The beginning of a body.
 const BEGIN: &[u8] = b"{\"i\":";
-/// What stands before the padding.
+/// The text before the padding.
 const PADDING: &[u8] = b",\"p\":\"";
 
-/// A body of the bench, read.
+/// A parsed body of the bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbered {
-    /// The number of its message.
+    /// The number of the message.
     pub number: u64,
-    /// How long its work really took, where that is noted.
+    /// How long its work really took, if noted.
     pub worked: Option<Duration>,
 }
 
@@ -69,8 +69,8 @@ impl Plan {
         number / self.destinations % self.keys
     }
 
-    /// How many lanes are checked. Where nothing is in order there are as many, so that completeness
-    /// can be counted without a lock over all.
+    /// The number of lanes to check. Without ordering there are lanes too, so that counting does
+    /// not need one lock for all messages.
     pub fn lanes(&self) -> u64 {
         match self.ordering {
             OrderingArg::Key => self.destinations * self.keys,
@@ -83,7 +83,7 @@ impl Plan {
         number % self.lanes()
     }
 
-    /// Writes the body of a message after what is in `out`.
+    /// Appends the body of a message to `out`.
     pub fn write_body(&self, number: u64, out: &mut Vec<u8>) {
         let from = out.len();
         out.extend_from_slice(BEGIN);
@@ -99,7 +99,7 @@ impl Plan {
     }
 }
 
-/// The message that this is the body of; none: it is none of the bench's.
+/// Parses a body; `None` if it is not a body of the bench.
 pub fn numbered(body: &[u8]) -> Option<Numbered> {
     let (number, rest) = leading_number(body.strip_prefix(BEGIN)?)?;
     let worked = rest.strip_prefix(PADDING).and_then(leading_number);
@@ -112,15 +112,15 @@ fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, &text[end..]))
 }
 
-/// The body after its work, of the same length: how long the work really took stands in the padding,
-/// if there is room.
+/// The body after its work, with the same length. The padding holds the real duration of the
+/// work, if there is room.
 pub fn worked_body(body: &[u8], worked: Duration) -> Vec<u8> {
     let mut out = body.to_vec();
     let digits = worked.as_micros().to_string();
     let begin =
         BEGIN.len() + body.iter().skip(BEGIN.len()).take_while(|b| b.is_ascii_digit()).count();
     let from = begin + PADDING.len();
-    // One of the padding stays: it ends the digits.
+    // One character of the padding must stay, to end the digits.
     if out.get(begin..from) == Some(PADDING) && out.len() > from + digits.len() + b"x\"}".len() {
         out[from..from + digits.len()].copy_from_slice(digits.as_bytes());
     }
@@ -136,7 +136,7 @@ impl Work {
     }
 }
 
-/// SplitMix64: a generator whose nth number can be asked for by itself, in any process.
+/// SplitMix64: a generator whose nth number any process can compute directly.
 fn mixed(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -144,21 +144,21 @@ fn mixed(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A part of the run: numbers from `base` on, until the count is reached or the time has passed.
+/// A part of the run: messages from `base` on, until the count is reached or the time has passed.
 #[derive(Debug, Clone, Copy)]
 pub struct Phase {
-    /// The first number; a multiple of the streams.
+    /// The first number; a multiple of the number of streams.
     pub base: u64,
     /// The most messages.
     pub messages: u64,
-    /// Nothing is sent after this time.
+    /// Sending ends after this time.
     pub time: Option<Duration>,
-    /// Messages a second; none: as fast as they are taken.
+    /// Messages per second; `None`: as fast as ingest accepts them.
     pub rate: Option<f64>,
 }
 
 impl Phase {
-    /// When a message is due, from the start of the phase. After the end: never.
+    /// When a message is due, from the start of the phase; `None` after the end.
     pub fn due(&self, number: u64) -> Option<Duration> {
         let index = number - self.base;
         if index >= self.messages {
@@ -173,8 +173,8 @@ impl Phase {
         }
     }
 
-    /// Whether sending is over by now. With a rate the schedule alone says so: to leave out what is
-    /// late would hide that it is.
+    /// True if sending is over. With a rate, only the schedule decides: skipping late messages
+    /// would hide that they are late.
     fn is_over(&self, now: Duration) -> bool {
         self.rate.is_none() && self.time.is_some_and(|time| now >= time)
     }
@@ -189,17 +189,17 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Those of this stream.
+    /// The messages of this stream.
     pub fn of(plan: &Plan, phase: Phase, stream: u64) -> Turn {
         Turn { phase, next: phase.base + stream, step: plan.streams }
     }
 
-    /// When the next one is due; none if there is none.
+    /// When the next message is due; `None` if there is none.
     pub fn due(&self, now: Duration) -> Option<Duration> {
         if self.phase.is_over(now) { None } else { self.phase.due(self.next) }
     }
 
-    /// The next one, if it is due by now.
+    /// The next message, if it is due.
     pub fn take(&mut self, now: Duration) -> Option<u64> {
         self.due(now).filter(|due| *due <= now)?;
         let number = self.next;

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::plan::{Work, numbered, worked_body};
 
-/// What the transform is registered as.
+/// The name of the registered transform.
 pub const NAME: &str = "bench";
 
 /// The arguments of `reseq-bench processor`.
@@ -36,7 +36,7 @@ impl Transform for Waits {
         let message = numbered(&body.bytes)
             .ok_or_else(|| Failure::permanent("this is not one of the bench's messages"))?;
         let work = self.0.of(message.number);
-        // Even a wait of nothing would be rounded up to a millisecond.
+        // A wait of zero would be rounded up to a millisecond.
         if work.is_zero() {
             return Ok(Output::Deliver(body.clone()));
         }

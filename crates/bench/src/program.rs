@@ -7,13 +7,13 @@ use std::{
 
 use anyhow::Context;
 
-/// The `reseq` that this path names; without one, the `reseq` beside this program.
+/// The `reseq` at this path; without a path, the `reseq` beside this program.
 pub fn reseq(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let path = match named {
         Some(path) => path.to_owned(),
         None => this()?.with_file_name("reseq"),
     };
-    // As a whole path, or a bare name would be searched for in PATH.
+    // Use the absolute path: the system would search PATH for a bare name.
     let found = path.canonicalize().ok().filter(|path| path.is_file());
     found.with_context(|| {
         format!(

@@ -1,4 +1,4 @@
-//! How far it is, on a terminal.
+//! Shows the progress on a terminal.
 
 use std::{io::IsTerminal, sync::Arc, time::Duration};
 
@@ -7,17 +7,17 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{load::Load, receive::Tally};
 
-/// How often it is drawn: seldom, since it runs on the cores that are measured.
+/// The time between two updates: long, because drawing uses the measured cores.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// One line on standard error; nothing where that is not a terminal.
+/// One line on standard error, only if that is a terminal.
 pub struct Progress {
     line: ProgressBar,
     task: Option<AbortOnDropHandle<()>>,
 }
 
 impl Progress {
-    /// Shows what is being done.
+    /// Starts to show the progress.
     pub fn new() -> Progress {
         let target = match std::io::stderr().is_terminal() {
             true => ProgressDrawTarget::stderr(),
@@ -25,19 +25,19 @@ impl Progress {
         };
         let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}");
         let line = ProgressBar::with_draw_target(None, target);
-        // The template is a constant; a broken one would show the default style.
+        // The template is constant and valid.
         line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         Progress { line, task: None }
     }
 
-    /// Says what is being done, without counts.
+    /// Shows the current step, without counts.
     pub fn note(&mut self, text: &str) {
         self.task = None;
         self.line.set_message(text.to_owned());
         self.line.tick();
     }
 
-    /// Says what is being done, and how far it is.
+    /// Shows the current step, and its progress.
     pub fn follow(&mut self, what: &str, load: &Arc<Load>, tally: &Arc<Tally>) {
         self.note(what);
         if self.line.is_hidden() {
@@ -57,7 +57,7 @@ impl Progress {
         self.task = Some(AbortOnDropHandle::new(task));
     }
 
-    /// Leaves nothing behind.
+    /// Removes the line.
     pub fn finish(mut self) {
         self.task = None;
         self.line.finish_and_clear();

@@ -14,20 +14,20 @@ use super::{
 /// The whole report.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// What was asked for.
+    /// The arguments of the run.
     pub settings: Settings,
-    /// The figures of the main phase; complete and in order only if the ramp was, too.
+    /// The figures of the main phase. Complete and in order only if the ramp was too.
     #[serde(flatten)]
     pub main: Figures,
-    /// What a waiting message costs, with `--preload`.
+    /// The cost of a waiting message, with `--preload`.
     pub preload: Option<Preload>,
-    /// The latency at parts of the throughput.
+    /// The latency at percentages of the throughput.
     pub ramp: Vec<Step>,
-    /// What went wrong beside the messages, in words.
+    /// Problems apart from the messages, in words.
     pub problems: Vec<String>,
 }
 
-/// What the bench was run with.
+/// The settings of the run.
 #[derive(Debug, Serialize)]
 pub struct Settings {
     pub ordering: OrderingArg,
@@ -71,35 +71,35 @@ pub struct Figures {
     pub tallied: Counters,
     /// From the first sending to the last arrival.
     pub elapsed_s: f64,
-    /// Delivered in that time.
+    /// Messages delivered per second in that time.
     pub messages_per_s: f64,
-    /// The same, had nothing been lost to the system; not with `--preload`.
+    /// The same rate if the system added no delay; not with `--preload`.
     pub ideal_messages_per_s: Option<f64>,
-    /// From the first sending to the last one.
+    /// Messages accepted per second, from the first to the last sending.
     pub accepted_per_s: f64,
-    /// From sending to arriving.
+    /// The time from sending to arrival.
     pub latency_us: Quantiles,
-    /// The same over the ideal.
+    /// The time by which arrivals were later than ideal.
     pub overhead_us: Quantiles,
-    /// How far behind its schedule a message was sent at most, with a rate.
+    /// The longest delay of a message behind its schedule, if the run has a rate.
     pub sent_late_us_max: f64,
     /// CPU time of each role's processes; `redis` is its whole process.
     pub cpu_us_per_message: BTreeMap<&'static str, f64>,
-    /// Cores that they kept busy; `redis_main` is the thread that runs all commands.
+    /// Cores that each role keeps busy; `redis_main` is the thread that runs all commands.
     pub cores_busy: BTreeMap<&'static str, f64>,
     /// CPU time of the main thread of Redis.
     pub redis_main_us_per_message: f64,
-    /// Of children of Redis, which rewrite the append-only file.
+    /// CPU time of children of Redis, which rewrite the append-only file.
     pub redis_children_us_per_message: f64,
     /// Calls of scripts, and commands inside and outside of them.
     pub redis_calls_per_message: Calls,
-    /// What took most; the time of a script holds that of its commands.
+    /// The commands that took most time. The time of a script includes its commands.
     pub redis_commands: Vec<Command>,
-    /// What is nearest to its limit, in words.
+    /// The part nearest to its limit, in words.
     pub limit: String,
 }
 
-/// Calls to Redis a message.
+/// Calls to Redis per message.
 #[derive(Debug, Serialize)]
 pub struct Calls {
     pub scripts: f64,
@@ -117,18 +117,18 @@ pub struct Command {
     pub us_per_message: f64,
 }
 
-/// What waiting messages cost.
+/// The cost of waiting messages.
 #[derive(Debug, Serialize)]
 pub struct Preload {
     /// Messages that waited.
     pub waiting: u64,
-    /// Accepted a second, while nothing was drained.
+    /// Messages accepted per second, while no message was delivered.
     pub accepted_per_s: f64,
-    /// Memory of Redis by which each let it grow, without its body.
+    /// Growth of Redis's memory per message, without its body.
     pub memory_bytes_per_message: f64,
     /// From the start of the processors and senders to the first delivery.
     pub first_delivery_s: f64,
-    /// CPU of Redis while they were taken in.
+    /// CPU time of Redis per message while they were stored.
     pub redis_us_per_message: f64,
 }
 
@@ -151,7 +151,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// All zero where there is none.
+    /// All zero without values.
     pub fn of(values_ns: &mut [u64]) -> Quantiles {
         values_ns.sort_unstable();
         let rank = |per_mille: usize| {
@@ -170,7 +170,7 @@ impl Report {
 }
 
 impl Settings {
-    /// Those of these arguments.
+    /// The settings of these arguments.
     pub fn of(args: &BenchArgs) -> Settings {
         Settings {
             ordering: args.ordering,
@@ -260,7 +260,7 @@ fn commands_of(used: &Usage, count: f64) -> Vec<Command> {
     used.redis.costliest().map(command).collect()
 }
 
-/// Which of them is nearest to a full core. All but the main thread of Redis may use several.
+/// The part nearest to a full core. All parts except the main thread of Redis may use several cores.
 fn limit(cores: &BTreeMap<&'static str, f64>) -> String {
     let single = cores.iter().filter(|(name, _)| **name != "redis");
     let busiest = single.max_by(|a, b| a.1.total_cmp(b.1));
@@ -274,7 +274,7 @@ fn limit(cores: &BTreeMap<&'static str, f64>) -> String {
     }
 }
 
-/// The middle of these values; infinite if there is none.
+/// The median of these values; infinite without values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -286,7 +286,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// Rounded to this many decimals: more are noise.
+/// Rounds to this many decimals, because more are noise.
 pub fn rounded(value: f64, decimals: i32) -> f64 {
     let by = 10f64.powi(decimals);
     (value * by).round() / by

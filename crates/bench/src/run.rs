@@ -28,9 +28,9 @@ use super::{
     verify::{Verified, judge},
 };
 
-/// If nothing arrives for this long beyond the longest work, nothing will.
+/// If no message arrives for this long beyond the longest work, stop waiting.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// How often it is looked whether everything has arrived.
+/// The time between two checks whether everything has arrived.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Messages without --messages, --seconds and --rate.
 const MESSAGES: u64 = 100_000;
@@ -80,14 +80,14 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
     Ok(outcome.is_well())
 }
 
-/// Writes the picture, into a directory of its own if need be.
+/// Writes the picture. Creates its directory if needed.
 fn keep(file: &Path, picture: &str) -> anyhow::Result<()> {
     let directory = file.parent().map_or(Ok(()), std::fs::create_dir_all);
     let kept = directory.and_then(|()| std::fs::write(file, picture));
     kept.with_context(|| format!("writing {}; give --svg another file", file.display()))
 }
 
-/// The bench, once ingest runs.
+/// The bench after ingest has started.
 pub struct Bench<'a> {
     pub args: &'a BenchArgs,
     pub config: Config,
@@ -98,7 +98,7 @@ pub struct Bench<'a> {
     pub progress: &'a mut Progress,
     /// The first number of the next phase.
     pub base: u64,
-    /// Of receivers that are dropped nothing arrives.
+    /// Kept alive: dropped receivers accept no messages.
     _receivers: Receivers,
 }
 
@@ -139,7 +139,7 @@ async fn play(
 }
 
 impl Bench<'_> {
-    /// The phase that the figures are of.
+    /// The main phase, whose figures the report shows.
     async fn main(&mut self) -> anyhow::Result<(Figures, Option<Preload>)> {
         let seconds = match (self.args.messages, self.args.seconds, self.args.rate) {
             (None, None, Some(_)) => Some(SECONDS),
@@ -156,7 +156,7 @@ impl Bench<'_> {
             return Ok((figures, Some(preload)));
         }
         setup::start_rest(self.harness, self.args, &self.config).await?;
-        // Not a condition: where they do not, that is part of what is measured.
+        // Ignore the result: if the senders do not share, that is part of the measurement.
         let _ = setup::wait_until_shared(self.harness, &self.config).await;
         if self.args.warm_up > 0 {
             let warm_up = Phase { messages: self.args.warm_up, time: None, rate: None, ..phase };
@@ -187,8 +187,8 @@ impl Bench<'_> {
         Ok(steps)
     }
 
-    /// Sends, waits for the arrivals, and judges. Returns also what was used, and how far behind
-    /// the schedule a message was sent.
+    /// Sends, waits for the arrivals, and judges. Also returns the use of resources, and the
+    /// longest delay behind the schedule.
     async fn phase(
         &mut self,
         what: &str,
@@ -206,7 +206,7 @@ impl Bench<'_> {
         Ok((judged, used, late))
     }
 
-    /// Sends everything, and only then starts what drains it.
+    /// Sends everything, and only then starts processors and senders.
     async fn preload(&mut self, phase: Phase) -> anyhow::Result<(Figures, Preload)> {
         self.progress.follow("loading", &self.load, &self.tally);
         let empty = Usage::now(self.harness).await?;
@@ -234,7 +234,7 @@ impl Bench<'_> {
         Ok((figures, preload))
     }
 
-    /// Ends a phase. Returns also what arrived, and how far behind the schedule a message was sent.
+    /// Ends and judges a phase. Also returns the arrivals, and the longest delay behind the schedule.
     pub fn judge(&mut self, phase: Phase, sent: Vec<Sent>) -> (Verified, Arrived, Duration) {
         let longest = sent.iter().map(|sent| sent.at.len()).max().unwrap_or_default() as u64;
         self.base = phase.base + longest * self.plan.streams;
@@ -244,7 +244,7 @@ impl Bench<'_> {
         (judge(&self.plan, phase, &sent, &arrived, slots), arrived, late)
     }
 
-    /// Waits until so many have arrived, or nothing has arrived for too long.
+    /// Waits until this many messages have arrived, or none has arrived for too long.
     pub async fn arrivals(&mut self, count: u64) {
         let silence_max = SILENCE_MAX + Duration::from_micros(self.args.work_max_us);
         let (mut last, mut heard) = (0, Instant::now());
@@ -261,7 +261,7 @@ impl Bench<'_> {
     }
 }
 
-/// How many were accepted.
+/// The number of accepted messages.
 pub fn accepted(sent: &[Sent]) -> u64 {
     sent.iter().map(|sent| sent.sequences.len() as u64).sum()
 }

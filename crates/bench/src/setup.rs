@@ -16,9 +16,9 @@ use super::{
     surroundings::Surroundings,
 };
 
-/// A backlog that no run reaches.
+/// A limit of the backlog that no run reaches.
 const MAX_BACKLOG: u64 = 1 << 40;
-/// How long an attempt may take beyond its longest work.
+/// The time limit of an attempt beyond its longest work.
 const WORK_SLACK: Duration = Duration::from_secs(30);
 
 /// The name of a destination.
@@ -76,7 +76,7 @@ fn destination(
         }
         TransformArg::Jq => {
             transform.kind = TransformKind::Jq;
-            // Another one for each destination, and all with the same result.
+            // Each destination has a different expression, all with the same result.
             transform.expression = Some(format!("({number} | empty), ."));
         }
     }
@@ -97,7 +97,7 @@ fn set(config: Config, assignment: &str) -> anyhow::Result<Config> {
     whole.try_into().with_context(|| format!("--set {assignment}"))
 }
 
-/// Sets the field at this path; within a list, that of each item.
+/// Sets the field at this path. Within a list, sets the field of each item.
 fn put(whole: &mut Value, path: &[&str], value: &Value) -> anyhow::Result<()> {
     match (whole, path) {
         (Value::Array(items), path) => items.iter_mut().try_for_each(|item| put(item, path, value)),
@@ -113,7 +113,7 @@ fn put(whole: &mut Value, path: &[&str], value: &Value) -> anyhow::Result<()> {
     }
 }
 
-/// Starts the ingest processes. Returns where they listen.
+/// Starts the ingest processes. Returns their listeners.
 pub async fn start_ingest(
     harness: &mut Harness,
     args: &BenchArgs,
@@ -126,7 +126,7 @@ pub async fn start_ingest(
     for process in 0..args.ingest {
         let mut config = config.clone();
         config.http.tls = surroundings.of_listener();
-        // The streams of a destination are spread over the processes; a listener each.
+        // Spreads the streams of a destination over the processes, with a listener for each stream.
         let here: Vec<u64> = match args.way_in {
             Transport::Tcp => {
                 (0..streams).filter(|stream| stream % args.ingest == process).collect()

@@ -1,4 +1,4 @@
-//! What the arguments ask for around the plain pods: tokens, TLS, a Redis over TCP, a receiver of traces.
+//! Optional surroundings of the pods: tokens, TLS, Redis over TCP, a receiver of traces.
 
 use std::{io, net::SocketAddr};
 
@@ -9,10 +9,10 @@ use tools::harness::{Harness, free_addresses};
 
 use super::{args::BenchArgs, collector::Collector, load::Listeners, tls::Tls};
 
-/// The admin token, with `--tokens`. It makes the token of the producers.
+/// The admin token, with `--tokens`. The bench uses it to create the token of the producers.
 const ADMIN_TOKEN: &str = "the-admin-token-of-reseq-bench";
 
-/// What surrounds the pods.
+/// The surroundings of the pods.
 pub struct Surroundings {
     redis_url: String,
     tls: Option<Tls>,
@@ -21,7 +21,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Prepares what the arguments ask for.
+    /// Prepares the surroundings that the arguments request.
     pub async fn prepare(args: &BenchArgs, harness: &mut Harness) -> anyhow::Result<Surroundings> {
         let tls = args.tls.then(|| Tls::new(harness)).transpose()?;
         let redis_url = match (&tls, args.redis_tcp) {
@@ -37,7 +37,7 @@ impl Surroundings {
         Ok(Surroundings { redis_url, tls, has_tokens: args.tokens, traces })
     }
 
-    /// Sets what all pods share.
+    /// Sets the configuration that all pods share.
     pub fn apply(&self, config: &mut Config) {
         config.redis.url.clone_from(&self.redis_url);
         if let Some(tls) = &self.tls {
@@ -62,7 +62,7 @@ impl Surroundings {
         self.tls.is_some()
     }
 
-    /// Where senders reach a receiver in plain text.
+    /// The address at which senders reach a receiver that speaks plain text.
     pub async fn before_receiver(&self, receiver: SocketAddr) -> io::Result<SocketAddr> {
         match &self.tls {
             Some(tls) => tls.before(receiver).await,
@@ -70,7 +70,7 @@ impl Surroundings {
         }
     }
 
-    /// What producers need to send to these listeners in plain text.
+    /// The listeners and the token with which producers can send in plain text.
     pub async fn reached(
         &self,
         harness: &Harness,
@@ -90,16 +90,16 @@ impl Surroundings {
         Ok(listeners)
     }
 
-    /// What was asked for and did not happen, once all pods have ended.
+    /// Reports requested surroundings that had no effect. Call it after all pods have ended.
     pub fn problem(&self) -> Option<String> {
         let (collector, ratio) = self.traces.as_ref()?;
-        // With a smaller ratio there may be none.
+        // With a smaller ratio, no message may be traced.
         let is_missing = *ratio >= 1.0 && !collector.has_traces();
         is_missing.then(|| "no traces arrived".to_owned())
     }
 }
 
-/// Lets Redis listen on TCP, too. Returns its URL.
+/// Makes Redis listen on TCP too. Returns its URL.
 async fn listen(harness: &Harness, tls: Option<&Tls>) -> anyhow::Result<String> {
     let address = *free_addresses(1)?.first().context("there is no free port")?;
     let (ip, port) = (address.ip().to_string(), address.port().to_string());
@@ -118,7 +118,7 @@ async fn listen(harness: &Harness, tls: Option<&Tls>) -> anyhow::Result<String> 
     }
 }
 
-/// Makes a token of producers that all ingest processes know.
+/// Creates a token for the producers, known to all ingest processes.
 async fn token(harness: &Harness, ingest: &[String]) -> anyhow::Result<String> {
     let first = ingest.first().context("there is no ingest process")?;
     let request = json!({"name": "bench", "scopes": ["ingest"]});
@@ -127,7 +127,7 @@ async fn token(harness: &Harness, ingest: &[String]) -> anyhow::Result<String> {
     let word = |field: &str| made[field].as_str().context("no token was made");
     let (token, id) = (word("token")?.to_owned(), word("id")?);
     for url in ingest {
-        // A process that is asked for a token that it does not know reads it.
+        // A request for an unknown token makes a process read the token from Redis.
         let url = format!("{url}/v1/tokens/{id}");
         harness.client().get(&url).send().await?.error_for_status()?;
         let wrong = harness.client().get(&url).header("authorization", "Bearer wrong").send();

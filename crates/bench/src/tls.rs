@@ -1,6 +1,6 @@
-//! TLS on all connections of the pods, with `--tls`. The producers and the receiver of the bench speak plain text, and
-//! relays in this process speak TLS for them. So the pods do what TLS costs a deployment, and what it costs the other
-//! side counts for the bench.
+//! TLS on all connections of the pods, with `--tls`. The producers and the receiver of the bench
+//! speak plain text, and relays in this process speak TLS for them. So the pods bear the same
+//! cost of TLS as in a deployment, and the cost of the other side counts for the bench.
 //!
 //! ```text
 //! producer ─► relay ─TLS─► pod ─TLS─► relay ─► receiver
@@ -45,12 +45,12 @@ pub struct Tls {
     key_file: PathBuf,
     server: TlsAcceptor,
     client: TlsConnector,
-    /// Dropping them ends them.
+    /// Dropping the handles ends the relays.
     relays: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
 
 impl Tls {
-    /// With new certificates, in files among those of the processes.
+    /// Creates new certificates, in files in the directory of the processes.
     pub fn new(harness: &Harness) -> anyhow::Result<Tls> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -77,7 +77,7 @@ impl Tls {
         })
     }
 
-    /// What all pods trust.
+    /// Makes all pods trust the authority.
     pub fn apply(&self, config: &mut Config) {
         config.redis.tls.ca_file.clone_from(&self.ca_file);
         config.outgoing.tls.ca_file.clone_from(&self.ca_file);
@@ -103,12 +103,12 @@ impl Tls {
         ]
     }
 
-    /// Where a server in plain text can be reached over TLS.
+    /// Starts a relay that makes a plain-text server reachable over TLS.
     pub async fn before(&self, target: SocketAddr) -> io::Result<SocketAddr> {
         self.relay(Side::Server(self.server.clone()), target).await
     }
 
-    /// Where a server over TLS can be reached in plain text.
+    /// Starts a relay that makes a TLS server reachable in plain text.
     pub async fn behind(&self, target: SocketAddr) -> io::Result<SocketAddr> {
         self.relay(Side::Client(self.client.clone()), target).await
     }
@@ -122,21 +122,21 @@ impl Tls {
     }
 }
 
-/// The side of TLS that a relay is.
+/// The side of TLS that a relay takes.
 #[derive(Clone)]
 enum Side {
-    /// It takes TLS, and passes plain text on.
+    /// Accepts TLS, and forwards plain text.
     Server(TlsAcceptor),
-    /// It takes plain text, and passes it on over TLS.
+    /// Accepts plain text, and forwards it over TLS.
     Client(TlsConnector),
 }
 
-/// Passes connections on for as long as it is polled.
+/// Relays connections while polled.
 async fn serve(listener: TcpListener, side: Side, target: SocketAddr) {
-    // Owned here, so that the connections end with the listener.
+    // Owns the connections, so that they end with the listener.
     let mut connections = JoinSet::new();
     loop {
-        // An accept fails for a connection that has gone again, which its peer will notice.
+        // `accept` fails if the connection is already gone. The peer will notice that.
         if let Ok((near, _)) = listener.accept().await {
             connections.spawn(pass(side.clone(), near, target));
         }
@@ -144,10 +144,10 @@ async fn serve(listener: TcpListener, side: Side, target: SocketAddr) {
     }
 }
 
-/// Both ends of a connection notice when the other is gone.
+/// Relays one connection. When one end closes, the other end notices.
 async fn pass(side: Side, mut near: TcpStream, target: SocketAddr) -> io::Result<()> {
     let mut far = TcpStream::connect(target).await?;
-    // Otherwise small answers may wait for an acknowledgement, which would be blamed on Reseq.
+    // Otherwise small answers may wait for an acknowledgement, and that time would count for Reseq.
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
     match side {

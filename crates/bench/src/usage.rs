@@ -1,47 +1,46 @@
-//! What the processes and Redis have used so far, and the difference between two such looks.
+//! The resources that the processes and Redis have used so far, and the difference between two readings.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use tools::harness::{Harness, metrics};
 
-/// The roles whose processes are looked at; `bench` is this process.
+/// The roles whose processes are measured; `bench` is this process.
 pub const ROLES: [&str; 4] = ["ingest", "processor", "sender", "bench"];
 
-/// Linux shows CPU times in these ticks, whatever its timer does: USER_HZ is 100 on all machines that
-/// Reseq runs on.
+/// Linux shows CPU times in these ticks: USER_HZ is 100 on all machines that Reseq supports.
 const TICKS_PER_S: f64 = 100.0;
-/// How many commands of Redis are named.
+/// The number of Redis commands in the report.
 const COMMANDS: usize = 12;
 
-/// One look.
+/// One reading.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
     /// CPU time by role, over all its processes, in the order of [`ROLES`].
     pub roles: [Duration; 4],
-    /// Redis, by its own word.
+    /// Redis, as it reports itself.
     pub redis: Redis,
-    /// How many times the processes have called a script. Several of these are one call to Redis, if they go
-    /// together as blocks. 0 where it is not asked for.
+    /// How many times the processes have called a script. One call to Redis may hold several of
+    /// these as blocks. 0 if not read.
     pub blocks: u64,
 }
 
-/// What Redis says of itself.
+/// The statistics of Redis.
 #[derive(Debug, Clone, Default)]
 pub struct Redis {
     /// CPU time of the whole process.
     pub cpu: Duration,
-    /// Of its main thread, which runs all commands.
+    /// CPU time of its main thread, which runs all commands.
     pub cpu_main: Duration,
-    /// Of its children, which rewrite the append-only file.
+    /// CPU time of its children, which rewrite the append-only file.
     pub cpu_children: Duration,
-    /// Bytes that it uses.
+    /// Memory in use, in bytes.
     pub memory: u64,
-    /// By command: calls, and microseconds that they took.
+    /// By command: the number of calls, and their microseconds.
     pub commands: BTreeMap<String, (u64, u64)>,
 }
 
 impl Usage {
-    /// Looks now.
+    /// Reads the current values.
     pub async fn now(harness: &Harness) -> anyhow::Result<Usage> {
         let redis = Redis::parse(&harness.redis_info().await?);
         let roles = ROLES.map(|role| match role {
@@ -51,7 +50,7 @@ impl Usage {
         Ok(Usage { roles, redis, blocks: 0 })
     }
 
-    /// What was used since an earlier look.
+    /// The use since an earlier reading.
     pub fn since(&self, before: &Usage) -> Usage {
         let mut roles = self.roles;
         roles.iter_mut().zip(before.roles).for_each(|(now, then)| *now = now.saturating_sub(then));
@@ -104,7 +103,7 @@ impl Redis {
         }
     }
 
-    /// The commands that took most, the costliest first: name, calls, microseconds.
+    /// The commands that took most time, the costliest first: name, calls, microseconds.
     pub fn costliest(&self) -> impl Iterator<Item = (&str, u64, u64)> {
         let all = self.commands.iter().map(|(name, &(calls, took))| (name.as_str(), calls, took));
         let mut all: Vec<_> = all.collect();
@@ -112,7 +111,7 @@ impl Redis {
         all.into_iter().take(COMMANDS)
     }
 
-    /// Calls of scripts, and of all other commands (those inside scripts among them).
+    /// Calls of scripts, and of all other commands, including commands inside scripts.
     pub fn calls(&self) -> (u64, u64) {
         let is_script = |name: &str| name.starts_with("eval") || name.starts_with("fcall");
         self.commands.iter().fold((0, 0), |(scripts, others), (name, (calls, _))| {
@@ -121,7 +120,7 @@ impl Redis {
     }
 }
 
-/// How many times all processes have called a script. To ask costs them time, so it is not a part of each look.
+/// How many times all processes have called a script. Asking costs them time, so not every reading includes it.
 pub async fn blocks(harness: &Harness) -> u64 {
     let processes = ROLES.into_iter().flat_map(|role| harness.of_role(role));
     let mut sum = 0.0;
@@ -131,15 +130,15 @@ pub async fn blocks(harness: &Harness) -> u64 {
     sum as u64
 }
 
-/// The CPU time that a process has used, all its threads together; zero where it cannot be told.
+/// The CPU time that a process has used, over all its threads; zero if unknown.
 fn cpu_of(id: u32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     ticks_in(&text)
         .map_or(Duration::ZERO, |ticks| Duration::from_secs_f64(ticks as f64 / TICKS_PER_S))
 }
 
-/// The fields 14 and 15 of `/proc/<id>/stat`, added; the second one is a name in parentheses that
-/// may hold anything.
+/// The sum of the fields 14 and 15 of `/proc/<id>/stat`. Field 2 is a name in parentheses that
+/// may contain anything.
 fn ticks_in(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);

@@ -1,7 +1,7 @@
-//! What was sent and what arrived, judged: complete or not, in order or not, how late. Pure.
+//! Judges the arrivals of the sent messages: whether they are complete, in order, and how late. Pure.
 //!
-//! The order that counts is that of the sequences that ingest answered with: it is the order of
-//! sending on one connection, and the only one there is between connections.
+//! The order of the sequences in ingest's answers counts. Within one connection it is the order
+//! of sending; between connections there is no other order.
 
 use std::{
     cmp::Reverse,
@@ -16,32 +16,32 @@ use super::{
     receive::{Arrival, Arrived},
 };
 
-/// A phase, judged.
+/// The judgement of a phase.
 #[derive(Debug, Default)]
 pub struct Verified {
     /// Messages that ingest accepted.
     pub accepted: u64,
-    /// Those that arrived.
+    /// Accepted messages that arrived.
     pub delivered: u64,
-    /// First deliveries came in the order of the sequences, and those in the order of sending.
+    /// True if first deliveries were in the order of the sequences, and the sequences in the order of sending.
     pub in_order: bool,
-    /// Deliveries of what had been delivered before.
+    /// Deliveries of messages that were delivered before.
     pub repeats: u64,
-    /// Deliveries of what nobody had sent.
+    /// Deliveries of messages that the bench did not send.
     pub foreign: u64,
-    /// From sending to arriving, in nanoseconds, in no order.
+    /// The time from sending to arrival, in nanoseconds, unordered.
     pub latency_ns: Vec<u64>,
-    /// The same over the ideal.
+    /// The time by which arrivals were later than ideal.
     pub overhead_ns: Vec<u64>,
-    /// The first was sent at this time.
+    /// Time of the first sending.
     pub first_sent: Duration,
-    /// The last was sent.
+    /// Time of the last sending.
     pub last_sent: Duration,
-    /// The first arrived.
+    /// Time of the first arrival.
     pub first_arrival: Duration,
-    /// The last arrived.
+    /// Time of the last arrival.
     pub last_arrival: Duration,
-    /// When the last would have arrived ideally.
+    /// Ideal time of the last arrival.
     pub ideal_last: Duration,
 }
 
@@ -55,7 +55,7 @@ struct Message {
     ideal: Duration,
 }
 
-/// Judges a phase. `slots` is how many messages can be worked on at once, over all processors.
+/// Judges a phase. `slots` is the number of messages that all processors can work on at once.
 pub fn judge(plan: &Plan, phase: Phase, sent: &[Sent], arrived: &Arrived, slots: u64) -> Verified {
     let mut messages = messages(plan, phase, sent);
     note_work(&mut messages, arrived);
@@ -71,7 +71,7 @@ pub fn judge(plan: &Plan, phase: Phase, sent: &[Sent], arrived: &Arrived, slots:
         ideal_last: messages.iter().map(|message| message.ideal).max().unwrap_or_default(),
         ..Verified::default()
     };
-    // Where a message stands is its index in its stream; the streams have different lengths.
+    // Sort for the search below. Streams have different lengths, so a message's position is not computable.
     messages.sort_unstable_by_key(|message| message.number);
     let of = |arrival: &Arrival| {
         let at = messages.binary_search_by_key(&arrival.number, |message| message.number).ok()?;
@@ -117,7 +117,7 @@ fn messages(plan: &Plan, phase: Phase, sent: &[Sent]) -> Vec<Message> {
     sent.iter().enumerate().flat_map(of_stream).collect()
 }
 
-/// Where it is known how long the work really took, that counts: the ideal has the same work.
+/// Uses the real duration of the work, if it is known: the ideal run does the same work.
 fn note_work(messages: &mut [Message], arrived: &Arrived) {
     messages.sort_unstable_by_key(|message| message.number);
     for arrival in arrived.lanes.iter().flatten() {
@@ -128,7 +128,7 @@ fn note_work(messages: &mut [Message], arrived: &Arrived) {
     }
 }
 
-/// Whether each destination's sequences rise along each stream.
+/// True if the sequences of each destination rise along each stream.
 fn sequences_rise(plan: &Plan, phase: Phase, sent: &[Sent]) -> bool {
     sent.iter().enumerate().all(|(stream, sent)| {
         let mut last: HashMap<u64, u64> = HashMap::new();
@@ -139,9 +139,8 @@ fn sequences_rise(plan: &Plan, phase: Phase, sent: &[Sent]) -> bool {
     })
 }
 
-/// When each message would leave if nothing were lost to the system: its work begins when it is
-/// sent, or when one of the `slots` is free; it leaves when it and all before it in its lane are
-/// finished.
+/// When each message would leave if the system added no delay. Its work begins when it is sent, or when
+/// one of the `slots` is free. It leaves when it and all messages before it in its lane are finished.
 fn ideal(plan: &Plan, messages: &mut [Message], slots: u64) {
     messages.sort_unstable_by_key(|message| (message.sent, message.sequence));
     let mut busy: BinaryHeap<Reverse<Duration>> = BinaryHeap::new();
@@ -229,7 +228,7 @@ mod tests {
     fn ideally_work_waits_for_a_slot_and_a_message_for_its_lane() {
         let plan = plan(OrderingArg::Destination, 5_000);
         let judged = judge(&plan, PHASE, &sent(), &arrived(&[4, 6, 5, 7]), 2);
-        // Two at a time: 0–5, 1–6, then 5–10, 6–11; in the lane 5, 10, 10, 11.
+        // Work lasts 0–5, 1–6, then 5–10, 6–11; messages leave the lane at 5, 10, 10, 11.
         assert_eq!(judged.ideal_last, ms(11));
         assert_eq!(judged.overhead_ns, [5, 1, 2, 2].map(|over| ns(ms(over))));
         assert_eq!(judged.latency_ns, [10, 9, 11, 10].map(|latency| ns(ms(latency))));
@@ -241,7 +240,7 @@ mod tests {
         let mut arrived = arrived(&[4, 6, 5, 7]);
         arrived.lanes[0][0].worked = Some(ms(7));
         let judged = judge(&plan, PHASE, &sent(), &arrived, 2);
-        // 0–7, 1–6, then 6–11, 7–12; in the lane 7, 11, 11, 12.
+        // Work lasts 0–7, 1–6, then 6–11, 7–12; messages leave the lane at 7, 11, 11, 12.
         assert_eq!(judged.overhead_ns, [3, 0, 1, 1].map(|over| ns(ms(over))));
     }
 }

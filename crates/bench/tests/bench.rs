@@ -1,5 +1,5 @@
-//! A small run of `reseq-bench`: it measures what it was asked to measure, and checks order and
-//! completeness. The numbers themselves are not checked: speed depends on the machine.
+//! Small runs of `reseq-bench`: it measures the requested values, and checks order and
+//! completeness. The tests do not check the numbers: speed depends on the machine.
 
 use serde_json::Value;
 use tokio::process::Command;
@@ -136,7 +136,7 @@ async fn senders_that_go_and_come_leave_order_as_it_is() {
 
 #[tokio::test]
 async fn messages_and_traces_arrive_with_tokens_tls_and_tracing() {
-    // The bench itself fails if ingest takes other tokens, or if no traces arrive.
+    // The bench itself fails if ingest accepts other tokens, or if no traces arrive.
     let around = ["--tokens", "--tls", "--traces", "1", "--messages", "200"];
     let http: &[&str] = &["--in", "http", "--out", "http", "--ingest", "2"];
     for ways in [http, &["--in", "tcp", "--out", "tcp"]] {
@@ -171,7 +171,7 @@ async fn producers_are_measured_among_strangers() {
     let arguments = ["--hostile", "2", "--strangers", "60", "--seconds", "1", "--rate", "100"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_reseq-bench"));
     command.args(["--json"]).args(arguments).kill_on_drop(true);
-    // Its status says how latencies compare, which depends on what else this machine does.
+    // Ignore the exit status: it depends on the latencies, and so on the load of this machine.
     let output = command.output().await.unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&report["idle"], &report["slow"]), (&50.into(), &10.into()), "{report}");

@@ -8,15 +8,15 @@ use super::{ConfigError, InvalidListen, Listen, ListenerTls, invalid};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Admin {
-    /// The address or name to listen on. Empty: none, and `http.listen` serves all routes. Otherwise
-    /// `http.listen` serves only producers, workers, consumers and health checks.
+    /// The address or name to listen on. Empty: there is no such listener, and `http.listen` serves all
+    /// routes. Otherwise `http.listen` serves only producers, workers, consumers and health checks.
     pub listen: String,
-    /// Its certificates.
+    /// Certificates of this listener.
     pub tls: ListenerTls,
 }
 
 impl Admin {
-    /// The address or name, if there is one.
+    /// The value of `listen`, parsed; `None` if it is empty.
     pub fn place(&self) -> Result<Option<Listen>, ConfigError> {
         if self.listen.is_empty() {
             return Ok(None);

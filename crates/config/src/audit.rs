@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Audit {
-    /// How many entries Redis keeps: the newest ones.
+    /// Redis keeps this many entries, the newest.
     pub entries_max: usize,
 }
 

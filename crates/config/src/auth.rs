@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{ConfigError, invalid};
 use domain::{DestinationName, Grant, Scope, secret};
 
-/// The shortest and the longest admin token, in bytes. Over TCP, it has to fit into the first frame.
+/// Allowed length of the admin token, in bytes. Over TCP, the token must fit into the first frame.
 const ADMIN_TOKEN_BYTES: std::ops::RangeInclusive<usize> = 20..=240;
 
 /// Who may call.
@@ -19,33 +19,33 @@ pub struct Auth {
     /// A token with the scope `admin`, to create the first tokens. Empty: none.
     #[serde(deserialize_with = "secret::text")]
     pub admin_token: String,
-    /// A file with that token, in place of it.
+    /// A file with the admin token. It replaces `admin_token`.
     pub admin_token_file: PathBuf,
     /// The most requests in progress, and TCP connections, of one token in a process; 0: no limit.
     pub requests_per_token_max: usize,
-    /// What clients with certificates may do without a token.
+    /// Permissions of clients that show a certificate and no token.
     #[serde(rename = "certificate")]
     pub certificates: Vec<CertificateGrant>,
 }
 
-/// What clients whose certificate has this name may do, at listeners that check certificates of clients.
+/// Permissions of clients whose certificate has this name, at listeners that check client certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CertificateGrant {
     /// `CN=…` of the subject, or `DNS:…`, `URI:…` or `email:…` of the alternative names.
     pub name: String,
-    /// As of a token.
+    /// The scopes, as for a token.
     pub scopes: BTreeSet<Scope>,
-    /// As of a token: with which destinations; all if absent.
+    /// The destinations that these clients may use; `None`: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destinations: Option<BTreeSet<DestinationName>>,
-    /// As of a token: the most messages in one second; 0: no limit.
+    /// The most messages in one second; 0: no limit.
     #[serde(default)]
     pub rate_per_second_max: u32,
 }
 
 impl CertificateGrant {
-    /// What they may do.
+    /// The permissions as the grant of a token.
     pub fn grant(&self) -> Grant {
         Grant {
             scopes: self.scopes.clone(),
@@ -59,7 +59,7 @@ impl CertificateGrant {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuthMode {
-    /// Yes. As long as no token exists, only requests from this machine are answered, without a token.
+    /// Yes. While no token exists, Reseq answers only requests from this machine, without a token.
     #[default]
     Tokens,
     /// No: something else controls who can reach Reseq.
@@ -78,7 +78,7 @@ impl Auth {
         Some(self.admin_token.as_str()).filter(|token| !token.is_empty())
     }
 
-    /// Checks what clients with certificates may do.
+    /// Checks the grants for certificates.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         let mut names = BTreeSet::new();
         for CertificateGrant { name, scopes, destinations, .. } in &self.certificates {
@@ -114,7 +114,7 @@ impl Auth {
                 return Err(invalid(field, format!("{} is empty", path.display())));
             }
         }
-        // Never with the token itself.
+        // The error must not contain the token.
         let Some(token) = self.admin_token() else { return Ok(()) };
         let is_printable = token.bytes().all(|byte| byte.is_ascii_graphic());
         if !ADMIN_TOKEN_BYTES.contains(&token.len()) || !is_printable {

@@ -23,8 +23,8 @@ pub(super) fn parse(
     })
 }
 
-/// What is wrong in a file, with line and field. Never quotes the line or a value, which may be a
-/// secret.
+/// Describes an error in a file, with line and field. Never quotes the line or a value: either
+/// may be a secret.
 fn problem_in(text: &str, message: &str, at: Option<Range<usize>>) -> String {
     let message = match (message.strip_prefix("invalid type: string "), message.rfind(", expected"))
     {

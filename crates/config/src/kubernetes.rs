@@ -1,7 +1,7 @@
 //! The variables that Kubernetes sets for Services.
 //!
-//! For a Service `reseq-redis`, every container in its namespace gets these, and a Service whose name
-//! begins with `reseq` thus makes variables that begin like those of Reseq:
+//! For a Service `reseq-redis`, every container in its namespace gets the variables below. Their
+//! names begin like the variables of Reseq:
 //!
 //! ```text
 //! RESEQ_REDIS_SERVICE_HOST=10.0.0.11
@@ -14,8 +14,8 @@
 //!
 //! <https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables>
 
-/// Whether Kubernetes set this variable for a Service. The values count too, so that a misspelled
-/// variable of Reseq is still refused.
+/// True if Kubernetes set this variable for a Service. Checks the value too, so that Reseq still
+/// refuses a misspelled variable of its own.
 pub(super) fn is_of_a_service(name: &str, value: &str) -> bool {
     let is_number = |text: &str| text.parse::<u16>().is_ok();
     let is_url = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));

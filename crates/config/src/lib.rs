@@ -1,8 +1,8 @@
 //! Configuration: one struct per section, with defaults; checked at start.
 //!
-//! The environment overrides the TOML file: each plain field has a variable, `RESEQ_` and its path
-//! in upper case, joined with `_` (`redis.url` is `RESEQ_REDIS_URL`). A field that is unknown or
-//! out of range is refused by name.
+//! The environment overrides the TOML file: each plain field has a variable, `RESEQ_` and its
+//! path in upper case, joined with `_` (`redis.url` is `RESEQ_REDIS_URL`). An error names the
+//! field that is unknown or out of range.
 
 mod admin;
 mod audit;
@@ -41,7 +41,7 @@ pub use tracing::Tracing;
 
 use domain::{Destination, DestinationName, Envelope, Framing, Topic, secret};
 
-/// The value of `redis.url` that asks for a redis-server of Reseq's own.
+/// The value of `redis.url` that makes Reseq start its own redis-server.
 pub const EMBEDDED: &str = "embedded";
 
 /// The whole configuration.
@@ -104,17 +104,17 @@ pub struct Http {
     pub connections_per_address_max: usize,
     /// Time limit for the head of a request, in milliseconds.
     pub header_timeout_ms: u64,
-    /// A connection without a request, or whose answer is not read, is closed after this many
-    /// milliseconds.
+    /// Reseq closes a connection after this many milliseconds without a request, or if the client
+    /// does not read the answer.
     pub idle_timeout_ms: u64,
-    /// Sent data that the client's system does not acknowledge within this many milliseconds counts
-    /// as lost, and the connection is closed.
+    /// Reseq closes a connection if the client's system does not acknowledge sent data within
+    /// this many milliseconds.
     pub acknowledge_timeout_ms: u64,
-    /// The lowest speed of a body or TCP frame that has begun, in bytes per second; 0: no limit.
+    /// The lowest allowed speed of a body or TCP frame once it has begun, in bytes per second; 0: no limit.
     pub body_bytes_per_second_min: u64,
     /// The speed is averaged over this many milliseconds.
     pub body_window_ms: u64,
-    /// Its certificates.
+    /// Certificates of this listener.
     pub tls: ListenerTls,
 }
 
@@ -122,9 +122,9 @@ pub struct Http {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Redis {
-    /// `redis://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`, or over TLS with `rediss`;
-    /// or `embedded`: a private redis-server in `data_dir`. Never guessed, so that a lost variable does not
-    /// become an empty database.
+    /// `redis://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`, or over TLS with
+    /// `rediss`; or `embedded`: a private redis-server in `data_dir`. Has no default: a lost
+    /// variable must not lead to an empty database.
     #[serde(deserialize_with = "secret::text")]
     pub url: String,
     /// The ACL user on the sentinels themselves. Empty: none.
@@ -157,8 +157,8 @@ pub struct Ingest {
     pub batch_max: usize,
     /// The most bytes of arrivals in flight to Redis; beyond that, producers wait.
     pub bytes_in_flight_max: usize,
-    /// How long calls are retried while Redis does not answer, in milliseconds, before a producer
-    /// gets a 503. A call in flight at that time is awaited.
+    /// While Redis does not answer, Reseq retries calls for this many milliseconds, then the
+    /// producer gets a 503. Reseq still waits for the answer to a call in flight.
     pub retry_ms: u64,
     /// The most TCP connections at once, over all listeners; 0: a quarter of the file descriptors, at
     /// most 1,024.
@@ -205,15 +205,15 @@ pub struct TcpListener {
     /// The content of a frame.
     #[serde(default)]
     pub envelope: Envelope,
-    /// How producers say who they are.
+    /// How producers authenticate.
     #[serde(default)]
     pub auth: TcpAuth,
-    /// Its certificates.
+    /// Certificates of this listener.
     #[serde(default)]
     pub tls: ListenerTls,
 }
 
-/// How the producers of a TCP listener say who they are.
+/// How the producers of a TCP listener authenticate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TcpAuth {
@@ -340,13 +340,13 @@ impl Redis {
         Topology::parse(&self.url)
     }
 
-    /// How long to wait for an answer.
+    /// `timeout_ms` as a duration.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
 }
 
-/// A configuration that cannot be used: names the field, and how to correct it.
+/// The configuration cannot be used. The error names the field, and how to correct it.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file could not be read.
@@ -357,12 +357,12 @@ pub enum ConfigError {
         /// The cause.
         source: std::io::Error,
     },
-    /// The file is not TOML, or not this configuration.
+    /// The file is not TOML, or not a configuration of Reseq.
     #[error("the configuration file {path} is not valid:\n{problem}")]
     InvalidFile {
         /// Which file.
         path: PathBuf,
-        /// The place, and what is wrong.
+        /// The line and the field, and the problem.
         problem: String,
     },
     /// An environment variable is unknown or its value cannot be read.
@@ -400,7 +400,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Like [`Config::load`], with the text of the file. Reads no file, also none that the configuration names.
+    /// Like [`Config::load`], but takes the text of the file. Reads no file, not even a file that the text names.
     #[cfg(feature = "fuzzing")]
     pub fn parse(
         text: &str,

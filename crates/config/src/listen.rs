@@ -1,11 +1,11 @@
-//! Where a listener listens: an address or a name, and a port.
+//! The place where a listener accepts connections: an address or a name, and a port.
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// An address or a name, and a port: `127.0.0.1:8080`, `[::]:8080`, `localhost:8080`. A name is resolved at the start, to
-/// all of its addresses.
+/// An address or a name, and a port: `127.0.0.1:8080`, `[::]:8080`, `localhost:8080`. Reseq
+/// resolves a name at the start, and listens on all its addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Listen {
@@ -44,7 +44,7 @@ impl FromStr for Listen {
         let is_name = !host.is_empty()
             && host.len() <= 253
             && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
-            // What looks like an address must be one.
+            // A text of digits and dots must be an address.
             && !host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
         let port = port.parse().ok().filter(|_| is_name && is_number).ok_or_else(invalid)?;

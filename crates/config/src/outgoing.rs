@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{ClientTls, ConfigError, invalid};
 use domain::AllowedNetwork;
 
-/// The most networks in the list: each new connection is checked against all of them.
+/// The most networks in `allow`: Reseq checks each new connection against all of them.
 const ALLOW_MAX: usize = 1000;
 
 /// Where deliveries and transforms may connect to.
@@ -16,9 +16,9 @@ const ALLOW_MAX: usize = 1000;
 pub struct Outgoing {
     /// Networks that are not public, and to which Reseq may connect nevertheless.
     pub allow: Vec<AllowedNetwork>,
-    /// A connection that is this many milliseconds old is not used again.
+    /// Reseq does not reuse a connection that is this many milliseconds old.
     pub connection_age_max_ms: u64,
-    /// DNS servers to ask in place of those in `/etc/resolv.conf`.
+    /// DNS servers to use instead of the servers in `/etc/resolv.conf`.
     pub dns_servers: Vec<SocketAddr>,
     /// Certificates of `https` and `tls` URLs.
     pub tls: ClientTls,

@@ -9,13 +9,13 @@ use domain::nearest::nearest;
 
 /// The prefix of all variables.
 pub(super) const PREFIX: &str = "RESEQ_";
-/// Fields with a secret: the variable with this name and `_FILE` names a file that has the secret.
+/// Fields with a secret. The variable of a field, with `_FILE` appended, names a file with the secret.
 const SECRETS: [&str; 3] = ["redis_url", "redis_sentinel_password", "secrets_key"];
 
-/// Variables that are not fields: `RESEQ_CONFIG` names the file, `RESEQ_LOG` the log filter,
-/// `RESEQ_URL` the service for client commands, `RESEQ_HEADER` a header of their requests, `RESEQ_TOKEN` their token,
-/// `RESEQ_CA_FILE`, `RESEQ_CERTIFICATE_FILE` and `RESEQ_KEY_FILE` their certificates, `RESEQ_JQ_RUNNER` the program that runs `jq`
-/// expressions; a runner itself has `RESEQ_JQ_CHILD`. The others inject faults in test builds.
+/// Variables that are not fields: `RESEQ_CONFIG` names the file, `RESEQ_LOG` the log filter, `RESEQ_URL` the service
+/// for client commands, `RESEQ_HEADER` a header of their requests, `RESEQ_TOKEN` their token, `RESEQ_CA_FILE`,
+/// `RESEQ_CERTIFICATE_FILE` and `RESEQ_KEY_FILE` their certificates, `RESEQ_JQ_RUNNER` the program that runs `jq`
+/// expressions. Reseq sets `RESEQ_JQ_CHILD` for a runner. The remaining variables inject faults in test builds.
 const OTHERS: &[&str] = &[
     "RESEQ_CONFIG",
     "RESEQ_LOG",
@@ -94,7 +94,7 @@ pub(super) fn environment(
     Config::deserialize_value(&whole).map_err(|error| invalid(PREFIX, error.to_string()))
 }
 
-/// Reads the variable of OpenTelemetry for the endpoint, too. Reseq's own has priority.
+/// Reads the endpoint from the variable of OpenTelemetry too. The variable of Reseq has priority.
 fn of_opentelemetry(mut variables: HashMap<String, String>) -> HashMap<String, String> {
     if let Some(endpoint) = variables.remove("OTEL_EXPORTER_OTLP_ENDPOINT") {
         variables.entry(OTLP_ENDPOINT.to_owned()).or_insert(endpoint);

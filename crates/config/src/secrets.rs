@@ -1,4 +1,4 @@
-//! Secrets: where the configuration finds them, and the keys that encrypt the secrets of destinations in Redis.
+//! Reads secrets from files and variables, and the keys that encrypt the secrets of destinations in Redis.
 
 use std::{collections::HashMap, fmt, fs::File, io::Read, path::Path};
 
@@ -12,14 +12,14 @@ use domain::secret::{self, Reference};
 const FILE_BYTES_MAX: u64 = 64 << 10;
 /// The length of a key, in bytes.
 const KEY_BYTES: usize = 32;
-/// The most keys: the current one, and earlier ones.
+/// The most keys: the current key, and earlier keys.
 const KEYS_MAX: usize = 10;
 
 /// Encryption of the secrets of destinations in Redis.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Secrets {
-    /// Keys in base64, separated by white space. The first encrypts, all decrypt. Empty: plain text.
+    /// Keys in base64, separated by white space. The first key encrypts, all keys decrypt. Empty: plain text.
     #[serde(deserialize_with = "secret::text")]
     pub key: String,
     /// Refuses to start without a key.
@@ -37,7 +37,7 @@ impl Secrets {
     pub fn keys(&self) -> Result<Vec<[u8; KEY_BYTES]>, ConfigError> {
         let mut keys: Vec<[u8; KEY_BYTES]> = Vec::new();
         for (at, text) in self.key.split_whitespace().enumerate() {
-            // Never with the key itself.
+            // The error must not contain the key.
             let bad = |problem: &str| {
                 let make = "make one with: openssl rand -base64 32";
                 invalid("secrets.key", format!("key {}: {problem}; {make}", at + 1))
@@ -99,7 +99,7 @@ pub fn read_file(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Runs `read`, in which secrets may be references to files and to variables of this process.
+/// Runs `read`. Within it, a secret may be a reference to a file or to a variable of this process.
 pub fn with_references<T>(read: impl FnOnce() -> T) -> T {
     let variables: HashMap<String, String> = std::env::vars().collect();
     secret::resolving(move |reference| resolve(reference, &variables), read)

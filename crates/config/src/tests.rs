@@ -1,8 +1,8 @@
-//! Tests of which configurations are accepted, and which are refused by name.
+//! Tests that valid configurations are accepted, and that errors name the invalid field.
 
 use super::*;
 
-/// Loads a file with this text. Unless it says which, Redis is embedded.
+/// Loads a file with this text. If the text has no URL of Redis, Redis is embedded.
 fn load(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
     let redis = [("RESEQ_REDIS_URL", EMBEDDED)].iter().filter(|_| !text.contains("url = 'redis"));
     let redis = redis.filter(|_| !["mysql", "unix"].iter().any(|scheme| text.contains(scheme)));
@@ -100,7 +100,7 @@ fn what_kubernetes_sets_for_services_is_never_taken_for_a_field() {
     let with = load("", &variables).unwrap();
     let without = load("", &[]).unwrap();
     assert_eq!(toml::Value::try_from(with).unwrap(), toml::Value::try_from(without).unwrap());
-    // A name alone does not excuse a misspelled variable.
+    // The value is not like those of Kubernetes, so the variable counts as misspelled.
     let error = load("", &[("RESEQ_PORT", "8080")]).unwrap_err();
     assert!(error.contains("RESEQ_PORT"), "{error}");
 }
@@ -124,7 +124,7 @@ fn the_password_of_redis_is_never_shown() {
             "h:1,i:2"
         }));
     }
-    // Refused URLs are not shown either.
+    // Errors do not show refused URLs either.
     let wrong = [
         "redis+cluster://u:s3cret@h",
         "redis+sentinel://u:s3cret@h:1",

@@ -10,7 +10,7 @@ use super::{ConfigError, invalid};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientTls {
-    /// Root certificates, beside those of the system. Empty: none.
+    /// Root certificates, in addition to the root certificates of the system. Empty: none.
     pub ca_file: PathBuf,
     /// The certificate that Reseq shows, with its chain. Empty: none.
     pub certificate_file: PathBuf,
@@ -34,11 +34,11 @@ impl ClientTls {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListenerTls {
-    /// The certificate of this process, with its chain. Empty: the listener is in plain text.
+    /// The certificate of this process, with its chain. Empty: the listener uses no TLS.
     pub certificate_file: PathBuf,
     /// The key of that certificate.
     pub key_file: PathBuf,
-    /// Root certificates of clients: with it, each client must show a certificate.
+    /// Root certificates of clients. If set, each client must show a certificate.
     pub client_ca_file: PathBuf,
 }
 

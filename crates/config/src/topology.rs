@@ -12,7 +12,7 @@ pub type Host = (String, u16);
 pub struct Access {
     /// The name of an ACL user.
     pub user: Option<String>,
-    /// Its password, or that of the server.
+    /// The password of this user, or of the server.
     pub password: Option<String>,
     /// The number of the database.
     pub database: i64,
@@ -39,7 +39,7 @@ pub enum Topology {
     },
     /// A Redis Cluster.
     Cluster {
-        /// Some of its nodes; they name the others.
+        /// Some nodes of the cluster. They name the other nodes.
         nodes: Vec<Host>,
         /// Credentials for all nodes.
         access: Access,
@@ -66,7 +66,7 @@ impl Topology {
                 {
                     Err(format!("the host is missing: {SHAPES}"))
                 }
-                // redis-rs would read #insecure as the wish not to check certificates.
+                // With #insecure, redis-rs would not check certificates.
                 Ok(parsed) if parsed.fragment().is_some() => {
                     Err("the URL must have no part after #; certificates are always checked".into())
                 }
@@ -165,7 +165,7 @@ fn cluster(rest: &str, is_tls: bool) -> Result<Topology, String> {
     Ok(Topology::Cluster { nodes: hosts_of(nodes)?, access, is_tls })
 }
 
-/// User and password, and the rest. A password may contain `/` and `@`.
+/// Splits the user and password from the rest of the URL. A password may contain `/` and `@`.
 fn access_of(rest: &str) -> Result<(Access, &str), String> {
     let mut access = Access::default();
     let Some((info, rest)) = rest.rsplit_once('@') else { return Ok((access, rest)) };

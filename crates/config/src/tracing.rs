@@ -10,8 +10,8 @@ use super::{ConfigError, invalid};
 pub struct Tracing {
     /// The base URL of an OTLP receiver over HTTP. Empty: no traces.
     pub otlp_endpoint: String,
-    /// The share of the messages without `traceparent` that are traced, 0 to 1. Others are traced if their
-    /// producer says so.
+    /// The share of the messages without `traceparent` that are traced, 0 to 1. A message with
+    /// `traceparent` is traced if that header says so.
     pub sample_ratio: f64,
 }
 

@@ -3,9 +3,8 @@
 use super::{Config, ConfigError, TcpAuth, invalid};
 
 impl Config {
-    /// Checks ranges and contradictions.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        // A call may be repeated for 50 s at most, because its answer is kept for 60 s
+        // Reseq may repeat a call for 50 s at most, because Redis keeps its answer for 60 s
         // (`call.lua`).
         let ranges: &[(&str, u64, u64, u64)] = &[
             ("http.body_bytes_max", self.http.body_bytes_max as u64, 1, 256 << 20),

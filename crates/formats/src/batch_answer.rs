@@ -1,4 +1,4 @@
-//! How many messages of a batch a receiver's 2xx acknowledges.
+//! Reads how many messages of a batch a receiver's 2xx answer acknowledges.
 //!
 //! ```text
 //! no field `accepted` in it, whatever else it is (empty, text, other JSON)    all
@@ -6,8 +6,8 @@
 //! anything else that names `accepted`, or may be part of such an object       unclear: counts as none
 //! ```
 //!
-//! An unclear answer must not count as accepted: messages that the receiver does not have would be
-//! lost. The opposite error only causes repeats, which receivers recognise.
+//! An unclear answer must not count as accepted: messages that the receiver does not have would
+//! be lost. The opposite error only causes repeats, which receivers recognise.
 
 use std::fmt;
 
@@ -18,15 +18,15 @@ use serde::{
 
 use domain::excerpt::excerpt;
 
-/// The field with the number.
+/// The field with the number of accepted messages.
 const FIELD: &str = "accepted";
 
 /// How many messages of a batch an answer acknowledges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Accepted {
-    /// The first messages, this many; 0 is a refusal.
+    /// The receiver accepted this many messages, the first ones; 0 is a refusal.
     First(usize),
-    /// Unclear, with the reason as text.
+    /// The answer is unclear, for this reason.
     Unclear(String),
 }
 
@@ -62,15 +62,15 @@ fn is_named_in(text: &str) -> bool {
     })
 }
 
-/// What a JSON value contains about the field, at any depth.
+/// The mentions of the field in a JSON value, at any depth.
 #[derive(Default)]
 struct Said {
     /// The number, if the value is a whole number.
     number: Option<u64>,
     /// If the value is a string: whether its text names the field.
     is_named_in_text: bool,
-    /// If the value is an object: its fields of that name, with their numbers. A name in other case
-    /// has none.
+    /// If the value is an object: its fields of that name, with their numbers. A name in another
+    /// case has no number.
     fields: Vec<Option<u64>>,
     /// True if the field occurs anywhere below.
     is_named: bool,

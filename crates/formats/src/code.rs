@@ -1,25 +1,25 @@
-//! The codes of errors: one table, from which the API, the answers over TCP, the metrics and
-//! `docs/reference/errors.md` take them.
+//! The codes of errors, in one table. The API, the answers over TCP, the metrics and
+//! `docs/reference/errors.md` use this table.
 //!
-//! Clients rely on a code and on its status: never change either. To add a code, add it here, then
-//! write the table of the reference again (CONTRIBUTING.md says how).
+//! Clients rely on a code and on its status: never change either. To add a code, add it here,
+//! then regenerate the table of the reference (CONTRIBUTING.md says how).
 
 use std::fmt;
 
 use http::StatusCode;
 
-/// What a client gets with a code.
+/// The status that a client gets with a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
-    /// This HTTP status; over TCP, the code.
+    /// This HTTP status. A client over TCP gets the code instead.
     Status(StatusCode),
-    /// The 4xx that the HTTP library chose; 400 where there is none.
+    /// The 4xx that the HTTP library chose, or 400.
     AnyClientError,
-    /// A code over TCP. It has no HTTP status.
+    /// The code exists only over TCP, and has no HTTP status.
     OnlyTcp,
 }
 
-/// What the table says of one code.
+/// One row of the table.
 struct Entry {
     text: &'static str,
     answer: Answer,
@@ -30,7 +30,7 @@ struct Entry {
 
 /// An error that clients may see.
 pub trait Coded {
-    /// Its stable code; and what happened and what to do, for people.
+    /// The stable code, and a sentence for people that says what happened and what to do.
     fn coded(&self) -> (Code, String);
 }
 
@@ -258,7 +258,7 @@ codes! {
 }
 
 impl Code {
-    /// The code as clients read it.
+    /// The text of the code that clients receive.
     pub const fn as_str(self) -> &'static str {
         self.entry().text
     }
@@ -285,7 +285,7 @@ impl Code {
         }
     }
 
-    /// True if sending the same again later may succeed.
+    /// True if the same request may succeed later.
     pub fn is_temporary(self) -> bool {
         matches!(self.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }
@@ -295,12 +295,12 @@ impl Code {
         self.entry().title
     }
 
-    /// What happened, for people. Words of the product are between backticks.
+    /// Explains what happened, for people. Terms of the product are between backticks.
     pub const fn meaning(self) -> &'static str {
         self.entry().meaning
     }
 
-    /// What the client can do, for people.
+    /// Says what the client can do, for people.
     pub const fn remedy(self) -> &'static str {
         self.entry().remedy
     }

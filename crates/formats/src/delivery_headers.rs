@@ -1,10 +1,10 @@
-//! The names of the headers that Reseq itself gives to a delivery.
+//! The names of the headers that Reseq adds to a delivery.
 
-/// The signature of the others and the body (`signatures/sign.rs`).
+/// The signature of the other headers and the body (`signatures/sign.rs`).
 pub const RESEQ_SIGNATURE: &str = "reseq-signature";
 
-/// All Reseq-* headers of a delivery, or of a request to a transform. The signature covers all others, in
-/// this order.
+/// All Reseq-* headers of a delivery, or of a request to a transform. `reseq-signature` covers
+/// all the others, in this order.
 pub const DELIVERY_HEADERS: [&str; 11] = [
     "reseq-attempt",
     "reseq-batch",

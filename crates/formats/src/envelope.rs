@@ -70,7 +70,7 @@ pub fn frame(message: &Stamped, depth_max: usize) -> Bytes {
 }
 
 fn write(message: &Stamped, format: BatchFormat, depth_max: usize, out: &mut Vec<u8>) {
-    // Fails only for maps whose keys are not strings, and there are none.
+    // Fails only for maps whose keys are not strings. An envelope has no such map.
     let _ = serde_json::to_writer(out, &envelope(message, format, depth_max));
 }
 

@@ -14,7 +14,7 @@ mod tests;
 
 /// The bytes of the length before a frame of [`Framing::Length`].
 const HEAD_BYTES: usize = 4;
-/// The longest frame that [`HEAD_BYTES`] can announce.
+/// The longest frame that a head of [`HEAD_BYTES`] bytes can announce.
 const LENGTH_MAX: usize = u32::MAX as usize;
 
 /// Splits and joins frames. Frames are bytes, not text, and may be empty.
@@ -56,7 +56,7 @@ pub enum FrameError {
     /// The stream ended before the frame did.
     #[error("the connection ended in the middle of a frame")]
     Truncated,
-    /// The rest of the frame came too slowly.
+    /// The rest of the frame arrived too slowly.
     #[error("the frame came more slowly than http.body_bytes_per_second_min")]
     TooSlow,
     /// A body with a line break would arrive as two frames.
@@ -68,8 +68,8 @@ pub enum FrameError {
 }
 
 impl FrameCodec {
-    /// A codec for one connection. `frame_bytes_max` limits what is read, and so the memory that
-    /// the other side can occupy. Only the framing limits what is written.
+    /// A codec for one connection. `frame_bytes_max` limits the frames read, and so the memory
+    /// that the peer can occupy. Only the framing limits the frames written.
     pub fn new(framing: Framing, frame_bytes_max: usize) -> FrameCodec {
         let codec = match framing {
             Framing::Lines => Codec::Lines(AnyDelimiterCodec::new_with_max_length(
@@ -118,7 +118,7 @@ impl Encoder<Bytes> for FrameCodec {
     /// Appends the frame; appends nothing on an error.
     fn encode(&mut self, body: Bytes, buffer: &mut BytesMut) -> Result<(), FrameError> {
         match &mut self.codec {
-            // AnyDelimiterCodec itself encodes text only.
+            // AnyDelimiterCodec can encode only text.
             Codec::Lines(_) => {
                 if body.contains(&b'\n') {
                     return Err(FrameError::ContainsNewline);
@@ -135,9 +135,9 @@ impl Encoder<Bytes> for FrameCodec {
     }
 }
 
-/// The next frame with a length before it. The library's decoder would reserve memory for as many bytes as a head
-/// announces; here memory grows only with the bytes that have arrived. The head stays in the buffer until its frame is
-/// complete, so that leftover bytes at the end of the stream reveal a truncated frame.
+/// Reads the next frame with a length before it. The library's decoder would reserve all the memory that a
+/// head announces; here, memory grows only with the bytes that have arrived. The head stays in the buffer
+/// until its frame is complete, so that leftover bytes at the end of the stream reveal a truncated frame.
 fn decode_length(buffer: &mut BytesMut, max: usize) -> Result<Option<Bytes>, FrameError> {
     let Some(head) = buffer.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
     let length = u32::from_be_bytes(*head) as usize;

@@ -1,4 +1,4 @@
-//! JSON of message parts, for all places that show whole messages: workers, batches, the API.
+//! JSON of message parts, for all code that shows whole messages: workers, batches, the API.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -8,7 +8,7 @@ pub use domain::message::joined_headers;
 /// The most levels of JSON around a body in answers, batches and envelopes.
 pub const AROUND: usize = 4;
 
-/// Reads an optional field for which `null` is a value.
+/// Reads an optional field in which `null` counts as a value, not as absent.
 pub fn even_null<'a, D: Deserializer<'a>, T: Deserialize<'a>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
@@ -26,8 +26,8 @@ pub fn is_broken_json(content_type: &str, bytes: &[u8]) -> bool {
     is_called_json(content_type) && serde_json::from_slice::<&RawValue>(bytes).is_err()
 }
 
-/// The body as its original JSON text. `None` if it must be sent as bytes: it is not JSON, has
-/// another content type, or is not [`embeddable`].
+/// The body as its original JSON text. `None` if the body is not JSON, has another content type,
+/// or is not [`embeddable`]; then send it as bytes.
 pub fn json_body(content_type: &str, bytes: &[u8], depth_max: usize) -> Option<Box<RawValue>> {
     if !is_called_json(content_type) {
         return None;
@@ -35,9 +35,9 @@ pub fn json_body(content_type: &str, bytes: &[u8], depth_max: usize) -> Option<B
     embeddable(std::str::from_utf8(bytes).ok()?, depth_max)
 }
 
-/// This JSON, to be embedded in JSON with several messages. `None` if some parsers would then refuse the
-/// whole document: for nesting deeper than `depth_max` (of the whole document), numbers beyond a double,
-/// or escapes for half of a surrogate pair.
+/// This JSON, for embedding in JSON with several messages. `None` if some parsers would refuse
+/// the whole document: because it nests deeper than `depth_max`, has a number beyond a double, or
+/// an escape for half of a surrogate pair.
 pub fn embeddable(text: &str, depth_max: usize) -> Option<Box<RawValue>> {
     let json = RawValue::from_string(text.to_owned()).ok()?;
     let bytes = json.get().as_bytes();
@@ -105,7 +105,7 @@ fn is_read_everywhere(json: &[u8]) -> bool {
     true
 }
 
-/// True for a number beyond the range of a double.
+/// True if the number is beyond the range of a double.
 fn is_huge(number: &[u8]) -> bool {
     let may_be = number.len() > f64::MAX_10_EXP as usize || number.contains(&b'e');
     if !may_be && !number.contains(&b'E') {
@@ -189,7 +189,7 @@ mod tests {
         assert!(is_deeper(deep.as_bytes(), 124) && !is_deeper(deep.as_bytes(), 125));
         let object = r#"{"a":"#.repeat(129) + "1" + &"}".repeat(129);
         assert!(is_deeper(object.as_bytes(), 128) && !is_deeper(object.as_bytes(), 129));
-        // The deepest possible body: nothing recurses.
+        // The deepest possible body does not overflow the stack: nothing recurses.
         assert!(embeddable(&nested(500_000), 128).is_none());
     }
 }

@@ -1,6 +1,6 @@
-//! What Reseq and others write and read, without I/O: TCP framing ([`FrameCodec`]), answers to frames
-//! ([`tcp_answer`]) and to batches ([`batch_answer`]), messages as JSON ([`envelope`]), the JSON of their parts
-//! ([`json`]), [`signatures`], and the codes of errors ([`code`]).
+//! The formats that Reseq shares with other programs, without I/O: TCP framing ([`FrameCodec`]), answers to
+//! frames ([`tcp_answer`]) and to batches ([`batch_answer`]), messages as JSON ([`envelope`]), the JSON of
+//! their parts ([`json`]), [`signatures`], and the codes of errors ([`code`]).
 
 pub mod batch_answer;
 pub mod code;

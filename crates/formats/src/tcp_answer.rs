@@ -40,13 +40,13 @@ pub enum ToProducer {
 pub enum FromReceiver {
     /// It accepted the message.
     Ok,
-    /// It wants the message again, after this time if it named one.
+    /// It wants the message again, after this time if the answer has one.
     Retry(Option<Duration>),
     /// It refuses the message, with this reason (already an [`excerpt`]).
     Reject(String),
 }
 
-/// The receiver's answer is none of the three.
+/// The receiver's answer is not one of the three.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the receiver answered \"{text}\", which is not OK, RETRY [ms] or REJECT <reason>")]
 pub struct UnknownAnswer {

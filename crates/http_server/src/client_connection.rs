@@ -1,5 +1,4 @@
-//! The client of an HTTP connection, as this process sees it: its current activity, and whether it
-//! can still receive its answer.
+//! The client of an HTTP connection: its current activity, and whether it can still receive its answer.
 
 mod body;
 mod heads;
@@ -40,10 +39,10 @@ use faults::planted;
 /// If a client had closed the connection before its answer arrived, its system resets the
 /// connection within this time.
 const RESET_WITHIN: Duration = Duration::from_secs(1);
-/// A client gets this time to show its credential before its connection yields its slot first of all.
+/// A client has this time to show its credential. After that, the connection is the first to yield its slot.
 const CREDENTIAL_WITHIN: Duration = Duration::from_secs(5);
 
-/// Which connections yield their slots first; those of one rank in the order of age.
+/// The order in which connections yield their slots. Within one rank, the oldest yields first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Yields {
     /// Without a credential for a while.
@@ -82,7 +81,7 @@ struct Inner {
     certificate: OnceLock<Subject>,
     /// HTTP/2: several requests at a time.
     is_multiplexed: AtomicBool,
-    /// It has shown a valid credential, or needs none.
+    /// The client has shown a valid credential, or needs none.
     is_verified: AtomicBool,
     state: Mutex<State>,
     closing: CancellationToken,
@@ -92,7 +91,7 @@ struct State {
     activity: Activity,
     /// How many requests are in progress.
     requests: usize,
-    /// HTTP/2: since when the parts of answers wait for the client to read, by the number of the request.
+    /// HTTP/2: by number of the request, since when a part of the answer waits for the client to read it.
     unread: HashMap<u64, Instant>,
     /// The number of the last request.
     last: u64,
@@ -101,9 +100,9 @@ struct State {
     has_ended: bool,
     error: Option<io::ErrorKind>,
     unconfirmed: Option<Unconfirmed>,
-    /// How its requests are framed, over HTTP/1.
+    /// HTTP/1: the framing of the client's requests.
     framing: Framing,
-    /// HTTP/2: the heads of its requests, and since when one is incomplete.
+    /// HTTP/2: the heads of the client's requests, and since when one is incomplete.
     heads: Heads,
     head_since: Option<Instant>,
     ambiguous: Option<Ambiguous>,
@@ -116,7 +115,7 @@ struct Unconfirmed {
 }
 
 impl ClientConnection {
-    /// The client of this connection. Data that it does not acknowledge within this time counts as
+    /// If the client does not acknowledge data within `unacknowledged_max`, the data counts as
     /// lost, and the connection ends.
     pub fn new(stream: TcpStream, unacknowledged_max: Duration) -> ClientConnection {
         // Answers are small and awaited, so send them at once.
@@ -152,17 +151,17 @@ impl ClientConnection {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The address and port of the other side.
+    /// The address and port of the client.
     pub fn address(&self) -> Option<SocketAddr> {
         self.0.address
     }
 
-    /// Who the certificate that it has shown says that it is, if it has shown one.
+    /// The identity in the client's certificate, if it has shown one.
     pub fn certificate(&self) -> Option<&Subject> {
         self.0.certificate.get()
     }
 
-    /// Notes the certificate that it has shown.
+    /// Notes the identity in the client's certificate.
     pub fn note_certificate(&self, subject: Subject) {
         let _ = self.0.certificate.set(subject);
     }
@@ -177,8 +176,8 @@ impl ClientConnection {
         self.0.is_multiplexed.load(Ordering::Relaxed)
     }
 
-    /// From now on it yields its slot only while it has no request in progress: it has shown a valid credential, or
-    /// needs none.
+    /// The client has shown a valid credential, or needs none. From now on, the connection yields
+    /// its slot only while no request is in progress.
     pub fn verify(&self) {
         self.0.is_verified.store(true, Ordering::Relaxed);
     }
@@ -187,7 +186,7 @@ impl ClientConnection {
         self.0.is_verified.load(Ordering::Relaxed) || planted::is("unverified_kept")
     }
 
-    /// Its activity, and since when.
+    /// The current activity, and since when.
     pub fn activity(&self) -> (Activity, Instant) {
         let state = self.state();
         (state.activity, state.since)
@@ -203,7 +202,7 @@ impl ClientConnection {
         self.state().head_since
     }
 
-    /// Follows what the server is about to read. An error if it could be read in two ways.
+    /// Checks the bytes that the server is about to read. An error if they could be read in two ways.
     fn follow(&self, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.state();
         if self.is_multiplexed() {
@@ -216,16 +215,15 @@ impl ClientConnection {
             return Ok(());
         }
         state.framing.follow(bytes).map_err(|ambiguous| {
-            // While another request is in progress, an answer would be taken for the one to that. If it is about the
-            // body of a request, that request has an answer of its own.
+            // While another request is in progress, the client would take this answer for that
+            // request's answer. A request with an ambiguous body gets its own answer.
             let is_unanswered = state.activity != Activity::Busy;
             state.ambiguous = Some(ambiguous).filter(|_| is_unanswered);
             io::Error::new(io::ErrorKind::InvalidData, ambiguous)
         })
     }
 
-    /// Why the last request of the connection was not read, if the reason is that it could be read in two ways, and
-    /// nobody has answered it.
+    /// Why the last request was refused as ambiguous, if the server has not answered it yet.
     pub fn ambiguous(&self) -> Option<Ambiguous> {
         self.state().ambiguous
     }
@@ -243,7 +241,7 @@ impl ClientConnection {
         Some(Begun::new(self.clone(), state.last))
     }
 
-    /// The answer is complete and being sent, or nobody waits for it any more.
+    /// The answer is complete and being sent, or was abandoned.
     fn end(&self, number: u64) {
         let mut state = self.state();
         state.requests -= 1;
@@ -265,7 +263,7 @@ impl ClientConnection {
         }
     }
 
-    /// How readily it yields its slot, and since when; `None` if it does not.
+    /// The rank in which the connection yields its slot, and since when; `None` if it does not yield.
     pub fn yields(&self) -> Option<(Yields, Instant)> {
         let state = self.state();
         let (is_verified, is_old) = (self.is_verified(), state.since.elapsed() > CREDENTIAL_WITHIN);
@@ -305,8 +303,8 @@ impl ClientConnection {
         state.error = state.error.or(error.map(|error| error.kind()));
     }
 
-    /// Resolves when the client has closed its direction: it is gone, or only waits for its answer.
-    /// Never resolves while there is unread input.
+    /// Resolves when the client has closed its direction: the client is gone, or only waits for
+    /// its answer. Never resolves while there is unread input.
     pub async fn left(&self) {
         match self.0.stream.peek(&mut [0]).await {
             Ok(1..) => std::future::pending().await,
@@ -321,7 +319,7 @@ impl ClientConnection {
     }
 
     /// Reads and discards input, so that a reset does not cut off the last answer. Ends with the
-    /// input, or after the time in which a reset must arrive.
+    /// input, or after [`RESET_WITHIN`].
     pub async fn drain(&self) {
         let mut rest = vec![0; 16 << 10];
         let drained = async {
@@ -345,9 +343,9 @@ impl ClientConnection {
 
     /// Decides, at the end of the connection, whether the last answer was lost.
     ///
-    /// It counts as lost if it was not written completely, if the client's system did not
-    /// acknowledge it in time, or if the client had closed the connection before. It does not count
-    /// as lost if the client, or only its system, received the answer and then died.
+    /// The answer counts as lost if it was not written completely, if the client's system did not
+    /// acknowledge it in time, or if the client had closed the connection before. It does not
+    /// count as lost if the client, or only its system, received the answer and then died.
     pub async fn settle(&self) {
         let (unconfirmed, has_ended) = {
             let mut state = self.state();
@@ -374,7 +372,7 @@ impl ClientConnection {
         ClientIo::new(self.clone(), true)
     }
 
-    /// Everything that the server has was written.
+    /// Everything from the server was written.
     fn has_written(&self) {
         if let Some(unconfirmed) = &mut self.state().unconfirmed {
             unconfirmed.is_written = true;

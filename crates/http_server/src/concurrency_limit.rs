@@ -1,4 +1,4 @@
-//! How many of something each name holds, up to a maximum: connections of an address, requests of a token.
+//! Limits the number that each name may hold at once: connections of an address, requests of a token.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ struct Inner<K> {
     held: Mutex<HashMap<K, usize>>,
 }
 
-/// One of a name, until dropped.
+/// Counts as one for its name, until dropped.
 #[derive(Debug)]
 pub struct Held<K: Hash + Eq> {
     /// `None` without a limit.
@@ -33,7 +33,7 @@ impl<K: Hash + Eq + Clone> ConcurrencyLimit<K> {
         ConcurrencyLimit(Arc::new(Inner { max, held: Mutex::default() }))
     }
 
-    /// Takes one more of this name; `None` if it has all that it may.
+    /// Takes one more for this name; `None` if it already holds the maximum.
     pub fn take(&self, name: K) -> Option<Held<K>> {
         if self.0.max == 0 || planted::is("counts_without_limit") {
             return Some(Held { of: None });
@@ -54,7 +54,7 @@ impl<K: Hash + Eq> Drop for Held<K> {
         let mut held = counts.0.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = held.get_mut(&name) {
             *count -= 1;
-            // Names that hold nothing take no memory.
+            // A name without anything held must not take memory.
             if *count == 0 {
                 held.remove(&name);
             }
@@ -62,7 +62,7 @@ impl<K: Hash + Eq> Drop for Held<K> {
     }
 }
 
-/// What counts as one address: an IPv4 address, or the network of 64 bits that one IPv6 host has.
+/// The unit that counts as one address: an IPv4 address, or the 64-bit network of an IPv6 host.
 pub fn peer_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),

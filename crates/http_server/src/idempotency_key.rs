@@ -7,8 +7,8 @@ use domain::message::{IDEMPOTENCY_KEY_BYTES_MAX, check_text};
 /// The name of the header.
 pub const NAME: &str = "Idempotency-Key";
 
-/// The idempotency key. The IETF draft (draft-ietf-httpapi-idempotency-key-header) writes it as a
-/// string of structured fields, in quotes; most clients write it without. Both mean the same.
+/// The idempotency key. The IETF draft (draft-ietf-httpapi-idempotency-key-header) writes it as a string
+/// of structured fields, in quotes; most clients write it without quotes. Both mean the same.
 pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, String> {
     // Quotes, and a backslash before each character that needs one.
     let max = 2 * IDEMPOTENCY_KEY_BYTES_MAX + 2;

@@ -1,7 +1,7 @@
-//! Which part of a request is invalid: the members of `errors` in a problem.
+//! Names the invalid parts of a request: the members of `errors` in a problem.
 //!
-//! The text of each such problem begins with the name of the part and a colon, such as
-//! `delivery.url: names no host`. The part is read from there, so that the two cannot differ.
+//! The text of each such problem begins with the name of the part and a colon, such as `delivery.url:
+//! names no host`. [`InvalidPart::of`] reads the part from the text, so that the two cannot differ.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -23,7 +23,7 @@ pub struct InvalidPart {
     pub detail: String,
 }
 
-/// Where a part of a request is.
+/// The location of a part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Location {
     /// In the body.
@@ -34,11 +34,11 @@ pub enum Location {
     Header,
 }
 
-/// The member that holds the headers of a message. Its own members may have dots in their names.
+/// The path of the headers of a message. The names of headers may contain dots.
 const HEADERS: &str = "headers.";
 
 impl InvalidPart {
-    /// The part that `text` begins with; the whole body if it names none.
+    /// The part that `text` begins with. If `text` names no part: the whole body.
     pub fn of(location: Location, text: &str) -> InvalidPart {
         let (name, detail) = match text.split_once(": ") {
             Some((name, detail)) if is_name(name) => (name, detail),

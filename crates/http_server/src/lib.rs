@@ -1,6 +1,6 @@
-//! What every listener of Reseq needs: connections and how long they may take ([`client_connection`], [`min_rate`],
-//! [`socket`]), who calls ([`principal`]) and how much of what is shared ([`concurrency_limit`], [`shares`]), and the [`problem`]
-//! that refuses a request, with the parts of it that are [`invalid`].
+//! The common parts of Reseq's listeners: connections and their time limits ([`client_connection`],
+//! [`min_rate`], [`socket`]), callers ([`principal`]) and their limits ([`concurrency_limit`],
+//! [`shares`]), and the [`problem`] that refuses a request, with its [`invalid`] parts.
 
 pub mod client_connection;
 pub mod concurrency_limit;
@@ -13,7 +13,8 @@ pub mod problem;
 pub mod shares;
 pub mod socket;
 
-/// The headers that tell the rates of a client, and what is left of them (draft-ietf-httpapi-ratelimit-headers-10).
+/// The headers with the rate limits of a client, and the remaining requests
+/// (draft-ietf-httpapi-ratelimit-headers-10).
 pub const RATE_LIMIT_POLICY: &str = "ratelimit-policy";
 /// See [`RATE_LIMIT_POLICY`].
 pub const RATE_LIMIT: &str = "ratelimit";

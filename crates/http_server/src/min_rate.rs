@@ -32,7 +32,7 @@ pub struct MinRate {
 pub struct TooSlow;
 
 impl MinRate {
-    /// This many bytes per second, over windows of this length.
+    /// Requires this many bytes per second, averaged over windows of this length.
     pub fn new(bytes_per_second_min: u64, window: Duration) -> MinRate {
         let bytes = u128::from(bytes_per_second_min) * window.as_millis() / 1000;
         // Require at least one byte, even in a very short window.
@@ -50,13 +50,13 @@ impl MinRate {
 pub struct Paced {
     body: Body,
     pace: MinRate,
-    /// Set when it was too slow.
+    /// Set when the body was too slow.
     is_late: Arc<AtomicBool>,
     /// The end of the window; `None` before the first wait.
     window: Option<Pin<Box<Sleep>>>,
-    /// Since when this waits for the client.
+    /// Since when the server waits for the client.
     since: Option<Instant>,
-    /// Earlier waiting time in this window.
+    /// Waiting time earlier in this window.
     waited: Duration,
     /// Bytes received in this window.
     came: usize,
@@ -69,7 +69,7 @@ impl Paced {
         Paced { body, pace, is_late, window: None, since, waited, came: 0 }
     }
 
-    /// Called while no data is available: resolves when a window had too little.
+    /// Called while no data is available. Resolves when a window ended with too few bytes.
     fn poll_window(&mut self, cx: &mut Context<'_>) -> Poll<TooSlow> {
         loop {
             let since = *self.since.get_or_insert_with(Instant::now);

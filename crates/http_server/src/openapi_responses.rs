@@ -1,4 +1,4 @@
-//! What the OpenAPI document says of problems: for each status, the codes that it can have.
+//! The problems in the OpenAPI document: for each status, the codes that it can have.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +31,8 @@ fn by_status(codes: &[&[Code]]) -> BTreeMap<u16, Vec<Code>> {
     by_status
 }
 
-/// The name of a response in the document: `Forbidden` if its codes are those of every route, else with the group
-/// before it, such as `ReadsTopicNotFound`.
+/// The name of a response in the document: `Forbidden` if its codes are the codes of every route,
+/// else prefixed with the group, such as `ReadsTopicNotFound`.
 fn name_of(group: &str, status: u16, codes: &[Code]) -> String {
     let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let reason: String =
@@ -91,7 +91,7 @@ fn of_batch(status: u16, codes: &[Code]) -> String {
 }
 
 /// The schema of a merge patch (RFC 7396) for objects with this schema: no field is required, and
-/// each may be null. `inner` are the fields that are merged themselves.
+/// each may be null. `inner` has the schemas of fields that are merged themselves.
 pub fn merge_patch_of(schema: RefOr<Schema>, inner: &[(&str, RefOr<Schema>)]) -> RefOr<Schema> {
     let RefOr::T(Schema::Object(mut object)) = schema else { return schema };
     object.required.clear();
@@ -101,14 +101,14 @@ pub fn merge_patch_of(schema: RefOr<Schema>, inner: &[(&str, RefOr<Schema>)]) ->
     }
     for field in object.properties.values_mut() {
         let null = ObjectBuilder::new().schema_type(Type::Null).build();
-        // Not "one of": some fields may be null by themselves.
+        // Not `oneOf`: some fields already allow null.
         let either = AnyOfBuilder::new().item(null).item(field.clone()).build();
         *field = RefOr::T(Schema::AnyOf(either));
     }
     RefOr::T(Schema::Object(object))
 }
 
-/// Problems of every route: Redis, and what the process has no room for.
+/// Problems of every route: invalid requests, access, Redis and limits.
 pub const ANY: &[Code] = &[
     Code::InvalidRequest,
     Code::InvalidField,

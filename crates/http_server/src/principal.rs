@@ -1,4 +1,4 @@
-//! Who makes a request, and what it may do.
+//! The caller of a request, and its permissions.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use faults::planted;
 const NOT_LISTED: &str =
     "this token does not list this destination, or each destination of this topic";
 
-/// Who makes a request. The guard of the routes adds it to each request.
+/// The caller of a request. The guard of the routes adds it to each request.
 #[derive(Debug, Clone)]
 pub struct Principal {
-    /// The id of its token, or why it needs none.
+    /// The id of its token, or the reason why it needs none.
     pub who: Arc<str>,
     /// The name of its token.
     pub name: Option<Arc<str>>,
     grant: Arc<Grant>,
     /// The id of its session in the console, and when that began.
     session: Option<(Arc<str>, u64)>,
-    /// What it has shown that it may do. Where no token is needed, that is less than what it may do.
+    /// What the caller has proved. Where no token is needed, the caller may do more than it has proved.
     proof: Proof,
 }
 
-/// What a caller has shown.
+/// The proof that a caller has shown.
 #[derive(Debug, Clone)]
 enum Proof {
-    /// A token, or a signature that is right. It stands for this.
+    /// A token or a valid signature, with this grant.
     Of(Arc<Grant>),
-    /// Nothing: it needs no token here.
+    /// No proof: the caller needs no token here.
     NotNeeded,
-    /// A signature, which is not verified yet.
+    /// A signature that is not verified yet.
     Unverified,
 }
 
@@ -44,12 +44,12 @@ impl Principal {
         Principal { who: who.into(), name: None, session: None, proof, grant }
     }
 
-    /// The same, with the name of its token.
+    /// The same caller, with the name of its token.
     pub fn named(self, name: &str) -> Principal {
         Principal { name: Some(name.into()), ..self }
     }
 
-    /// The same, in a session of the console that began then.
+    /// The same caller, in a session of the console that began at `begun_ms`.
     pub fn in_session(self, id: &str, begun_ms: u64) -> Principal {
         Principal { session: Some((id.into(), begun_ms)), ..self }
     }
@@ -64,14 +64,14 @@ impl Principal {
         Principal { who: who.into(), name: None, grant, session: None, proof: Proof::NotNeeded }
     }
 
-    /// A caller that has no token, but a signature for this destination, which is not verified yet.
+    /// A caller without token, but with a signature for this destination that is not verified yet.
     pub fn with_signature(destination: &DestinationName) -> Principal {
         let grant = Arc::new(Grant::to_send(destination));
         let (who, proof) = ("signature".into(), Proof::Unverified);
         Principal { who, name: None, grant, session: None, proof }
     }
 
-    /// The same caller, with what this one has shown.
+    /// The same caller, with the proof of the other.
     pub fn showing(self, other: &Principal) -> Principal {
         Principal { proof: other.proof.clone(), ..self }
     }
@@ -81,17 +81,17 @@ impl Principal {
         Principal { proof: Proof::Of(Arc::new(Grant::to_send(destination))), ..self }
     }
 
-    /// True if it needs a token, or the like, and has shown it.
+    /// True if the caller has shown a token or a valid signature.
     pub fn has_token(&self) -> bool {
         matches!(self.proof, Proof::Of(_))
     }
 
-    /// True if it has only a signature, which is not verified yet.
+    /// True if the caller has only a signature that is not verified yet.
     pub fn is_unverified(&self) -> bool {
         matches!(self.proof, Proof::Unverified)
     }
 
-    /// True if it has shown that it may send to this destination, which verifies signatures.
+    /// True if the caller has proved that it may send to this destination, which verifies signatures.
     pub fn has_proof_for(&self, destination: &DestinationName) -> bool {
         matches!(&self.proof, Proof::Of(grant) if grant.allows(Scope::Ingest) && grant.covers(destination))
     }
@@ -122,22 +122,22 @@ impl Principal {
         Err(Problem::new(code, detail))
     }
 
-    /// What it may do.
+    /// The permissions of the caller.
     pub fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    /// True if it may use all destinations.
+    /// True if the caller may use all destinations.
     pub fn is_unlimited(&self) -> bool {
         self.grant.destinations.is_none()
     }
 
-    /// True if it may use this destination.
+    /// True if the caller may use this destination.
     pub fn covers(&self, destination: &DestinationName) -> bool {
         self.grant.covers(destination) || planted::is("destinations_of_token_ignored")
     }
 
-    /// Refuses a call that needs a scope that it does not have.
+    /// Refuses a call if the caller does not have this scope.
     pub fn check_scope(&self, scope: Scope) -> Result<(), Problem> {
         if self.grant.allows(scope) {
             return Ok(());
@@ -154,7 +154,7 @@ impl Principal {
         self.check_all(std::slice::from_ref(destination))
     }
 
-    /// Refuses a call for destinations of which its token does not list all.
+    /// Refuses a call unless its token lists all these destinations.
     pub fn check_all(&self, destinations: &[DestinationName]) -> Result<(), Problem> {
         match destinations.iter().all(|name| self.covers(name)) {
             true => Ok(()),
@@ -162,8 +162,8 @@ impl Principal {
         }
     }
 
-    /// The answer for a name that is unknown, given the 404. A token that lists destinations gets the answer for a name
-    /// that it may not use: it must not learn which names there are.
+    /// The answer for an unknown name, given the 404. A token that lists destinations gets the same
+    /// answer as for a name that it may not use, so that it does not learn which names exist.
     pub fn unknown(&self, problem: Problem) -> Problem {
         match self.is_unlimited() || planted::is("unknown_names_told") {
             true => problem,

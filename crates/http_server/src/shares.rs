@@ -1,5 +1,5 @@
-//! What the callers of a process share, such as its connections: of it, each token holds at most a quarter. Where no
-//! token is needed, nobody can tell callers apart, and one may hold all.
+//! Limits shared resources of a process, such as connections: each token holds at most a quarter.
+//! Where no token is needed, callers cannot be told apart, so one caller may hold all.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use super::{
     problem::Problem,
 };
 
-/// How much of one thing each token holds. Cheap to clone.
+/// The amount of one resource that each token holds. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Shares(ConcurrencyLimit<Arc<str>>);
 
-/// One of a share, until dropped. `None` where nothing is counted.
+/// One unit of a share, held until dropped. `None` if nothing is counted.
 pub type Share = Option<Held<Arc<str>>>;
 
 impl Shares {
-    /// The shares of something of which there are this many.
+    /// The shares of a resource with `all` units.
     pub fn of(all: usize) -> Shares {
         Shares(ConcurrencyLimit::new((all / 4).max(1)))
     }
 
-    /// Takes one more for this caller, unless its token has a quarter of these.
+    /// Takes one more unit for this caller. An error if its token already holds a quarter.
     pub fn take(&self, caller: &Principal, what: &str) -> Result<Share, Problem> {
         if !caller.has_token() {
             return Ok(None);

@@ -14,7 +14,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// One side of a TCP stream. Cheap to clone, but only one may read, and one may write.
+/// One side of a TCP stream. Cheap to clone, but only one clone may read, and one may write.
 #[derive(Clone)]
 pub struct Socket(Arc<TcpStream>);
 
@@ -24,8 +24,7 @@ impl Socket {
         Socket(Arc::new(stream))
     }
 
-    /// True if the other side has reset the connection. One that it closed in one direction may still
-    /// read.
+    /// True if the peer has reset the connection. A peer that closed only one direction may still read.
     pub fn is_reset(&self) -> bool {
         let ready = self.0.ready(Interest::WRITABLE).now_or_never();
         ready.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_write_closed()))

@@ -1,4 +1,4 @@
-//! The evaluators of many expressions. They share their processes.
+//! The evaluators of many expressions. All evaluators share the same processes.
 
 use std::{
     num::NonZeroUsize,
@@ -12,9 +12,9 @@ use super::{
     pool::{Pool, at_once},
 };
 
-/// The most evaluators. The one that was not used for the longest time makes room for a new one.
+/// The most evaluators. A new evaluator replaces the least recently used one.
 const EVALUATORS_MAX: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
-/// The most processes, as a multiple of the evaluations of one destination that run at once.
+/// The most processes, as a multiple of [`at_once`].
 const PROCESSES_OF: usize = 16;
 
 /// An evaluator for each expression in use. Cheap to clone.
@@ -27,12 +27,12 @@ struct Inner {
 }
 
 impl Evaluators {
-    /// No output may be longer than `output_bytes_max`.
+    /// An output longer than `output_bytes_max` is an error.
     pub fn new(output_bytes_max: usize, program: Program) -> Evaluators {
         Evaluators::with_processes(output_bytes_max, program, usize::MAX)
     }
 
-    /// With at most this many processes.
+    /// Like [`Evaluators::new`], with at most `most` processes.
     pub fn with_processes(output_bytes_max: usize, program: Program, most: usize) -> Evaluators {
         let most = most.min(PROCESSES_OF * at_once());
         let pool = Arc::new(Pool::new(output_bytes_max, program, most));

@@ -1,5 +1,5 @@
-//! The runner process: evaluates an expression for an input, one after the other, within the limits of its process. It
-//! keeps the expressions that it has compiled.
+//! The runner process: evaluates expressions for inputs, one at a time, within the limits of its
+//! process. It keeps compiled expressions.
 
 use std::{
     io::{self, Write},
@@ -28,14 +28,14 @@ use domain::{Expression, excerpt::excerpt, message::joined_headers};
 pub const MEMORY_BYTES_MAX: u64 = 512 << 20;
 /// The stack for recursion in an expression.
 const STACK_BYTES: usize = 64 << 20;
-/// How deep a body may nest, because the parser recurses.
+/// The deepest allowed nesting of a body, because the parser recurses.
 const NESTING_MAX: usize = 1000;
-/// The most compiled expressions that a runner keeps. The one that was not used for the longest time makes room for a
-/// new one.
+/// The most compiled expressions that a runner keeps. A new expression replaces the least
+/// recently used one.
 pub(super) const COMPILED_MAX: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
-/// Evaluates the inputs on standard input until it is closed, which ends the process even during an
-/// evaluation: a killed service leaves no runner behind.
+/// Evaluates the inputs from standard input. When that is closed, the process ends, even during
+/// an evaluation: a killed service leaves no runner behind.
 pub fn run() -> io::Result<()> {
     bound()?;
     let (mut input, mut output) = (io::stdin().lock(), io::stdout());
@@ -45,7 +45,7 @@ pub fn run() -> io::Result<()> {
     let (sender, inputs) = mpsc::channel();
     thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
         let answering = catch_unwind(AssertUnwindSafe(|| answer_all(&setup, &inputs)));
-        // However it ended, exit, so that the service does not wait for an answer.
+        // Exit even after a panic, so that the service does not wait for an answer.
         std::process::exit(i32::from(!matches!(answering, Ok(Ok(())))));
     })?;
     while let Some(question) = protocol::read(&mut input)? {
@@ -80,7 +80,7 @@ fn answer_all(setup: &Setup, questions: &mpsc::Receiver<(String, Input)>) -> io:
     Ok(())
 }
 
-/// The result of the expression, or why there is none.
+/// The result of the expression, or the reason why it has none.
 fn evaluate(
     expression: &Expression,
     input: Input,

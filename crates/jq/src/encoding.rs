@@ -25,7 +25,7 @@ pub(super) fn decoded(input: &Input, bytes_max: usize) -> Result<Bytes, String> 
     let decoder: Box<dyn Read + '_> = match &*encoding.to_ascii_lowercase() {
         "gzip" | "x-gzip" => Box::new(MultiGzDecoder::new(body)),
         "br" => Box::new(brotli_decompressor::Decompressor::new(body, BUFFER_BYTES)),
-        // Some send it without the zlib format that the name stands for: its header is a multiple of 31.
+        // "deflate" means the zlib format, whose header is a multiple of 31. Some producers send raw deflate data.
         "deflate"
             if body.len() > 1 && !u16::from_be_bytes([body[0], body[1]]).is_multiple_of(31) =>
         {

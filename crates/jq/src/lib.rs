@@ -1,8 +1,8 @@
-//! Evaluates `jq` expressions, in child processes that can be killed: an expression may run forever
-//! and use any amount of memory, and a thread cannot be stopped.
+//! Evaluates `jq` expressions in child processes. An expression may run forever and use any
+//! amount of memory; a process can be killed, a thread cannot.
 //!
-//! [`Evaluators`] has an [`Evaluator`] for each expression; all of them share their processes. [`child`] is what such
-//! a process runs.
+//! [`Evaluators`] has an [`Evaluator`] for each expression; all evaluators share the processes.
+//! [`child`] is the code of such a process.
 
 mod cache;
 pub mod child;

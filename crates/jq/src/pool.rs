@@ -1,4 +1,4 @@
-//! The processes that evaluate expressions, and how many of them a destination may use at once.
+//! The processes that evaluate expressions, and the number that a destination may use at once.
 
 use std::{
     sync::{
@@ -20,27 +20,27 @@ use shares::{FairShare, Shares};
 
 /// A process that was idle for this time ends.
 const IDLE: Duration = Duration::from_secs(60);
-/// An expression whose last evaluation took no longer than this is quick. Others get fewer processes: they may never end.
+/// An expression is quick if its last evaluation took at most this. Others get fewer processes.
 const QUICK: Duration = Duration::from_secs(5);
 
 /// The time limits of one evaluation.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// For everything: to wait for a process, to start one, and to evaluate.
+    /// The limit of all steps together: to wait for a process, to start one, and to evaluate.
     pub whole: Duration,
-    /// To wait for a process, and again to evaluate. Starting a process does not count.
+    /// The limit of the wait for a process, and of the evaluation alone. The start of a process has no such limit.
     pub step: Duration,
 }
 
-/// Why there is no result. Another try may have one.
+/// Why there is no result. Another try may succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EvaluationError {
-    /// The time was over.
+    /// A time limit was reached.
     #[error("timed out after {} ms: {what}", limit.as_millis())]
     TimedOut {
         /// The limit.
         limit: Duration,
-        /// What took the time, as a sentence.
+        /// The step that took the time, as a sentence.
         what: String,
     },
     /// The process could not be started, or died. The text is a sentence.
@@ -48,17 +48,17 @@ pub enum EvaluationError {
     Broken(String),
 }
 
-/// Processes, each of which can evaluate any expression. None runs before the first evaluation.
+/// Processes, each of which can evaluate any expression. The first process starts with the first evaluation.
 pub(super) struct Pool {
     output_bytes_max: usize,
     program: Program,
-    /// By destination.
+    /// Shares the processes among destinations.
     share: FairShare<String>,
     processes_max: usize,
     idle: Mutex<Idle<Runner>>,
 }
 
-/// A process, and the expressions that it keeps compiled: it forgets them by the same rule.
+/// A process, and the expressions that it keeps compiled. The process forgets by the same rule as this cache.
 struct Process<T> {
     runner: T,
     compiled: LruCache<Arc<str>, ()>,
@@ -74,11 +74,11 @@ impl<T> Process<T> {
     }
 }
 
-/// Idle processes. Together with busy ones they are never more than slots.
+/// Idle processes. Idle and busy processes together are never more than `processes_max`.
 struct Idle<T> {
-    /// Each since when. The last one was used last.
+    /// Each process, and since when it is idle. The last was used most recently.
     processes: Vec<(Process<T>, Instant)>,
-    /// True while a task ends those that are idle for long.
+    /// True while a task runs that ends processes idle for long.
     is_swept: bool,
 }
 
@@ -89,14 +89,14 @@ impl<T> Default for Idle<T> {
 }
 
 impl<T> Idle<T> {
-    /// Drops those that are idle for long. A dropped runner is killed.
+    /// Drops processes that were idle for [`IDLE`]. Dropping a runner kills it.
     fn expire(&mut self, now: Instant) {
         self.processes.retain(|(_, since)| now.duration_since(*since) < IDLE);
     }
 
-    /// The process for this expression: one that keeps it compiled, or has room to. If there is none, and there
-    /// may be one more process, `None`: a new process compiles it once, but those here would compile something
-    /// again and again. Otherwise the one that was used last.
+    /// Takes a process that keeps this expression compiled, or has room for it. If there is none,
+    /// returns `None` while one more process may start: the idle ones would have to forget an
+    /// expression, and compile it again later. Otherwise takes the process that was used last.
     fn take(&mut self, expression: &str, may_be_more: bool) -> Option<Process<T>> {
         let last = |is_fit: &dyn Fn(&Process<T>) -> bool| {
             self.processes.iter().rposition(|(process, _)| is_fit(process))
@@ -110,16 +110,16 @@ impl<T> Idle<T> {
     }
 }
 
-/// An expression, and the processes that evaluate it.
+/// An expression, and the pool of processes that evaluate it.
 pub struct Evaluator {
     expression: Arc<str>,
-    /// True if the last evaluation that has ended was quick.
+    /// True if the most recent finished evaluation was quick.
     is_quick: AtomicBool,
     pool: Arc<Pool>,
 }
 
-/// How many evaluations of one destination run at once: as many as CPUs, because more would not be
-/// faster.
+/// The number of evaluations of one destination that run at once: one for each CPU, because more
+/// would not be faster.
 pub fn at_once() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).max(2)
 }
@@ -135,7 +135,7 @@ impl Clock {
         Clock { limits, deadline: Instant::now() + limits.whole }
     }
 
-    /// The end of a step that begins now, and the limit that sets it.
+    /// The end of a step that begins now, and the limit that determines it.
     fn step(&self) -> (Instant, Duration) {
         let end = Instant::now() + self.limits.step;
         match end < self.deadline {
@@ -146,7 +146,7 @@ impl Clock {
 }
 
 impl Pool {
-    /// At most this many processes. An output longer than `output_bytes_max` is none.
+    /// Runs at most `processes` processes. An output longer than `output_bytes_max` is an error.
     pub(super) fn new(output_bytes_max: usize, program: Program, processes: usize) -> Pool {
         let share = FairShare::new("expressions", Shares::new(processes, at_once()));
         Pool { output_bytes_max, program, share, processes_max: processes, idle: Mutex::default() }
@@ -161,7 +161,7 @@ impl Pool {
         self.lock().processes.iter().filter_map(|(process, _)| process.runner.id()).collect()
     }
 
-    /// An idle process for this expression. `None`: start one. The caller holds a slot.
+    /// An idle process for this expression. `None`: the caller, which holds a slot, starts one.
     fn take_idle(&self, expression: &str) -> Option<Process<Runner>> {
         let mut idle = self.lock();
         let may_be_more = idle.processes.len() + self.share.taken() <= self.processes_max;
@@ -191,7 +191,7 @@ impl Pool {
     }
 }
 
-/// Ends processes that are idle for long, until none is idle.
+/// Ends processes that are idle for long. Returns when no process is idle.
 async fn sweep(pool: Weak<Pool>) {
     loop {
         sleep(IDLE).await;
@@ -210,7 +210,7 @@ impl Evaluator {
         Evaluator { expression: expression.into(), is_quick: AtomicBool::new(false), pool }
     }
 
-    /// Evaluates the expression. If this is dropped early, the process is killed.
+    /// Evaluates the expression. Dropping this future early kills the process.
     pub async fn evaluate(
         &self,
         input: &Input,
@@ -229,12 +229,12 @@ impl Evaluator {
         {
             return Ok(answer);
         }
-        // An idle runner may have been killed: that is not a failure.
+        // The idle runner may have been killed: use a new one instead of failing.
         let process = Process::new(self.pool.started(&clock).await?);
         self.ask(process, input, &clock).await?.map_err(EvaluationError::Broken)
     }
 
-    /// Asks this process, which is idle afterwards. The inner error says why the runner failed.
+    /// Asks this process to evaluate, and puts it back as idle. The inner error says why the runner failed.
     async fn ask(
         &self,
         mut process: Process<Runner>,
@@ -281,7 +281,7 @@ mod tests {
         assert!(numbers(&idle).is_empty());
     }
 
-    /// Takes a process for this expression, and puts it back. Its number.
+    /// Takes a process for this expression, and puts it back. Returns the number of the process.
     fn took(idle: &mut Idle<i32>, expression: usize, may_be_more: bool) -> Option<i32> {
         let process = idle.take(&expression.to_string(), may_be_more)?;
         let number = process.runner;

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The first bytes from a runner, to recognize one. The last digit changes with the protocol.
 pub const GREETING: &[u8; 8] = b"RESEQJQ3";
-/// The version that a runner sends after it.
+/// The version that a runner sends after the greeting.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// What a runner sends after its setup: the next frame is the answer to an input.
+/// A runner sends this after its setup. The next frame is the answer to an input.
 pub const READY: &str = "ready";
 
 /// The settings of a runner.
@@ -53,11 +53,11 @@ pub enum Evaluated {
     None,
     /// There was more than one output.
     Several,
-    /// Why there is no output, as a sentence. A repeat would fail the same way.
+    /// Why there is no output, as a sentence. Another try would fail the same way.
     Failed(String),
 }
 
-/// A value as a frame, with its length.
+/// Encodes a value as a frame, with its length.
 pub fn frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     rmp_serde::encode::write(&mut frame, value).map_err(io::Error::other)?;

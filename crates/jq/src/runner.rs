@@ -1,4 +1,4 @@
-//! The parent's side: starts a child process that evaluates, and can be killed.
+//! The parent's side: starts a child process that evaluates expressions, and can kill it.
 
 use std::{ffi::OsString, io, os::unix::process::ExitStatusExt, process::Stdio};
 
@@ -14,13 +14,13 @@ use super::{
 
 /// The environment variable that names the program to run as a runner.
 pub const PROGRAM_VARIABLE: &str = "RESEQ_JQ_RUNNER";
-/// Set in the environment of a runner.
+/// The parent sets this variable for a runner.
 const CHILD_VARIABLE: &str = "RESEQ_JQ_CHILD";
-/// By how much an answer may be longer than its output, in bytes.
+/// An answer may be this many bytes longer than the output in it.
 const ANSWER_OVERHEAD: usize = 64 * 1024;
 
-/// True if this process was started as a runner although its program is not `reseq` and cannot be
-/// one.
+/// True if this process was started as a runner. Programs other than `reseq` check this, because
+/// they cannot be runners.
 pub fn is_meant_as_runner() -> bool {
     std::env::var_os(CHILD_VARIABLE).is_some()
 }
@@ -35,7 +35,7 @@ impl Program {
         Program(path.into())
     }
 
-    /// The program named by `RESEQ_JQ_RUNNER`, or this process's own.
+    /// The program named by `RESEQ_JQ_RUNNER`, or the program of this process.
     pub fn of_environment() -> Program {
         let named = std::env::var_os(PROGRAM_VARIABLE).filter(|path| !path.is_empty());
         Program(named.unwrap_or_else(|| {
@@ -122,8 +122,8 @@ impl Runner {
         self.child.id()
     }
 
-    /// Sends an expression with an input, and reads the answer. After an error, or if this is dropped early, the
-    /// runner cannot be used again. The error is a sentence.
+    /// Sends an expression with an input, and reads the answer. After an error, or if this future
+    /// is dropped early, the runner cannot be used again. The error is a sentence.
     pub async fn ask(
         &mut self,
         expression: &str,

@@ -1,4 +1,4 @@
-//! A message as an HTTP request, the same for a transform and for a receiver.
+//! Sends a message as an HTTP request, in the same form to transforms and receivers.
 //!
 //! ```text
 //! POST <url>
@@ -48,22 +48,22 @@ use domain::{
 };
 use formats::{envelope::origin_text, signatures::Signer};
 
-/// What is percent-encoded in a header value, besides non-ASCII: the space, because spaces at the
-/// ends get lost; `%`, so that decoding is unambiguous.
+/// Characters to percent-encode in a header value, besides non-ASCII: the space, because spaces
+/// at the ends get lost; `%`, so that decoding is unambiguous.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
-/// The same for `webhook-id`, whose full stops would separate the parts of what is signed.
+/// The same for `webhook-id`. Full stops separate the parts of the signed text, so the id must have none.
 const ENCODED_ID: &AsciiSet = &ENCODED.add(b'.');
 
-/// Headers that frame the request; static ones would break it.
+/// Headers that frame the request. Values from the definition would break it.
 const FRAMING: [HeaderName; 3] =
     [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];
 
-/// The limits are those of hyper.
+/// hyper sets these limits.
 const HEAD_TOO_LONG: &str =
     "the answer has more headers than Reseq reads: at most 100, and 408 KiB of them";
 
-/// A URL for POST requests, with the parts that are the same for all.
+/// A URL for POST requests, with the parts that all its requests share.
 ///
 /// Not `Debug`, because the URL's query may contain a secret.
 pub struct Endpoint {
@@ -91,13 +91,13 @@ pub struct NoAnswer {
 /// Why the body of an answer is missing.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// It is longer than the limit.
+    /// The body is longer than the limit.
     #[error("the answer is longer than {max} bytes")]
     TooLong {
         /// The longest body, in bytes.
         max: usize,
     },
-    /// It is incomplete: a time-out or a broken connection.
+    /// The body is incomplete: a time-out or a broken connection.
     #[error("{0}")]
     Broken(NoAnswer),
 }
@@ -128,8 +128,8 @@ impl NoAnswer {
 }
 
 impl Endpoint {
-    /// An endpoint. `timeout_ms` limits one whole attempt: to connect, send, and read the answer. Waiting until the
-    /// destination may use one more connection does not count.
+    /// `timeout_ms` limits one whole attempt: to connect, send, and read the answer. Waiting
+    /// until the destination may use one more connection does not count.
     pub fn new(clients: Clients, url: &str, headers: &Headers, timeout_ms: u64) -> Endpoint {
         let parse = |(name, value): (&String, &String)| {
             let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
@@ -218,7 +218,7 @@ impl Endpoint {
         mut headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response, NoAnswer> {
-        // The client leaves it out for an empty body, and some servers answer that with 411.
+        // The HTTP client omits this header for an empty body, and some servers then answer 411.
         if body.is_empty() {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
@@ -255,9 +255,8 @@ impl Endpoint {
 
     fn request_headers(&self, message: &Stamped, attempt: u32) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(16);
-        // None of them is reserved, since ingest lets no such header travel; but nothing of a message
-        // may pass for a header of Reseq.
-        // Nor for a signature of Reseq: it may have been stored before the destination signed.
+        // A header of a message must not look like a header of Reseq. Ingest forwards no reserved
+        // headers; this is a second check.
         let is_replaced = |name: &str| self.signer.is_some() && name.starts_with(SIGNATURE_PREFIX);
         let own = message.message.headers.iter();
         let own = own.filter(|(name, _)| !is_reserved(name) && !is_replaced(name));
@@ -282,7 +281,7 @@ impl Endpoint {
         headers
     }
 
-    /// What happened, as text, from the innermost cause, because the outer ones repeat the URL.
+    /// Describes the error with its innermost cause, because the outer causes repeat the URL.
     fn no_answer(&self, error: reqwest::Error) -> NoAnswer {
         let error = error.without_url();
         let mut is_head_too_long = false;
@@ -345,7 +344,7 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
     }
 }
 
-/// An id as `webhook-id`: without full stops, which separate the parts of what is signed.
+/// An id as `webhook-id`: without full stops, which separate the parts of the signed text.
 fn signature_id(id: &str) -> String {
     utf8_percent_encode(id, ENCODED_ID).to_string()
 }
@@ -405,7 +404,7 @@ mod tests {
             "x-tenant",
             "webhook-id",
         ];
-        // No content type and no key, so that Reseq itself sets neither.
+        // Without content type and key, Reseq itself sets neither header.
         let body = Body { content_type: String::new(), bytes: Bytes::new() };
         let headers = names.map(|name| (name.to_owned(), "forged".to_owned())).into();
         let message = Message { id: "i".into(), key: None, headers, body, received_ms: 0 };
@@ -419,7 +418,7 @@ mod tests {
         assert_eq!(forged, ["x-tenant", "webhook-id"]);
         assert_eq!(sent["authorization"], "Bearer x");
 
-        // Where the destination signs, an arriving signature does not go on.
+        // If the destination signs, Reseq does not forward a signature that arrived with the message.
         let sign = Sign { secrets: Secrets::new(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]) };
         let endpoint = endpoint.signed_by(Some(Signer::new(&sign, || 0)));
         assert!(!endpoint.request_headers(&stamped, 1).contains_key("webhook-id"));

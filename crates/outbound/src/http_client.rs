@@ -25,8 +25,8 @@ use tls::Connector;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Idle connections kept per host.
 const IDLE_PER_HOST_MAX: usize = 256;
-/// Many requests share one connection of HTTP/2: one that is dead is noticed after a question without an
-/// answer for this long.
+/// Many requests share one HTTP/2 connection. The client pings at this interval, and drops a
+/// connection whose ping has no answer for this long.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// An idle connection is closed after this time.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -36,9 +36,9 @@ const GENERATIONS_MAX: usize = 4;
 /// The limits of outgoing connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The most connections at once: one half for those in use, the other for idle ones.
+    /// The most connections at once: one half for connections in use, the other half for idle ones.
     pub connections: usize,
-    /// A connection of this age is not used again.
+    /// A connection this old is not used again.
     pub age_max: Duration,
 }
 
@@ -60,19 +60,19 @@ pub struct Clients {
     connector: Connector,
 }
 
-/// The connections that may be used again. The next generation closes those that are idle: when certificates have
-/// changed, when the oldest connection is too old, and when so many were opened that too many may be idle. While
-/// several generations before may still have idle ones, a new one keeps none.
+/// The connections that may be reused. The next generation closes the idle ones. It begins when certificates
+/// have changed, when the oldest connection is too old, and when so many were opened that too many may be idle.
+/// While several earlier generations may still have idle connections, a new generation keeps none.
 struct Generation {
     number: u64,
     begun: Instant,
     client: Client,
     /// The settings of TLS that the client was built with.
     settings: Arc<ClientConfig>,
-    /// How many connections were opened. Held by the client too.
+    /// The number of opened connections. The client holds this counter too.
     opened: Arc<AtomicUsize>,
     keeps_idle: bool,
-    /// The generations before, as long as requests in progress hold their clients, which keep idle connections.
+    /// Earlier generations whose clients are still held by requests in progress, and may keep idle connections.
     before: Vec<(Weak<AtomicUsize>, Instant)>,
     /// Idle connections outside of the client.
     idle: Vec<Weak<dyn Idle>>,
@@ -80,23 +80,23 @@ struct Generation {
 
 /// Idle connections outside of the HTTP client.
 pub trait Idle: Send + Sync {
-    /// Closes all of them.
+    /// Closes all these connections.
     fn close(&self);
 }
 
 /// Why a request was not sent, or has no answer.
 #[derive(Debug)]
 pub enum RequestError {
-    /// The URL has an address that may not be connected to.
+    /// Reseq may not connect to the address in the URL.
     Refused(RefusedAddress),
     /// The host could not be looked up.
     Unresolved(OutgoingError),
-    /// The client failed. The resolver's refusal of an address is among its causes.
+    /// The client failed. If the resolver refused an address, that is among the causes.
     Failed(reqwest::Error),
 }
 
 impl Clients {
-    /// Clients that connect only where `outgoing` allows it, without a tight limit.
+    /// Like [`Clients::limited`], with the default limits.
     pub fn new(outgoing: Outgoing, connector: Connector) -> reqwest::Result<Clients> {
         Clients::limited(outgoing, connector, Limits::default())
     }
@@ -133,8 +133,8 @@ impl Clients {
         &self.places
     }
 
-    /// The client for HTTP, and the number of its generation. Begins the next generation if it is time. Requests
-    /// that have begun go on with the client before.
+    /// The client for HTTP, and the number of its generation. Begins the next generation if it is
+    /// time. Requests in progress continue with the earlier client.
     fn current(&self) -> (Client, u64) {
         let mut now = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
         let settings = self.connector.settings();
@@ -150,7 +150,8 @@ impl Clients {
         (now.client.clone(), now.number)
     }
 
-    /// Begins the next generation if it is time. Returns its number: connections of others are not used again.
+    /// Begins the next generation if it is time. Returns the number of the current one: do not
+    /// reuse connections of other generations.
     pub fn generation(&self) -> u64 {
         self.current().1
     }
@@ -168,7 +169,7 @@ impl Clients {
         now.idle.push(idle);
     }
 
-    /// Waits until this destination may use one more connection to this URL, whose host can be looked up.
+    /// Waits until this destination may use one more connection to this URL. Looks up its host first.
     pub async fn place(
         &self,
         destination: &DestinationName,
@@ -178,8 +179,8 @@ impl Clients {
         Ok(self.places.take(destination).await)
     }
 
-    /// Opens a connection to the host of a `tcp://` or `tls://` URL, over TLS if it says so. The caller has a
-    /// [`Clients::place`].
+    /// Opens a connection to the host of a `tcp://` URL, or of a `tls://` URL with TLS. The
+    /// caller must hold a [`Clients::place`].
     pub async fn connect(
         &self,
         destination: &DestinationName,
@@ -201,15 +202,16 @@ impl Clients {
         &self.outgoing
     }
 
-    /// Sends a POST to this URL of a destination, as `build` completes it. Waits first until the destination may use
-    /// one more connection, which no limit of the request counts. The answer holds the connection until dropped.
+    /// Sends a POST, completed by `build`, to this URL of a destination. First waits until the
+    /// destination may use one more connection; no time limit of the request counts this wait.
+    /// The answer holds the connection until dropped.
     pub(crate) async fn post(
         &self,
         destination: &DestinationName,
         url: &Url,
         build: impl FnOnce(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response, RequestError> {
-        // The client resolves only names, so its resolver does not see an address.
+        // The client resolves only names, so the resolver does not check a URL with an address.
         self.outgoing.check_literal(url).map_err(RequestError::Refused)?;
         let place =
             self.place(destination, url.as_str()).await.map_err(RequestError::Unresolved)?;
@@ -223,7 +225,7 @@ impl Clients {
 }
 
 impl Generation {
-    /// True if a further generation may keep idle connections.
+    /// True if the next generation may keep idle connections.
     fn are_few_before(&mut self) -> bool {
         let may_have_idle = |(client, since): &(Weak<AtomicUsize>, Instant)| {
             client.strong_count() > 0 && since.elapsed() < IDLE_MAX
@@ -236,7 +238,7 @@ impl Generation {
         let keeps_idle = self.are_few_before();
         let opened = Arc::default();
         match client(outgoing, &settings, &opened, keeps_idle) {
-            // Dropping the client before closes its idle connections, unless a request in progress holds it.
+            // Dropping the old client closes its idle connections, unless a request in progress holds that client.
             Ok(client) => self.client = client,
             Err(error) => return tracing::error!(%error, "the HTTP client cannot be renewed"),
         }
@@ -250,7 +252,7 @@ impl Generation {
     }
 }
 
-/// A client with these settings of TLS. It speaks HTTP/2 where the other side offers it.
+/// A client with these TLS settings. It uses HTTP/2 if the server offers it.
 fn client(
     outgoing: &Outgoing,
     settings: &ClientConfig,

@@ -40,7 +40,7 @@ impl ReceiverStream {
     }
 
     /// False if the receiver has closed the connection, or has sent unexpected data. Reads the
-    /// socket itself, because tokio's state of it may be outdated.
+    /// socket directly, because tokio's view of it may be outdated.
     pub async fn is_usable(&mut self, ack: Ack) -> bool {
         match self {
             ReceiverStream::Plain(stream) => is_plain_usable(stream, ack),
@@ -62,7 +62,7 @@ fn is_plain_usable(stream: &TcpStream, ack: Ack) -> bool {
     true
 }
 
-/// What is there to read may belong to TLS alone, such as a ticket for another session.
+/// Unread bytes may belong to TLS itself, such as a session ticket.
 async fn is_tls_usable(stream: &mut TlsStream<TcpStream>, ack: Ack) -> bool {
     let mut scrap = [0; SCRAP_BYTES];
     for _ in 0..SCRAP_READS_MAX {
@@ -74,7 +74,7 @@ async fn is_tls_usable(stream: &mut TlsStream<TcpStream>, ack: Ack) -> bool {
         let socket = stream.get_ref().0;
         match SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]) {
             Ok(0) => return false,
-            // Tokio learns of it at any moment.
+            // Bytes have arrived. Wait until tokio sees them.
             Ok(_) if socket.readable().await.is_ok() => {}
             Ok(_) => return false,
             Err(error) => return error.kind() == io::ErrorKind::WouldBlock,

@@ -20,9 +20,9 @@ use super::{
     slot::slot_of,
 };
 
-/// Redirects that one call follows before it returns the error.
+/// One call follows at most this many redirects, then returns the error.
 const REDIRECTS_MAX: usize = 8;
-/// How long a call waits before it asks again for a slot that is being moved.
+/// The pause before a call is repeated for a slot that is being moved.
 const LATER: Duration = Duration::from_millis(20);
 /// The most pipelines in flight when a query of many slots has to be split into single ones.
 const SINGLE_MAX: usize = 8;
@@ -30,7 +30,7 @@ const SINGLE_MAX: usize = 8;
 /// The answer of `TIME`: seconds, and microseconds within the second.
 pub type ServerTime = (u64, u64);
 
-/// The answers to one pipeline, or why there are none.
+/// The answers to one pipeline, or the error.
 pub type Answers = Result<Vec<Value>, ClientError>;
 
 /// The time of a server in ms since 1970.
@@ -194,7 +194,7 @@ pub trait Question: Sync {
     /// The type of its answer.
     type Answer: Send;
 
-    /// Sends it and waits for the answer.
+    /// Sends the query and waits for the answer.
     fn ask(
         &self,
         connection: &mut MultiplexedConnection,
@@ -226,7 +226,7 @@ impl Work<'_> {
     }
 }
 
-/// Follows one call through a cluster whose slots move.
+/// Repeats one call in a cluster whose slots move.
 pub(super) struct Redirects {
     begun: Instant,
     count: usize,
@@ -250,7 +250,7 @@ impl Redirects {
             Next::Again(route) if self.count <= REDIRECTS_MAX => Ok(route),
             Next::Later(limit) if self.begun.elapsed() + LATER < limit => {
                 tokio::time::sleep(LATER).await;
-                // A wait is bounded by time, so it does not count as a redirect.
+                // Waits have a time limit, so they do not count as redirects.
                 self.count -= 1;
                 client.survey().await?;
                 client.route(key).await
@@ -260,7 +260,7 @@ impl Redirects {
     }
 }
 
-/// The key of the first command. All keys of the pipeline must be in its slot.
+/// The key of the first command. All keys of the pipeline must be in the slot of this key.
 pub fn route_of(pipe: &Pipeline) -> Vec<u8> {
     let key = |command: &redis::Cmd| match command.args_iter().nth(1) {
         Some(redis::Arg::Simple(key)) => key.to_vec(),
@@ -275,7 +275,7 @@ pub fn route_of(pipe: &Pipeline) -> Vec<u8> {
     first
 }
 
-/// Runs the commands of KEYS and ARGV: for each its number of words, then the words.
+/// Runs commands. ARGV holds, for each command, its number of words, then the words.
 const READ: &str = r"#!lua flags=no-writes
 local answers, at = {}, 1
 while at < #ARGV do
@@ -285,8 +285,8 @@ while at < #ARGV do
 end
 return answers";
 
-/// One command that runs these commands, which only read, at one moment. Not MULTI: Redis refuses that when it has no
-/// memory left.
+/// One command that runs these read-only commands atomically. Not MULTI, which Redis refuses when
+/// it has no memory left.
 pub fn at_once(pipe: &Pipeline) -> Pipeline {
     let words = |command: &redis::Cmd| -> Vec<Vec<u8>> {
         let simple = |word: redis::Arg<&[u8]>| match word {
@@ -305,13 +305,13 @@ pub fn at_once(pipe: &Pipeline) -> Pipeline {
     whole
 }
 
-/// Reads a list of texts. Skips entries that are not valid UTF-8: a damaged one must not hide the others.
+/// Reads a list of texts. Skips entries that are not valid UTF-8: a damaged entry must not hide the others.
 pub fn texts(answer: Option<Value>, what: &str) -> Result<Vec<String>, ClientError> {
     let all: Vec<Vec<u8>> = read(answer, what)?;
     Ok(all.into_iter().filter_map(|one| String::from_utf8(one).ok()).collect())
 }
 
-/// Reads one of the answers of a pipeline. `what` names the query in an error.
+/// Reads one answer of a pipeline. `what` names the query in an error.
 pub fn read<T: FromRedisValue>(value: Option<Value>, what: &str) -> Result<T, ClientError> {
     redis::from_redis_value(value.unwrap_or(Value::Nil)).map_err(|_| unexpected(what))
 }

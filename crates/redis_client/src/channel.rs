@@ -1,4 +1,4 @@
-//! A connection for one call. While a slot is being migrated, `ASKING` must precede each command.
+//! A connection for one call. During the migration of a slot, sends `ASKING` before each command.
 
 use redis::{
     Cmd, Pipeline, RedisFuture, RedisResult, Value,
@@ -46,8 +46,8 @@ impl ConnectionLike for Channel {
         }
         Box::pin(async move {
             let answers = self.ask(pipe.cmd_iter()).await?;
-            // The caller of a transaction expects one answer that holds all. The commands of a
-            // migrating slot run one by one here, not atomically.
+            // The caller of a transaction expects one answer with all answers. For a migrating
+            // slot, the commands run one by one, not atomically.
             Ok(if pipe.is_transaction() { vec![Value::Array(answers)] } else { answers })
         })
     }

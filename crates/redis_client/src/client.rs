@@ -1,4 +1,4 @@
-//! All servers of a deployment: which one a call goes to, and where it goes after an error.
+//! All servers of a deployment: chooses the server of a call, and the next server after an error.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -21,11 +21,11 @@ use config::{self, Access, Host, Topology};
 #[derive(Clone)]
 pub struct RedisClient {
     servers: Arc<Servers>,
-    /// How long to wait for an answer, and for a slot that is being migrated.
+    /// The time limit for an answer, and for a slot that is being migrated.
     pub(super) patience: Duration,
     pub(super) takeovers: Arc<Takeovers>,
     pub(super) complete_files: Arc<CompleteFiles>,
-    /// Calls that wait for others, to run together.
+    /// Joins calls into batches.
     pub(super) coalescer: Arc<Coalescer>,
 }
 
@@ -34,7 +34,7 @@ pub struct RedisClient {
 pub enum Deployment {
     /// One server.
     Single,
-    /// A primary that Sentinel watches over.
+    /// A primary monitored by Sentinel.
     Sentinel,
     /// A cluster.
     Cluster,
@@ -56,18 +56,18 @@ pub(super) struct Route {
     pub(super) asking: bool,
 }
 
-/// What to do after a call failed.
+/// The next step after a call failed.
 pub(super) enum Next {
-    /// Repeat the call there: it has not run.
+    /// Repeat the call at this route: the call has not run.
     Again(Route),
-    /// Repeat the call a little later, for at most this long in all.
+    /// Repeat the call a little later, for at most this long in total.
     Later(Duration),
     /// The caller must decide.
     GiveUp,
 }
 
 impl RedisClient {
-    /// Opens no connection yet: the first calls do.
+    /// Opens no connection yet. The first calls open them.
     pub fn open(settings: &config::Redis) -> Result<RedisClient, ClientError> {
         let (patience, count) = (settings.timeout(), settings.connections);
         let topology = settings.topology().map_err(ClientError::Unavailable)?;
@@ -128,8 +128,7 @@ impl RedisClient {
         Ok(Route { node: node.ok_or_else(nobody)?, asking: false })
     }
 
-    /// Calls of scripts may run together if they have the same number here: one for each slot of a cluster,
-    /// otherwise one for all keys.
+    /// The number of the batch that a call may join: the slot in a cluster, otherwise 0 for all keys.
     pub(super) fn batch_of(&self, key: &[u8]) -> u16 {
         match &*self.servers {
             Servers::One(_) => 0,
@@ -165,7 +164,7 @@ impl RedisClient {
         self.spread(keys).0.into_iter().map(|(_, members)| members).collect()
     }
 
-    /// The servers that are known now.
+    /// The servers known now.
     pub fn hosts(&self) -> Vec<Host> {
         let hosts = match &*self.servers {
             Servers::One(node) => match node.sentinels() {
@@ -185,7 +184,7 @@ impl RedisClient {
         }
     }
 
-    /// What to do after this node answered a call with an error.
+    /// The next step after this node answered a call with an error.
     pub(super) async fn after(&self, error: &RedisError, asked: &Node) -> Next {
         let ErrorKind::Server(kind) = error.kind() else { return Next::GiveUp };
         let Servers::Cluster(cluster) = &*self.servers else { return Next::GiveUp };
@@ -201,13 +200,13 @@ impl RedisClient {
             }
             // During a migration, the keys of the call are on two nodes.
             ServerErrorKind::TryAgain => Next::Later(self.patience),
-            // A primary is gone and has no successor yet. That may take long, so give up earlier.
+            // A primary is gone and has no successor yet. That may last long, so give up earlier.
             ServerErrorKind::ClusterDown => Next::Later(self.patience / 10),
             _ => Next::GiveUp,
         }
     }
 
-    /// Finds out which server is primary and which serves each slot.
+    /// Finds the current primary, and the server of each slot.
     pub async fn survey(&self) -> Result<(), ClientError> {
         match &*self.servers {
             Servers::Cluster(cluster) => cluster.ask().await,
@@ -215,7 +214,7 @@ impl RedisClient {
                 if let Some(sentinels) = node.sentinels()
                     && sentinels.has_moved().await
                 {
-                    // The old primary may still answer, cut off from the others.
+                    // The old primary may still answer, although it is cut off from the others.
                     tracing::info!("the sentinels name another primary");
                     node.discard_all();
                 }

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// A sample with a longer round trip is too vague to replace an earlier one that may be right.
+/// A sample with a longer round trip replaces an earlier estimate only if it contradicts the estimate.
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(100);
 /// No sample yet.
 const UNKNOWN: i64 = i64::MIN;
@@ -18,14 +18,14 @@ const UNKNOWN: i64 = i64::MIN;
 /// How far the server's clock is ahead of the time since [`begun`], in ms.
 static AHEAD_MS: AtomicI64 = AtomicI64::new(UNKNOWN);
 
-/// The instant of this process that all times here count from.
+/// The start of all times in this module.
 fn begun() -> Instant {
     static BEGUN: OnceLock<Instant> = OnceLock::new();
     *BEGUN.get_or_init(Instant::now)
 }
 
-/// Milliseconds since 1970 by Redis's clock, as this pod estimates it: the last `TIME` plus the
-/// time since; before the first `TIME`, this pod's own clock. What expires outside of Redis follows it: tokens,
+/// Milliseconds since 1970 by Redis's clock, as this pod estimates it: the last `TIME` plus the time since;
+/// before the first `TIME`, this pod's own clock. It decides about expiry outside of Redis: of tokens,
 /// sessions, signatures and the numbers of calls. Decisions about messages use `TIME` in the scripts.
 pub fn server_clock_ms() -> u64 {
     match AHEAD_MS.load(Ordering::Relaxed) {
@@ -49,11 +49,11 @@ pub fn note_server_clock(server_ms: u64, asked: Instant) {
     AHEAD_MS.store(ahead_ms, Ordering::Relaxed);
 }
 
-/// How far the server's clock is ahead, by a sample that was taken between these times, and by what was known before.
+/// How far the server's clock is ahead, from a sample taken between these times, and the earlier estimate.
 fn sampled(known_ms: i64, server_ms: i64, asked_ms: i64, answered_ms: i64) -> i64 {
     let possible = server_ms - answered_ms..=server_ms - asked_ms;
     let is_vague = answered_ms - asked_ms > ROUND_TRIP_MAX.as_millis() as i64;
-    // One that contradicts it shows that the clock has stepped.
+    // A vague sample that contradicts the earlier estimate shows that the clock has stepped.
     if is_vague && possible.contains(&known_ms) {
         return known_ms;
     }

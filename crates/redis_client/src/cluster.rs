@@ -1,8 +1,8 @@
-//! A Redis Cluster: which primary serves which slot. A `MOVED` answer corrects one slot. All slots
-//! are read again once a second, when a slot has no known primary, and while one is being migrated.
+//! A Redis Cluster: which primary serves which slot. A `MOVED` answer corrects one slot. The client reads
+//! all slots again once a second, when a slot has no known primary, and while a slot is being migrated.
 //!
-//! The cluster connection of redis-rs is not used: while it refreshes the slots, which a dead
-//! primary makes it do constantly, all calls to all nodes wait, and it waits for every node.
+//! Does not use the cluster connection of redis-rs: all calls wait while it refreshes the slots,
+//! and it waits for every node. A dead primary makes it refresh constantly.
 
 use std::{
     collections::HashMap,
@@ -77,12 +77,12 @@ impl Cluster {
         nodes.entry(host.clone()).or_insert_with(fresh).clone()
     }
 
-    /// The nodes that are known now.
+    /// The nodes known now.
     pub(super) fn hosts(&self) -> Vec<Host> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
-    /// The primary that serves a slot, if any does.
+    /// The primary that serves a slot, if one is known.
     pub(super) fn of_slot(&self, slot: u16) -> Option<Arc<Node>> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         let host = slots.of(slot)?.clone();
@@ -126,7 +126,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The view of the most up-to-date node. A node that was cut off reports an outdated view.
+    /// The view of the most up-to-date node. Nodes that were cut off report outdated views.
     async fn newest(&self) -> Result<Slots, ClientError> {
         let mut hosts = self.seeds.clone();
         let known = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -189,7 +189,7 @@ impl Slots {
             let mut primary = primary.into_iter();
             let host = primary.next().and_then(|name| redis::from_redis_value::<String>(name).ok());
             let port = primary.next().ok_or_else(unreadable)?;
-            // A node that does not know its own name has the address at which it was asked.
+            // If a node does not know its own name, use the address of the query.
             let host = host.filter(|name| !name.is_empty() && name != "?");
             let host = (host.unwrap_or_else(|| asked.0.clone()), number(port)?);
             slots.push((number(first)?, number(last)?, host));

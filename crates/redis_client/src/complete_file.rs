@@ -1,5 +1,5 @@
-//! Whether the append-only file of a server is complete. Redis does not say whether a rewrite is the first after the file
-//! was switched on, and does not load the file before the end of that one.
+//! Finds out whether the append-only file of a server is complete. After the file is switched on, it
+//! counts only once its first rewrite has ended, and Redis does not say whether a rewrite is the first.
 
 use std::{
     collections::HashMap,
@@ -8,8 +8,8 @@ use std::{
 
 use redis::InfoDict;
 
-/// Servers that were seen with a complete append-only file, by run and replication id; with the calls of `CONFIG SET`
-/// until then. If there were more, somebody may have switched the file off and on.
+/// Servers seen with a complete append-only file, by run and replication id, and their calls of
+/// `CONFIG SET` so far. After more such calls, the file may have been switched off and on.
 #[derive(Default)]
 pub(super) struct CompleteFiles(Mutex<HashMap<String, String>>);
 
@@ -17,7 +17,7 @@ pub(super) struct CompleteFiles(Mutex<HashMap<String, String>>);
 const SERVERS_MAX: usize = 64;
 
 impl CompleteFiles {
-    /// True if the file of the server that said this is complete.
+    /// True if the file of the server with this `INFO` is complete.
     pub(super) fn note(&self, info: &InfoDict) -> bool {
         let field = |name: &str| info.get::<String>(name).unwrap_or_default();
         let server = field("run_id") + &field("master_replid");

@@ -20,14 +20,14 @@ use super::{
 pub enum Confirm {
     /// In the memory of the primary.
     Primary,
-    /// Also in the memory of this many replicas.
+    /// In the memory of the primary, and of this many replicas.
     Replicas {
-        /// How many.
+        /// Number of replicas.
         count: u32,
     },
     /// On the disk of the primary, and of this many replicas (`WAITAOF`, Redis 7.2 or later).
     Fsync {
-        /// How many.
+        /// Number of replicas.
         replicas: u32,
     },
 }
@@ -35,7 +35,7 @@ pub enum Confirm {
 /// How a server confirms that writes are on its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fsync {
-    /// `WAITAOF` waits for it.
+    /// `WAITAOF` waits until the writes are on disk.
     Waited,
     /// `appendfsync always`: the server syncs before it answers.
     Always,
@@ -44,12 +44,11 @@ pub enum Fsync {
 /// Why a server cannot confirm that writes are on its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoFsync {
-    /// It keeps no append-only file, or does not say when it has synced it.
+    /// The server keeps no append-only file, or does not report when it has synced the file.
     Settings,
-    /// It syncs before it answers, but not while it saves or rewrites (`no-appendfsync-on-rewrite yes`).
+    /// The server syncs before it answers, but not while it saves or rewrites (`no-appendfsync-on-rewrite yes`).
     SkipsSyncs,
-    /// Its append-only file does not count before its first rewrite has ended, or this process does not know yet
-    /// whether the rewrite in progress is the first.
+    /// The first rewrite of the append-only file may still run. The file counts only after its end.
     FirstRewrite,
 }
 
@@ -58,8 +57,8 @@ pub type FsyncAnswer = Result<Fsync, NoFsync>;
 
 impl RedisClient {
     /// Runs a script once, and waits up to `redis.timeout_ms` until its writes are confirmed.
-    /// Returns false if they are not confirmed; the script has run all the same. The wait covers
-    /// all earlier writes on the connection, so a call that writes nothing confirms those.
+    /// Returns false if they are not confirmed; the script has run anyway. The wait covers all
+    /// earlier writes on the connection, so a call that writes nothing confirms the earlier writes.
     pub async fn run_confirmed<T: FromRedisValue>(
         &self,
         call: &ScriptCall<'_>,
@@ -73,9 +72,8 @@ impl RedisClient {
         Ok((fitting(answer)?, confirmed))
     }
 
-    /// How the server that holds this key confirms that writes are on its disk, if it can. Asks the
-    /// server each time: its settings can change while it runs, and another server may have taken
-    /// over.
+    /// How the server that holds this key confirms that writes are on its disk, if it can. Asks
+    /// the server each time: its settings can change, and another server may have taken over.
     pub async fn fsync(&self, key: &[u8]) -> Result<FsyncAnswer, ClientError> {
         let mut pipe = redis::pipe();
         pipe.cmd("INFO").arg("server").arg("persistence").arg("replication").arg("commandstats");
@@ -103,7 +101,7 @@ impl RedisClient {
         })
     }
 
-    /// The wait to send, or `None` if the script's answer is enough.
+    /// The wait to send; `None` if the script's answer is enough.
     fn wait_of(&self, confirm: Confirm) -> Option<Wait> {
         let (command, replicas, local) = match confirm {
             Confirm::Replicas { count } if count > 0 => ("WAIT", count, 0),
@@ -218,8 +216,8 @@ impl Wait {
     }
 }
 
-/// True if this server's `WAITAOF` answers only when the data is on disk. With `appendfsync everysec`,
-/// Redis 7.4 may answer too early (redis/redis#13793, fixed in 8.0). So does Valkey:
+/// True if this server's `WAITAOF` answers only when the data is on disk. With `appendfsync
+/// everysec`, Redis 7.4 may answer too early (redis/redis#13793, fixed in 8.0). Valkey too:
 /// `tests/faults/power_cut` showed it for 8.1.1 and 9.1.2.
 fn waits_for_sync(redis_version: &str, is_valkey: bool) -> bool {
     let mut numbers = redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));

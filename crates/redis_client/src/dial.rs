@@ -13,11 +13,11 @@ use super::error::ClientError;
 use config::{Access, ClientTls, Host};
 use tls::{Files, Pem, Reloaded, Unusable};
 
-/// How all connections of one client are opened. Cheap to clone.
+/// Opens all connections of one client. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Dialer(Option<Arc<Reloaded<TlsCertificates>>>);
 
-/// The certificates of a connection. Equal to those of another if nothing has changed since.
+/// The certificates of a connection. Two values are equal if the files have not changed in between.
 #[derive(Clone)]
 pub(super) struct Certificates(Option<Arc<TlsCertificates>>);
 
@@ -28,7 +28,7 @@ impl PartialEq for Certificates {
 }
 
 impl Dialer {
-    /// Opens connections over TLS if there is a section with its files.
+    /// Opens connections over TLS if `tls` is given.
     pub(super) fn new(tls: Option<&ClientTls>) -> Result<Dialer, ClientError> {
         let Some(tls) = tls else { return Ok(Dialer(None)) };
         tls::install();
@@ -54,7 +54,7 @@ impl Dialer {
         Certificates(self.0.as_ref().map(|files| files.current()))
     }
 
-    /// Where a host is, and as whom to log in there.
+    /// The address of a host, and the credentials for it.
     pub(super) fn info_of(&self, host: &Host, access: &Access) -> ConnectionInfo {
         let mut settings = RedisConnectionInfo::default().set_db(access.database);
         if let Some(user) = &access.user {
@@ -68,7 +68,7 @@ impl Dialer {
             Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
             None => ConnectionAddr::Tcp(host, port),
         };
-        // Only a URL can be refused here, and this is an address.
+        // Cannot fail: only a URL can be refused here, and this is an address.
         address
             .into_connection_info()
             .unwrap_or_else(|_| unreachable!())
@@ -76,7 +76,7 @@ impl Dialer {
     }
 }
 
-/// The same address, with the settings that every connection has.
+/// The same address, with the settings of all connections.
 pub(super) fn tuned(
     info: &ConnectionInfo,
     protocol: ProtocolVersion,
@@ -95,10 +95,10 @@ pub(super) fn tuned(
     }
 }
 
-/// Certificates as redis-rs takes them. It uses its built-in roots only if it is given none.
+/// Converts certificates for redis-rs, which uses its built-in roots only if it gets no roots.
 fn certificates(pem: &Pem) -> Result<TlsCertificates, Unusable> {
     let of_system = tls::system_roots();
-    // Finds out whether they can be used.
+    // An error if rustls cannot use the certificates.
     tls::client_with(pem, of_system.clone())?;
     let mut roots = Vec::new();
     for certificate in of_system {
@@ -114,7 +114,7 @@ fn certificates(pem: &Pem) -> Result<TlsCertificates, Unusable> {
     Ok(TlsCertificates { client_tls, root_cert: Some(roots).filter(|roots| !roots.is_empty()) })
 }
 
-/// Maps an error while connecting: no call was sent. A connection begins with commands, which a server may refuse.
+/// Maps an error while connecting: no call was sent. A server may refuse the commands that begin a connection.
 pub(super) fn unreached(error: RedisError) -> ClientError {
     use ClientError as E;
     match E::from(error) {
@@ -123,7 +123,7 @@ pub(super) fn unreached(error: RedisError) -> ClientError {
     }
 }
 
-/// No connection was made in time: nothing was sent.
+/// The error if no connection was made in time: no call was sent.
 pub(super) fn not_in_time() -> ClientError {
     ClientError::Unavailable("no connection in time".into())
 }

@@ -1,5 +1,4 @@
-//! Errors of calls to Redis, by what the caller may conclude: whether the call has run, and whether a
-//! repeat can succeed.
+//! Errors of calls to Redis. Each kind says whether the call has run, and whether a repeat can succeed.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
@@ -9,11 +8,10 @@ pub enum ClientError {
     /// Redis did not accept the call; nothing has changed.
     #[error("Redis is not available: {0}")]
     Unavailable(String),
-    /// The call was sent but not answered: it may have run, or may still run.
+    /// Redis did not answer the call: it may have run, or may still run.
     #[error("Redis did not confirm the call: {0}")]
     Unconfirmed(String),
-    /// The Redis user may not do what the call needs. Names the missing ACL rule. Nothing has
-    /// changed.
+    /// The Redis user lacks a right for the call. Names the missing ACL rule. Nothing has changed.
     #[error("the Redis user lacks a right: {0}")]
     NoRights(String),
     /// The Redis user lacks a right that a script met. Names the missing ACL rule. Part of the call may have run.
@@ -22,15 +20,15 @@ pub enum ClientError {
     /// Redis answers, and refuses all writes; nothing has changed. Contains the sentence of Redis.
     #[error("Redis refuses writes: {0}")]
     RefusesWrites(String),
-    /// Redis refuses what would use more memory; nothing has changed.
+    /// Redis refuses calls that would use more memory; nothing has changed.
     #[error("Redis has no memory left")]
     OutOfMemory,
-    /// The error has a code that is not one of the server's: a script returned it.
+    /// A script returned an error with its own code, which is not a code of the server.
     #[error("{text}")]
     Named {
         /// The first word.
         code: String,
-        /// What comes after it.
+        /// The text after the first word.
         detail: String,
         /// The whole error, for a log.
         text: String,
@@ -47,7 +45,7 @@ pub enum ClientError {
 /// Used instead of an ACL rule when Redis does not accept the user or the password.
 pub(super) const UNKNOWN_USER: &str = "Redis does not accept the name or the password of redis.url";
 
-/// True when the connection that gave this error must not be used again.
+/// True if a connection with this error must not be used again.
 pub(super) fn is_broken(error: &RedisError) -> bool {
     use ServerErrorKind as S;
     error.is_unrecoverable_error()
@@ -60,7 +58,7 @@ pub(super) fn is_broken(error: &RedisError) -> bool {
         || matches!(error.code(), Some("NOREPLICAS" | "UNBLOCKED"))
 }
 
-/// The answer of this command does not have the documented shape.
+/// The error if the answer of this command does not have the documented shape.
 pub fn unexpected(what: &str) -> ClientError {
     ClientError::Unreadable(format!("the answer of {what} does not have the documented shape"))
 }
@@ -81,8 +79,8 @@ fn rule_of(detail: &str) -> String {
     }
 }
 
-/// The first error inside a failed pipeline, because the error of the pipeline itself has no code and
-/// no text. Other errors unchanged.
+/// The first error inside a failed pipeline, because the error of the pipeline itself has no code
+/// and no text. Returns other errors unchanged.
 fn first_of(error: RedisError) -> RedisError {
     let errors = error.clone().into_server_errors();
     let first = errors.as_deref().and_then(<[_]>::first);
@@ -90,8 +88,8 @@ fn first_of(error: RedisError) -> RedisError {
 }
 
 impl ClientError {
-    /// The error of a block (`Blocks`): its text, as a script returned or raised it. Earlier commands of the block
-    /// have run, unless the script named the error itself.
+    /// The error of a block (`Blocks`), from the text that a script returned or raised. Earlier
+    /// commands of the block have run, unless the script named the error itself.
     pub(super) fn of_block(text: &str) -> ClientError {
         let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
         let is_code = !code.is_empty() && code.bytes().all(|c| c.is_ascii_uppercase() || c == b'_');
@@ -118,12 +116,12 @@ impl From<RedisError> for ClientError {
             "NOPERM" if is_of_script(detail) => return ClientError::LostRights(rule_of(detail)),
             "NOPERM" => return ClientError::NoRights(rule_of(detail)),
             "NOAUTH" | "WRONGPASS" => return ClientError::NoRights(UNKNOWN_USER.to_owned()),
-            // A longer command before the password.
+            // The connection sent a long command without a password.
             "ERR" if detail.starts_with("Protocol error: unauthenticated") => {
                 return ClientError::NoRights(UNKNOWN_USER.to_owned());
             }
-            // `BUSY`: the server is still running the script of another call, and had not run this one. If a command of
-            // a script was refused, the script may have written before.
+            // `BUSY`: the server still runs the script of another call, and did not run this one.
+            // If the server refused a command inside a script, the script may have written before.
             code @ ("NOREPLICAS" | "MISCONF" | "BUSY" | "READONLY") => {
                 return match is_of_script(detail) {
                     true => ClientError::Failed(error.to_string()),
@@ -137,7 +135,7 @@ impl From<RedisError> for ClientError {
         }
         use ServerErrorKind as S;
         match error.kind() {
-            // The server refused before it ran anything.
+            // The server refused the call before it ran anything.
             ErrorKind::Server(
                 S::BusyLoading
                 | S::MasterDown
@@ -149,7 +147,7 @@ impl From<RedisError> for ClientError {
             )
             | ErrorKind::InvalidClientConfig => ClientError::Unavailable(error.to_string()),
             ErrorKind::AuthenticationFailed => ClientError::NoRights(UNKNOWN_USER.to_owned()),
-            // WRONGTYPE or an error of Lua: it may have come after a write.
+            // WRONGTYPE or an error of Lua may have occurred after a write.
             ErrorKind::Server(_) => ClientError::Failed(error.to_string()),
             ErrorKind::Extension if error.code() == Some("WRONGTYPE") => {
                 ClientError::Failed(error.to_string())
@@ -188,7 +186,7 @@ mod tests {
         }
     }
 
-    /// What a server's answer is mapped to.
+    /// The error for a server's answer.
     fn mapped(code: &str, detail: &str) -> ClientError {
         ClientError::from(of_server(code, detail))
     }
@@ -279,7 +277,7 @@ mod tests {
             let error = mapped(code, detail);
             let ClientError::RefusesWrites(sentence) = &error else { panic!("{error:?}") };
             assert_eq!(*sentence, format!("{code} {detail}"));
-            // Nor is it lost when a connection begins.
+            // The error stays the same at the start of a connection.
             let begun = unreached(of_server(code, detail));
             assert!(matches!(begun, ClientError::RefusesWrites(_)), "{begun:?}");
         }

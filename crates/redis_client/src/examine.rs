@@ -1,4 +1,4 @@
-//! What the servers say of themselves: their settings, memory, replicas and clock. For `doctor`.
+//! Reads the settings, memory, replicas and clock of the servers, for `doctor`.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use super::{
     refusal::refusal_of_writes,
 };
 
-/// The listeners of a server that are read.
+/// The most listeners of a server to read.
 const LISTENERS_MAX: usize = 8;
 
 /// The state of a primary.
@@ -23,7 +23,7 @@ const LISTENERS_MAX: usize = 8;
 pub struct ServerState {
     /// Its version.
     pub version: String,
-    /// What it does when its memory is full.
+    /// Its `maxmemory-policy`.
     pub policy: String,
     /// Used memory, in bytes.
     pub used: u64,
@@ -33,15 +33,15 @@ pub struct ServerState {
     pub of_machine: u64,
     /// True if it keeps an append-only file.
     pub appends: bool,
-    /// When it syncs this file; `None` if it does not say.
+    /// Its `appendfsync`; `None` if unknown.
     pub fsync: Option<String>,
     /// True if it does not sync this file while it saves or rewrites (`no-appendfsync-on-rewrite`).
     pub skips_syncs: bool,
-    /// Its sentence if it refuses all writes.
+    /// The sentence of the server, if it refuses all writes.
     pub refusal: Option<String>,
-    /// What failed when it last wrote to its disk.
+    /// The kinds of writes to its disk whose last attempt failed.
     pub failed_writes: Vec<&'static str>,
-    /// Keys that it deleted because its memory was full.
+    /// Number of keys evicted because its memory was full.
     pub evicted: u64,
     /// Open connections.
     pub clients: u64,
@@ -51,13 +51,13 @@ pub struct ServerState {
     pub ports: Vec<u16>,
     /// Its replicas.
     pub replicas: Vec<Replica>,
-    /// How far its clock is ahead of this machine's, in ms.
+    /// How far its clock is ahead of the clock of this machine, in ms.
     pub ahead_ms: i64,
-    /// How long it took to ask it for the time, in ms: `ahead_ms` may be wrong by this much.
+    /// The duration of the query for the time, in ms: `ahead_ms` may be wrong by this much.
     pub round_trip_ms: u64,
 }
 
-/// A replica, as its primary sees it.
+/// A replica, as its primary reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Replica {
     /// Host and port.
@@ -66,13 +66,13 @@ pub struct Replica {
     pub is_online: bool,
     /// How long ago it last reported, in seconds.
     pub lag_seconds: u64,
-    /// How many bytes of the primary's writes it does not have yet.
+    /// Bytes of the primary's writes that it does not have yet.
     pub bytes_behind: u64,
 }
 
 impl RedisClient {
-    /// Asks all primaries in parallel. Returns the name and the state of each, or why it says nothing. Without
-    /// `settings`, it asks nothing that a user may lack the right for.
+    /// Asks all primaries in parallel. Returns the name of each, and its state or the error.
+    /// Without `settings`, asks only questions that need no extra rights.
     pub async fn examine(&self, settings: bool) -> Vec<(String, Result<ServerState, ClientError>)> {
         let asked = self.primaries().into_iter().map(|node| async move {
             let name = match node.host() {
@@ -141,7 +141,7 @@ fn state_of(info: &InfoDict) -> ServerState {
     ];
     let failed = writes.into_iter().filter(|(name, _)| text(name) == "err");
     let written = number("master_repl_offset");
-    // As in `name=tls,bind=*,port=6380`.
+    // Reads `name=tls,bind=*,port=6380`.
     let listeners = (0..LISTENERS_MAX).map(|at| text(&format!("listener{at}")));
     let listeners = listeners.filter_map(|line| Some(line.rsplit_once("port=")?.1.to_owned()));
     let ports = listeners.chain([text("tcp_port")]).filter_map(|port| port.parse().ok());

@@ -19,7 +19,7 @@ const LOADING_PATIENCE: Duration = Duration::from_secs(120);
 /// Why Reseq refuses to use this Redis. Each text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum UnfitServer {
-    /// It does not answer.
+    /// The server does not answer.
     #[error("Redis at {url} cannot be reached: {problem}. Check redis.url, and that Redis runs.")]
     Unreachable {
         /// Its URL, without the password.
@@ -27,50 +27,50 @@ pub enum UnfitServer {
         /// What happened.
         problem: String,
     },
-    /// It lacks features that the scripts use.
+    /// The server lacks features that the scripts use.
     #[error("Redis at {url} is version {version}; Reseq needs 7.0 or later.")]
     TooOld {
-        /// Where it is.
+        /// Its URL, without the password.
         url: String,
         /// Its version.
         version: String,
     },
-    /// It would evict messages.
+    /// The server would evict messages.
     #[error(
         "Redis at {url} has maxmemory-policy {policy}, which would throw messages away when memory \
          runs out. Set maxmemory-policy noeviction."
     )]
     Evicts {
-        /// Where it is.
+        /// Its URL, without the password.
         url: String,
         /// Its policy.
         policy: String,
     },
-    /// It is a node of a cluster, but the URL names a single server.
+    /// The server is a node of a cluster, but the URL names a single server.
     #[error(
         "Redis at {url} is a node of a cluster. Set redis.url to \
          redis+cluster://host:port,host:port,… with some of its nodes."
     )]
     IsCluster {
-        /// Where it is.
+        /// Its URL, without the password.
         url: String,
     },
-    /// It is not in a cluster, but the URL names one.
+    /// The server is not in a cluster, but the URL names a cluster.
     #[error(
         "Redis at {url} is not a node of a cluster. Set redis.url to redis://host:port, or to \
          redis+sentinel://host:port,…/service-name."
     )]
     IsNoCluster {
-        /// Where it is.
+        /// Its URL, without the password.
         url: String,
     },
-    /// It does not accept the user or the password, or the URL has none.
+    /// The server does not accept the user or the password, or the URL has none.
     #[error(
         "Redis at {url} does not accept the name or the password of redis.url, or wants a password, and \
          redis.url has none. Set redis.url to redis://[user]:password@host:port."
     )]
     NoAccess {
-        /// Where it is.
+        /// Its URL, without the password.
         url: String,
     },
     /// The Redis user lacks rights that Reseq needs.
@@ -79,22 +79,22 @@ pub enum UnfitServer {
          docs/reference/redis-requirements.md lists all rules."
     )]
     NoRights {
-        /// Where it is.
+        /// Its URL, without the password.
         url: String,
         /// Which rights are missing.
         sentence: String,
     },
 }
 
-/// What the checks found on a server that Reseq accepts.
+/// The result of the checks on a server that Reseq accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fitness {
     /// The server's version.
     pub version: String,
     /// Warnings for the operator.
     pub warnings: Vec<String>,
-    /// A warning about missing rights for wake-ups. It is not in `warnings`, because a running pod checks
-    /// these rights again and logs it then.
+    /// A warning about missing rights for wake-ups. Not in `warnings`, because a running pod
+    /// checks these rights again and then logs the warning.
     pub lacks: Option<String>,
 }
 
@@ -114,15 +114,15 @@ impl Fitness {
 /// Whether the user of a connection has the rights that Reseq needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admitted {
-    /// Yes; with a sentence if it lacks optional rights.
+    /// Yes. The sentence says which optional rights are missing.
     Yes(Option<String>),
-    /// No; with a sentence that says what is missing.
+    /// No. The sentence says which rights are missing.
     No(String),
 }
 
 impl RedisClient {
-    /// Waits until all primaries have loaded their data, and checks them. `admission` asks each which
-    /// rights the user has.
+    /// Waits until all primaries have loaded their data, and checks them. `admission` asks each
+    /// primary for the rights of the user.
     pub async fn check<Q: Question<Answer: Into<Admitted>>>(
         &self,
         url: &str,
@@ -140,7 +140,7 @@ impl RedisClient {
         for checked in join_all(checks).await {
             match checked {
                 Ok(fitness) => all = Some(all.map_or(fitness.clone(), |all| all.and(fitness))),
-                // One dead primary stops only its own partitions. It is checked when it is back.
+                // One dead primary stops only its own partitions, so start without checking it.
                 Err(UnfitServer::Unreachable { problem, .. }) if primaries.len() > 1 => {
                     tracing::warn!(problem, "a primary of the cluster cannot be checked");
                 }

@@ -1,11 +1,10 @@
-//! Redis as a deployment runs it: one server, one that Sentinel watches over, or a cluster. Calls go to
-//! the server that holds a key, confirmations wait for replicas and disks, and subscriptions follow slots that
-//! move.
+//! A client for one Redis server, a primary with Sentinel, or a cluster. Calls go to the server that
+//! holds a key, confirmations wait for replicas and disks, and subscriptions follow slots that move.
 //!
-//! This module knows nothing of Reseq: no keys, no scripts, no schema.
-//! From the top down: `subscribe`, `memory`, `confirm`, `fitness` and `examine` make calls; `together` makes one call of those
-//! of many callers (`blocks`); `call` follows them to the right server; `client` knows all servers, `cluster` and
-//! `sentinel` where they are; `node` is one server.
+//! This crate does not depend on the rest of Reseq: it has no keys, no scripts and no schema. From
+//! the top down: `subscribe`, `memory`, `confirm`, `fitness` and `examine` make calls; `coalesce`
+//! joins the calls of many callers into one (`blocks`); `call` sends calls to the right server;
+//! `client` knows all servers; `cluster` and `sentinel` find their addresses; `node` is one server.
 
 mod blocks;
 mod call;

@@ -1,4 +1,4 @@
-//! How much of its memory Redis uses.
+//! Memory use of Redis.
 
 use super::{
     client::RedisClient,

@@ -1,5 +1,4 @@
-//! One server and its connections: a few that calls share, and a pool for calls that wait for
-//! replicas.
+//! One server and its connections: a few shared connections, and a pool for calls that wait for replicas.
 
 use std::{
     sync::{
@@ -27,7 +26,7 @@ use super::{
 };
 use config::Host;
 
-/// How long a call waits for a connection to a server that did not answer before.
+/// Time limit for a connection to a server that did not answer before.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// The address of a server.
@@ -42,13 +41,13 @@ pub(super) enum NodeAddress {
 pub(super) struct Node {
     pub(super) address: NodeAddress,
     pub(super) dialer: Dialer,
-    /// How long to wait for a connection, and for an answer.
+    /// The time limit for a connection, and for an answer.
     pub(super) patience: Duration,
     shared: Vec<SharedConnection>,
     next: AtomicUsize,
     /// For calls that wait for replicas ([`Node::take_alone`]). Created on first use.
     pub(super) pool: Mutex<Option<(Pool, Certificates)>>,
-    /// The last attempt to connect failed, or a call since then had no answer in time.
+    /// True if the last attempt to connect failed, or a later call had no answer in time.
     is_down: AtomicBool,
 }
 
@@ -61,7 +60,7 @@ struct Kept {
     connection: Option<MultiplexedConnection>,
     /// The attempt to connect that is in progress. Concurrent callers share it.
     opening: Option<Opening>,
-    /// Counts the connections made here, to tell an old one from its replacement.
+    /// Counts the connections made here, to distinguish an old connection from its replacement.
     number: u64,
     opened: Option<Instant>,
 }
@@ -94,7 +93,7 @@ impl Node {
         })
     }
 
-    /// An existing connection, or a new one.
+    /// Returns an existing connection, or opens one.
     pub(super) async fn take(self: &Arc<Self>) -> Result<Link, ClientError> {
         let taken = Instant::now();
         let place = self.next.fetch_add(1, Ordering::Relaxed) % self.shared.len();
@@ -104,14 +103,13 @@ impl Node {
                 return Ok(Link { connection, place, number: kept.number, taken });
             }
             let opening = || {
-                // In its own task: it continues when the callers have given up waiting.
+                // Uses a separate task, so that it continues when the callers have given up waiting.
                 let task = tokio::spawn(self.clone().open(place));
                 async move { task.await.unwrap_or_else(|_| Err(not_in_time())) }.boxed().shared()
             };
             kept.opening.get_or_insert_with(opening).clone()
         };
-        // Fail fast for a server that did not answer before, so that work for other servers
-        // continues.
+        // Fail fast if the server did not answer before, so that work for other servers continues.
         let patience = if self.is_down() { GRACE } else { self.patience };
         let opened = tokio::time::timeout(patience, opening).await;
         let (connection, number) = opened.unwrap_or_else(|_| Err(not_in_time()))?;
@@ -131,9 +129,9 @@ impl Node {
         opened.map(|connection| (connection, kept.number))
     }
 
-    /// Drops a connection that failed; the next call opens another. If there was no answer in time, the network
-    /// may have forgotten the other connections, too: drops all that are as old, so that the next call does not
-    /// wait as long again.
+    /// Drops a connection that failed. The next call opens another. If an answer did not arrive
+    /// in time, the network may have dropped the other connections too: drops all connections as
+    /// old as this one, so that the next call does not wait as long again.
     pub(super) fn discard(&self, link: &Link, error: &RedisError) {
         if error.is_timeout() {
             self.is_down.store(true, Ordering::Relaxed);
@@ -145,7 +143,7 @@ impl Node {
             }
         }
         let mut kept = self.shared[link.place].lock();
-        // Another call may already have replaced the connection: do not drop the new one.
+        // If another call has already replaced the connection, do not drop the new one.
         if kept.number == link.number {
             kept.connection = None;
         }
@@ -159,8 +157,8 @@ impl Node {
         self.forget_pool();
     }
 
-    /// Drops the pool. The next call that waits for replicas creates another one; connections in use end
-    /// with their calls.
+    /// Drops the pool. The next call that waits for replicas creates a new one. Connections in
+    /// use end with their calls.
     pub(super) fn forget_pool(&self) {
         *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -214,12 +212,12 @@ impl Node {
         self.shared.len()
     }
 
-    /// True if the last attempt to connect failed, or a call since then had no answer in time.
+    /// True if the last attempt to connect failed, or a later call had no answer in time.
     pub(super) fn is_down(&self) -> bool {
         self.is_down.load(Ordering::Relaxed)
     }
 
-    /// Its host and port if they are fixed; empty otherwise.
+    /// The host and port if they are fixed, otherwise empty.
     pub(super) fn host(&self) -> Host {
         match &self.address {
             NodeAddress::Fixed(info) => match info.addr() {
@@ -232,7 +230,7 @@ impl Node {
         }
     }
 
-    /// The sentinels that name this server's address, if any.
+    /// The sentinels that name this server's address; `None` if the address is fixed.
     pub(super) fn sentinels(&self) -> Option<&Sentinels> {
         match &self.address {
             NodeAddress::Sentinel(sentinels) => Some(sentinels),

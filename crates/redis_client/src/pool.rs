@@ -1,5 +1,5 @@
-//! Connections for calls that block their connection (`WAIT`, `WAITAOF`). Each such call takes one
-//! from a pool, and no other call uses it meanwhile.
+//! Connections for calls that block their connection (`WAIT`, `WAITAOF`). Each such call takes a
+//! connection from a pool, for exclusive use.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -25,7 +25,7 @@ impl Node {
         self: &Arc<Self>,
     ) -> Result<(Dedicated, MultiplexedConnection), ClientError> {
         if self.is_down() {
-            // Fail fast for a server that did not answer before.
+            // Fail fast if the server did not answer before.
             self.take().await?;
         }
         let taken = tokio::time::timeout(self.patience, self.take_of_pool()).await;
@@ -65,7 +65,7 @@ impl Node {
         Ok(kept.get_or_insert((pool, certificates)).0.clone())
     }
 
-    /// The pool, unless its connections would have other certificates than these.
+    /// The pool, if its connections use these certificates.
     fn kept_pool(
         &self,
         certificates: &Certificates,
@@ -92,7 +92,7 @@ impl Dedicated {
 
 impl Drop for Dedicated {
     fn drop(&mut self) {
-        // The call failed or was dropped: close its connection. Those in the pool may be broken, too.
+        // The call failed or was dropped: close its connection. Connections in the pool may be broken too.
         if let Some(connection) = self.connection.take() {
             drop(Connection::take(connection));
             self.node.forget_pool();

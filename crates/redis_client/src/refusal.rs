@@ -1,10 +1,10 @@
-//! Whether a server refuses all writes, and its sentence: too few replicas, a disk error, a replica, a busy script.
+//! Detects a server that refuses all writes: too few replicas, a disk error, a replica, a busy script.
 
 use redis::{Cmd, aio::MultiplexedConnection};
 
 use super::{client::RedisClient, error::ClientError};
 
-/// Redis checks the flags of a script before it runs it. By these flags this script may write, but it does nothing.
+/// A script that does nothing, but may write by its flags. Redis checks the flags before it runs the script.
 const NO_OPERATION: &str = "#!lua flags=allow-oom\nreturn 1";
 
 fn no_operation() -> Cmd {
@@ -20,7 +20,7 @@ fn sentence<T>(answer: Result<T, ClientError>) -> Option<String> {
     }
 }
 
-/// Asks the server. `None` if it accepts writes, or if this question does not tell.
+/// Asks the server. `None` if it accepts writes, or if the answer does not show that.
 pub async fn refusal_of_writes(connection: &mut MultiplexedConnection) -> Option<String> {
     sentence(no_operation().exec_async(connection).await.map_err(ClientError::from))
 }

@@ -1,6 +1,6 @@
 //! Detects a new primary that lacks writes which replicas had confirmed. Sentinel and Cluster
-//! prefer the most advanced replica but do not guarantee it: a priority, or a replica that was
-//! away, may lead to another. The missing writes are lost, and operators must know.
+//! prefer the most advanced replica, but may promote another: because of a priority, or because
+//! that replica was away. The missing writes are lost, and operators must know.
 //!
 //! Each confirmed call records the replication offset. A server that takes over starts a new
 //! history, and reports how much of the previous one it has (`master_replid2` and
@@ -11,7 +11,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// How many reported takeovers are remembered.
+/// The most reported takeovers to remember.
 const REPORTED_MAX: usize = 64;
 
 /// A server's position in the replication history.
@@ -30,7 +30,7 @@ impl Replication {
             let mut lines = info.lines().filter_map(|line| line.trim_end().split_once(':'));
             lines.find(|(found, _)| *found == name).map(|(_, value)| value)
         };
-        // -1 if there is none.
+        // Redis reports -1 if there is no previous history.
         let first_other = field("second_repl_offset").and_then(|text| text.parse::<u64>().ok());
         let before = field("master_replid2").zip(first_other);
         Some(Replication {
@@ -41,7 +41,7 @@ impl Replication {
     }
 }
 
-/// Up to which offset a history was confirmed.
+/// The highest confirmed offset of a history.
 struct Confirmed {
     history: String,
     offset: u64,
@@ -85,8 +85,8 @@ impl Takeovers {
             Some(known) if known.history == seen.history => offset = offset.max(known.offset),
             Some(known) => {
                 let kept = seen.before.as_ref().filter(|(history, _)| *history == known.history);
-                // Another history allows no comparison: several servers took over in turn, or the
-                // slot moved.
+                // An unrelated history cannot be compared: several servers took over in turn, or
+                // the slot moved.
                 lost = kept.map(|(_, kept)| (known.offset, *kept));
             }
             None if !is_confirmed => return None,
@@ -127,7 +127,7 @@ mod tests {
             assert_eq!(takeovers.compare(2, &after, true), None, "nothing is known of this slot");
             assert_eq!(takeovers.compare(1, &after, false), lost);
             assert_eq!(takeovers.compare(1, &after, true), None, "it is reported once");
-            // Two takeovers later, nothing can be compared.
+            // After two takeovers, a comparison is impossible.
             assert_eq!(takeovers.compare(1, &at("d", 170, Some(("c", 1))), true), None);
         }
     }

@@ -1,4 +1,4 @@
-//! Lua scripts: called by their hash (`EVALSHA`); a node that does not have one gets the source.
+//! Lua scripts. Calls name a script by its hash (`EVALSHA`); if a node lacks the script, it gets the source.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct Script {
     source: String,
     /// The script to run instead when Redis has no memory left and refuses this one.
     when_full: Option<Box<Script>>,
-    /// The script that can run calls of this one together with others, and the number of this one there.
+    /// The script that runs batches with calls of this script, and the number of this script in it.
     composed: Option<(Arc<Script>, usize)>,
 }
 
@@ -27,7 +27,7 @@ pub struct ScriptCall<'a> {
     messages: usize,
 }
 
-/// About the most bytes of a number in a command.
+/// The approximate size of a number in a command, in bytes, at most.
 pub(super) const NUMBER_SIZE: usize = 12;
 
 /// The keys and arguments of a call.
@@ -66,17 +66,17 @@ impl Script {
         Script { when_full: Some(Box::new(Script::new(self.name, source))), ..self }
     }
 
-    /// The script to run after this error, if there is one.
+    /// The script to run instead after this error, if there is one.
     pub(super) fn after(&self, error: &RedisError) -> Option<&Script> {
         self.when_full.as_deref().filter(|_| error.code() == Some("OOM"))
     }
 
-    /// Calls may run as blocks of this other script, where this one has this number.
+    /// Allows calls to run as blocks of `composed`, in which this script has this number.
     pub fn may_run_in(&mut self, composed: &Arc<Script>, number: usize) {
         self.composed = Some((composed.clone(), number));
     }
 
-    /// True if a call may wait for others, to go together with them.
+    /// True if a call may wait to run in a batch with others.
     pub fn may_wait(&self) -> bool {
         self.composed.is_some()
     }
@@ -98,7 +98,7 @@ impl Script {
 }
 
 impl ScriptCall<'_> {
-    /// Notes how much work the call is, in messages, about. 1 unless noted.
+    /// Sets the approximate number of messages in the call. The default is 1.
     pub fn of_messages(&mut self, count: usize) {
         self.messages = count;
     }
@@ -108,12 +108,12 @@ impl ScriptCall<'_> {
         self.words.keys.first().map_or(&[], Vec::as_slice)
     }
 
-    /// The script that can run the call together with others, and the number of its own script there.
+    /// The script that runs batches with this call, and the number of the call's script in it.
     pub(super) fn composed(&self) -> Option<&(Arc<Script>, usize)> {
         self.script.composed.as_ref()
     }
 
-    /// About how many messages it is about.
+    /// The approximate number of messages in the call.
     pub(super) fn messages(&self) -> usize {
         self.messages
     }
@@ -127,7 +127,7 @@ impl ScriptCall<'_> {
         (self.script.name, &self.words.keys)
     }
 
-    /// The command, by the script's hash.
+    /// The command with the script's hash.
     pub(super) fn by_hash(&self) -> Cmd {
         self.command("EVALSHA", self.script.hash())
     }
@@ -154,8 +154,8 @@ impl ScriptCall<'_> {
     }
 }
 
-/// Runs a script on this connection. If the node lacks it, sends the source to that same node; if Redis is full, runs the
-/// script for that. `command` makes the command with this name, for this script.
+/// Runs a script on this connection. If the node lacks the script, sends the source to the same node. If Redis
+/// is full, runs the script for that case. `command` builds the command with this name for a script.
 pub(super) async fn run<T: FromRedisValue>(
     mut script: &Script,
     connection: &mut impl ConnectionLike,

@@ -22,7 +22,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// The sentinels of one service.
 pub(super) struct Sentinels {
-    /// Each with its connection, if it has one.
+    /// Each sentinel, with its connection if there is one.
     all: Vec<(ConnectionInfo, Mutex<Option<MultiplexedConnection>>)>,
     service: String,
     dialer: Dialer,
@@ -46,8 +46,8 @@ impl Sentinels {
         Sentinels { all, service, dialer, access, current: Mutex::default() }
     }
 
-    /// The primary that most sentinels name. Returns as soon as more than half of them name the
-    /// same.
+    /// The primary that most sentinels name. Returns as soon as more than half of the sentinels
+    /// name the same one.
     pub(super) async fn primary(&self) -> Result<Host, ClientError> {
         let mut asked: FuturesUnordered<_> =
             (0..self.all.len()).map(|index| self.ask(index)).collect();
@@ -75,7 +75,7 @@ impl Sentinels {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How to reach the primary.
+    /// The address of the primary, and the credentials for it.
     pub(super) async fn primary_info(&self) -> Result<ConnectionInfo, ClientError> {
         Ok(self.dialer.info_of(&self.primary().await?, &self.access))
     }
@@ -131,7 +131,7 @@ impl Sentinels {
         Ok(connection)
     }
 
-    /// True if the sentinels now name another primary than that of the last connection.
+    /// True if the sentinels now name another primary than at the last connection.
     pub(super) async fn has_moved(&self) -> bool {
         let known = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match (known, self.primary().await) {

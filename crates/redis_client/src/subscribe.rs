@@ -1,6 +1,5 @@
-//! Subscriptions that follow slots to other servers: one connection to each server that serves some of
-//! the channels. Once a second, checks which server serves each channel, and that each connection still
-//! answers.
+//! Subscriptions that follow slots to other servers: one connection to each server that serves some of the
+//! channels. Once a second, it checks which server serves each channel, and that each connection still answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,10 +14,10 @@ use super::{
     node::Node,
 };
 
-/// The most received messages that wait for the subscriber. More are dropped, and reported as
-/// [`Heard::Gap`].
+/// The most received messages that wait for the subscriber. Beyond that, messages are dropped and
+/// reported as [`Heard::Gap`].
 const BACKLOG_MAX: usize = 4096;
-/// How often to check the connections, and which server serves each channel.
+/// The time between two checks of the connections, and of the servers of the channels.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The pause before a listener that has ended is replaced.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -50,8 +49,8 @@ pub struct Channels {
 pub type OnHeard = Arc<dyn Fn(Heard) + Send + Sync>;
 
 impl RedisClient {
-    /// Listens until `stop`, over connections of its own. Asks for the wanted channels once a second, and when
-    /// `changed` says so. While they change, messages may be missed ([`Heard::Gap`]).
+    /// Listens until `stop`, over separate connections. Asks for the wanted channels once a second, and
+    /// when notified by `changed`. While the channels change, messages may be missed ([`Heard::Gap`]).
     pub async fn subscribe(
         &self,
         wanted_channels: impl Fn() -> Channels,
@@ -77,7 +76,7 @@ impl RedisClient {
             }
             let (mut wanted, _) = self.spread(&channels.sharded);
             if wanted.is_empty() && channels.everywhere.is_some() {
-                // Each node serves the channel that is served everywhere.
+                // Every node serves the channel `everywhere`, so any node will do.
                 wanted.extend(self.primaries().into_iter().next().map(|node| (node, Vec::new())));
             }
             listeners.retain(|listener| {
@@ -112,8 +111,8 @@ struct Listener {
 }
 
 impl Listener {
-    /// True if it runs and has exactly the channels of one entry of `wanted`; removes that entry. False,
-    /// for example, after a slot has moved to another node.
+    /// True if the listener runs and has exactly the channels of one entry of `wanted`. Removes
+    /// that entry. False, for example, after a slot has moved to another node.
     fn is_wanted(&self, wanted: &mut Vec<NodeKeys>) -> bool {
         let position = wanted
             .iter()
@@ -128,7 +127,7 @@ impl Listener {
     }
 }
 
-/// What a subscription needs.
+/// The shared parts of a subscription.
 struct Subscriber {
     on_heard: OnHeard,
     channels: Arc<Channels>,
@@ -161,13 +160,13 @@ impl Subscriber {
             subscribe.cmd("SSUBSCRIBE").arg(&self.channels.sharded[member]).ignore();
         }
         subscribe.exec_async(&mut connection).await?;
-        // Wake-ups between the last connection and this one were missed.
+        // Messages between the last connection and this one were missed.
         (self.on_heard)(Heard::Gap);
         let mut tick = tokio::time::interval(CHECK_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                // A half-open connection delivers nothing; only a missing answer reveals it.
+                // A half-open connection delivers no messages. Only a missing answer reveals it.
                 _ = tick.tick() => {
                     let answered = redis::cmd("PING").exec_async(&mut connection).await;
                     answered.inspect_err(|_| node.suspect())?;
@@ -189,7 +188,7 @@ impl Subscriber {
                 }
                 Ok(())
             }
-            // Another node serves the slot now.
+            // Now another node serves the slot.
             Some(PushInfo { kind: PushKind::SUnsubscribe, .. }) => {
                 Err(ClientError::Unavailable("a channel has moved to another node".into()))
             }
@@ -201,5 +200,5 @@ impl Subscriber {
     }
 }
 
-/// No value: a subscription ends only with an error.
+/// Has no value: a subscription ends only with an error.
 enum Never {}

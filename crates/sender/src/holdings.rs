@@ -1,5 +1,5 @@
-//! The partitions that this pod owns. Each has a task of its own that takes, renews and gives back its
-//! lease. So a server that does not answer delays only the leases of its own partitions.
+//! The partitions that this pod owns. A separate task for each partition takes, renews and gives
+//! back its lease, so a server that does not answer delays only the leases of its own partitions.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -20,18 +20,18 @@ use store::{OwnerToken, Store, StoreError};
 /// The pause before another attempt to give a partition back.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What this pod owns. The tasks that deliver, rebalance and renew share it.
+/// The partitions of this pod. The tasks that deliver, rebalance and renew share this.
 pub(super) struct Holdings {
     pub(super) store: Store,
     pub(super) lease: Duration,
     leases: Mutex<HashMap<u16, Arc<PartitionLease>>>,
     /// One task for each partition in `leases`.
     keepers: TaskTracker,
-    /// Everything is being given back; no partition is taken any more.
+    /// All partitions are being given back; take no more.
     leaving: CancellationToken,
-    /// Notified when a partition was taken, or is no longer owned.
+    /// Notified when this pod took or lost a partition.
     pub(super) changed: Notify,
-    /// When the log last mentioned a takeover wait, and an unconfirmed call: once for all partitions.
+    /// When the log last mentioned a takeover wait, and an unconfirmed call. All partitions share these times.
     logged: Mutex<[Option<Instant>; 2]>,
 }
 
@@ -52,7 +52,7 @@ impl Holdings {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there are, including those that are being given back or taken again.
+    /// The number of partitions, including partitions being given back or taken again.
     pub(super) fn count(&self) -> usize {
         self.leases().len()
     }
@@ -64,7 +64,7 @@ impl Holdings {
         live.map(|lease| lease.partition).collect()
     }
 
-    /// The partitions that this pod does not hold. Those that are being given back are still held.
+    /// The partitions that this pod does not hold. It still holds partitions that are being given back.
     pub(super) fn missing(&self) -> BTreeSet<u16> {
         let leases = self.leases();
         (0..self.store.keys().partitions()).filter(|one| !leases.contains_key(one)).collect()
@@ -74,8 +74,8 @@ impl Holdings {
         self.leases().get(&partition).filter(|lease| !lease.is_over()).cloned()
     }
 
-    /// Takes a partition that is missing, if it is free or its owner key still has the value `unchanged`, and keeps
-    /// it. Only one caller at a time may take the same partition.
+    /// Takes a missing partition and keeps it, if it is free or its owner key still has the value
+    /// `unchanged`. Only one caller at a time may take the same partition.
     pub(super) async fn take(self: Arc<Self>, partition: u16, unchanged: &str) {
         if let Some(lease) = self.lease_of(partition, unchanged).await {
             self.leases().insert(partition, lease.clone());
@@ -85,13 +85,13 @@ impl Holdings {
         }
     }
 
-    /// Lets end what is in flight, and begins nothing.
+    /// Begins no more deliveries, and lets deliveries in flight end.
     pub(super) fn drain(&self) {
         self.leaving.cancel();
         self.leases().values().for_each(|lease| lease.draining.cancel());
     }
 
-    /// Aborts what is in flight.
+    /// Aborts deliveries in flight.
     pub(super) fn lose(&self) {
         self.leases().values().for_each(|lease| lease.lost.cancel());
     }
@@ -102,7 +102,7 @@ impl Holdings {
         self.keepers.wait().await;
     }
 
-    /// A new lease of a partition that is free, or whose owner key still has the value `unchanged`.
+    /// Takes a new lease of a partition that is free, or whose owner key still has the value `unchanged`.
     async fn lease_of(&self, partition: u16, unchanged: &str) -> Option<Arc<PartitionLease>> {
         let (token, asked) = (OwnerToken::of(self.store.pod()), Instant::now());
         let taken = self.store.take_partition(partition, &token, self.lease, unchanged);
@@ -119,8 +119,8 @@ impl Holdings {
             Err(error) => {
                 tracing::debug!(partition, %error, "cannot take a partition");
                 if matches!(error, StoreError::Unconfirmed(_)) {
-                    // Redis may have granted the lease, which this pod does not use. Without this call
-                    // nobody would deliver for the length of a lease.
+                    // Redis may have granted the lease, but this pod does not use it. Without
+                    // this call, no pod would deliver until that lease expires.
                     let given_back =
                         self.in_time(self.store.resign_partition(partition, &token, None)).await;
                     self.log_unconfirmed(partition, given_back.is_ok());
@@ -135,10 +135,10 @@ impl Holdings {
         let partition = lease.partition;
         loop {
             self.hold(&lease).await;
-            // Some tasks may still run, without knowing that the lease is over.
+            // Tell tasks that still run that the lease is over.
             let was_lost = lease.lost.is_cancelled() && !planted::is("vouches_after_its_lease");
             lease.lost.cancel();
-            // Do not give it back in Redis while something may still be sent.
+            // Do not give the partition back in Redis while a task may still send.
             lease.finished().await;
             let is_free = self.resign(&lease, was_lost).await;
             if !is_free || lease.draining.is_cancelled() || self.leaving.is_cancelled() {
@@ -160,7 +160,7 @@ impl Holdings {
         self.changed.notify_one();
     }
 
-    /// Renews the lease until it is lost, or is drained to be given back.
+    /// Renews the lease until it is lost, or drained.
     async fn hold(&self, lease: &PartitionLease) {
         let mut next = Instant::now() + self.lease / 4;
         loop {
@@ -178,12 +178,12 @@ impl Holdings {
                 }
                 () = tokio::time::sleep_until(next) => {}
             }
-            // One call at a time: a renewal in flight could take back a partition that was given back.
+            // One call at a time: a renewal in flight could retake a partition that was given back.
             next = self.renew(lease).await;
         }
     }
 
-    /// Tells Redis that no sender of an earlier epoch can still send: this pod has waited for that.
+    /// Reports to Redis that no sender of an earlier epoch can still send. This pod has waited long enough for that.
     async fn end_takeover_wait(&self, lease: &PartitionLease) {
         let (nobody, epoch) = (OwnerToken::random(), lease.owner.epoch);
         let vouched = self.store.resign_partition(lease.partition, &nobody, Some(epoch));
@@ -206,7 +206,7 @@ impl Holdings {
             Ok(owned) if owned.epoch == lease.owner.epoch => {
                 lease.extend(self.valid_until(asked), owned.takeover_wait);
             }
-            // Redis may have forgotten something: what it released before is void.
+            // Redis may have lost writes, so its earlier releases are void.
             Ok(owned) => lease.superseded(owned.epoch),
             Err(StoreError::Owned(epoch)) => {
                 tracing::warn!(partition, "another sender took a partition");
@@ -214,15 +214,15 @@ impl Holdings {
             }
             Err(error) => {
                 tracing::debug!(partition, %error, "cannot renew");
-                // Soon: only while the lease lasts can this pod vouch that nobody else sends.
+                // Try again soon: only while its lease lasts can this pod vouch that no other sender sends.
                 return asked + self.lease / 20;
             }
         }
         asked + self.lease / 4
     }
 
-    /// Gives a partition back, with the epoch that this pod can vouch for. True if Redis confirmed it. Nothing
-    /// may be sent under the lease any more.
+    /// Gives a partition back, with the epoch that this pod can vouch for. True if Redis
+    /// confirmed it. The caller must have stopped all sending under the lease.
     async fn resign(&self, lease: &PartitionLease, was_lost: bool) -> bool {
         let (partition, token) = (lease.partition, &lease.owner.token);
         let give_up = Instant::now() + self.lease / 2;
@@ -230,8 +230,9 @@ impl Holdings {
         let mut is_logged = was_lost || vouched.is_some();
         loop {
             match self.in_time(self.store.resign_partition(partition, token, vouched)).await {
-                // Redis may wait for this very sender. Only the answer to the first call counts: an earlier
-                // call may have given the partition to another sender before the epoch began.
+                // Redis may be waiting for this sender to stop, so vouch for the new epoch. Only
+                // the answer to the first call counts: an earlier call may have given the
+                // partition to another sender before the epoch began.
                 Ok(taken)
                     if !is_logged && taken.epoch != lease.owner.epoch && lease.is_sole_sender() =>
                 {
@@ -251,8 +252,8 @@ impl Holdings {
         }
     }
 
-    /// Limits a call to half a lease, so that there is time to repeat it. Redis may carry the call out
-    /// all the same: nobody relies on that lease, and others take the partition after it.
+    /// Limits a call to half a lease, so that there is time to repeat it. Redis may still carry the
+    /// call out. This pod does not use that lease, and others take the partition after it expires.
     pub(super) async fn in_time<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>>,
@@ -261,12 +262,12 @@ impl Holdings {
         answered.unwrap_or_else(|_| Err(StoreError::Unconfirmed("no answer in time".into())))
     }
 
-    /// A little before the lease can have expired, by the clock of this process.
+    /// The end of the lease by the clock of this process, with a safety margin.
     fn valid_until(&self, asked: Instant) -> Instant {
         asked + self.lease - self.lease / 10
     }
 
-    /// True if the log did not mention message `number` within the duration of a lease.
+    /// True if the log has not mentioned message `number` for the duration of a lease.
     fn is_news(&self, number: usize) -> bool {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let is_news = logged[number].is_none_or(|logged| logged.elapsed() > self.lease);

@@ -33,23 +33,23 @@ use reporter::Owned;
 use store::{Catalog, HandOver, Round, Store, Wake, already_here};
 use tail::Tail;
 
-/// The most destinations that one check for halted messages covers, of all senders together. With more
+/// The most destinations that one check for halted messages covers, over all senders. With more
 /// destinations, a round takes several seconds.
 const HALTED_CHECK_MAX: usize = 1000;
 
-/// What the sender needs from the other parts.
+/// The dependencies of the sender.
 pub struct Sender {
     /// Redis.
     pub store: Store,
     /// The destinations.
     pub catalog: Catalog,
-    /// Its settings.
+    /// Settings of the sender.
     pub config: config::Sender,
     /// Connects to receivers.
     pub clients: Clients,
-    /// How deeply the JSON of batches and envelopes may nest.
+    /// The deepest nesting of the JSON of batches and envelopes.
     pub json_depth_max: usize,
-    /// What it tells the reporter.
+    /// The state that the sender shares with the reporter.
     pub owned: Owned,
 }
 
@@ -64,9 +64,9 @@ struct Running {
 /// Periodic checks of destinations. Each covers some of the destinations every second.
 #[derive(Default)]
 struct Rounds {
-    /// For halted messages.
+    /// The check for halted messages.
     halted: Round,
-    /// For dead letters that are too old.
+    /// The check for dead letters that are too old.
     expired: Round,
     /// When the last round of that check ended; `None` while one is in progress.
     expired_at: Option<Instant>,
@@ -74,29 +74,29 @@ struct Rounds {
     noted: HashSet<DestinationName>,
 }
 
-/// The destinations' tasks, and what runs beside them.
+/// The tasks of destinations, and background tasks.
 struct Work {
     sender: Sender,
     holdings: Arc<Holdings>,
     tail: Arc<Tail>,
     running: HashMap<DestinationName, Running>,
-    /// The scan for destinations with releasable lanes, in a task of its own.
+    /// The scan for destinations with releasable lanes, in a separate task.
     scan: Option<JoinHandle<Vec<DestinationName>>>,
-    /// Something has changed since the scan began: scan again after it.
+    /// Partitions have changed since the scan began: scan again after it.
     scan_again: bool,
     rounds: Arc<tokio::sync::Mutex<Rounds>>,
-    /// The housekeeping, in a task of its own.
+    /// The housekeeping, in a separate task.
     housekeeping: Option<JoinHandle<()>>,
 }
 
-/// How often the age of dead letters is checked.
+/// The time between two checks of the age of dead letters.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
-/// The most destinations whose dead letters one check covers, of all senders together.
+/// The most destinations whose dead letters one check covers, over all senders.
 const EXPIRED_CHECK_MAX: usize = 200;
 
 impl Rounds {
-    /// Stores how much is being delivered, and removes what was stored of destinations where nothing is, or that
-    /// another sender has now; it stores its own number again. What fails is tried again.
+    /// Stores how many messages are being delivered. Sets zero for destinations of the last call that are not
+    /// in `counts`; a new owner then stores its own number. After an error, the next call tries again.
     async fn note_delivering(
         &mut self,
         store: &Store,
@@ -116,14 +116,14 @@ impl Rounds {
         }
     }
 
-    /// True if a round of the check for dead letters that are too old is in progress, or is due.
+    /// True if a round of the check of dead letters is in progress, or is due.
     fn is_expiry_check_due(&self) -> bool {
         self.expired_at.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY)
     }
 }
 
-/// This pod's part of a check, in proportion to its partitions, so that the load on Redis does not grow
-/// with the number of senders.
+/// The number of destinations that this pod checks, in proportion to its partitions, so that the
+/// load on Redis does not grow with the number of senders.
 fn part_of(check_max: usize, owned: usize, partitions: u16) -> usize {
     (check_max * owned).div_ceil(usize::from(partitions.max(1))).max(1)
 }
@@ -141,7 +141,7 @@ impl Sender {
         self.owned.begin(holdings.clone());
         let (freed, stopping) = (Arc::new(Freed::default()), stop.child_token());
         let ownership = Ownership::new(holdings.clone(), freed.clone());
-        // Beside the events below, which must not wait for Redis.
+        // Runs concurrently with the events below, which must not wait for Redis.
         let mut sharing = std::pin::pin!(ownership.run(stopping.clone(), drain));
         let (tail, queued) = Tail::new();
         let publishing = tail.clone().publish(queued, self.store.clone(), stopping.clone());
@@ -166,7 +166,7 @@ impl Sender {
                     if !work.take_wake(wake, &freed) {
                         stopping.cancel();
                     }
-                    // Those that came together: their releases go together.
+                    // Take all wake-ups that have arrived, so that their releases share calls.
                     while let Some(wake) = already_here(&mut wakes) {
                         work.take_wake(wake, &freed);
                     }
@@ -197,7 +197,7 @@ impl Work {
         }
     }
 
-    /// Takes a wake-up. False if there will be no more.
+    /// Handles a wake-up. False if there will be no more wake-ups.
     fn take_wake(&mut self, wake: Result<Wake, RecvError>, freed: &Freed) -> bool {
         match wake {
             Ok(Wake::Releasable(name, handed)) => self.poke(&name, handed),
@@ -213,8 +213,8 @@ impl Work {
         true
     }
 
-    /// Pokes the task of a destination: lanes may be releasable, perhaps this message. Does so only if this pod
-    /// owns its partition. Starts the task if there is none.
+    /// Pokes the task of a destination, because lanes, or this message, may be releasable. Does
+    /// nothing if this pod does not own its partition. Starts the task if there is none.
     fn poke(&mut self, name: &DestinationName, handed: Option<HandOver>) {
         let partition = name.partition(self.sender.store.keys().partitions());
         let Some(lease) = self.holdings.of(partition) else { return };
@@ -246,7 +246,7 @@ impl Work {
         self.running.insert(name.clone(), Running { lease, poke, gauge, task });
     }
 
-    /// Scans all owned partitions for destinations with releasable lanes; [`Work::scanned`] has the answer.
+    /// Scans all owned partitions for destinations with releasable lanes. [`Work::scanned`] returns them.
     fn scan(&mut self) {
         self.running.retain(|_, running| !running.lease.is_over() && !running.task.is_finished());
         let partitions = self.holdings.partitions();
@@ -280,8 +280,8 @@ impl Work {
         found
     }
 
-    /// Recovers messages whose leases expired or whose delay is over, runs the checks that are due, and stores
-    /// how many messages are being delivered. In a task of its own, because it may take long.
+    /// Recovers messages whose leases expired or whose delay is over, runs the checks that are due, and
+    /// stores how many messages are being delivered. Uses a separate task, because this may take long.
     fn run_housekeeping(&mut self) {
         let partitions = self.holdings.partitions();
         if planted::is("housekeeping_skipped") {
@@ -292,7 +292,7 @@ impl Work {
         }
         let waiting = self.sender.clients.places().waiting();
         let counts = self.running.iter().map(|(name, running)| {
-            // Transforms of the destination may wait too.
+            // `waiting` also counts transforms of the destination.
             let begun = running.gauge.get();
             let awaiting = waiting.get(name).copied().unwrap_or_default().min(begun);
             (name.clone(), begun - awaiting, awaiting)

@@ -1,9 +1,9 @@
-//! Which partitions this pod owns: a fair share, taken and given back without a coordinator. Shares only
-//! divide the work. Safety depends on the leases, and on nothing else.
+//! Takes a fair share of the partitions, and gives partitions back, without a coordinator. Shares
+//! only divide the work. Safety depends only on the leases.
 //!
-//! An owner counts its lease by its own clock, and changes the value of the owner key with each renewal. Another
-//! sender takes the partition only if it has seen one value unchanged for the length of that lease, by its own
-//! clock. No clock is compared with another, and the clock of Redis may step.
+//! An owner counts its lease by its own clock, and changes the value of the owner key with each
+//! renewal. Another sender takes the partition only if the value was unchanged for the length of
+//! that lease, by this sender's clock. Clocks are never compared, and the clock of Redis may step.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -20,7 +20,7 @@ use faults::planted;
 
 /// The name of the role in the list of pods.
 const ROLE: &str = "sender";
-/// While partitions change their owners, the pods are counted at most this often.
+/// The shortest time between two counts of the pods, while partitions change their owners.
 const RECOUNT: Duration = Duration::from_millis(50);
 /// A pod without a heartbeat for this long may be dead.
 const SILENT: Duration = Duration::from_millis(2_500);
@@ -51,10 +51,9 @@ pub(super) struct Ownership {
     /// The number of live sender pods, including this one, and when they were counted.
     pods: usize,
     counted: Instant,
-    /// The values of the owner keys of partitions that this pod does not hold, and since when each is unchanged.
+    /// For partitions that this pod does not hold: the value of the owner key, and since when it is unchanged.
     seen: HashMap<u16, (String, Instant)>,
-    /// When to rebalance before the next tick: when a silent pod stops counting, or when its partitions become
-    /// free.
+    /// When to rebalance before the next tick: when a silent pod stops counting, or its partitions become free.
     rebalance_at: Option<Instant>,
 }
 
@@ -70,7 +69,7 @@ impl Ownership {
         }
     }
 
-    /// Runs until `stop`; then gives everything back. Deliveries in flight have `drain` to end.
+    /// Runs until `stop`, then gives all partitions back. Deliveries in flight may take up to `drain` to end.
     pub(super) async fn run(mut self, stop: CancellationToken, drain: Duration) {
         let mut second = tokio::time::interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -83,7 +82,7 @@ impl Ownership {
                 _ = second.tick() => self.rebalance().await,
             }
         }
-        // The shares of the other pods grow.
+        // Leave the list first, so that the shares of the other pods grow.
         let holdings = self.holdings;
         if let Err(error) = holdings.in_time(holdings.store.leave(ROLE)).await {
             tracing::debug!(%error, "cannot leave the list of senders");
@@ -101,27 +100,28 @@ impl Ownership {
         usize::from(self.holdings.store.keys().partitions()).div_ceil(self.pods.max(1))
     }
 
-    /// Counts the pods, takes free partitions up to the share, and gives back those beyond it.
+    /// Counts the pods, takes free partitions up to the share, and gives back partitions beyond it.
     async fn rebalance(&mut self) {
         self.rebalance_at = None;
         let holdings = self.holdings.clone();
         let lease = holdings.lease;
         match holdings.in_time(holdings.store.heartbeat(ROLE, lease)).await {
             Ok((pods, silent_for)) => self.count_pods(pods.max(1), silent_for),
-            // In a cluster, it may be that only the node with the heartbeats is gone: keep the last count.
+            // In a cluster, perhaps only the node with the heartbeats is gone: keep the last count.
             Err(error) => tracing::debug!(%error, "cannot count the senders"),
         }
         let share = self.share();
-        // A partition is free after one lease at the latest, as after the death of a pod.
+        // Free the partition after one lease at the latest, as after the death of a pod.
         let by = Instant::now() + lease;
         for partition in holdings.partitions().into_iter().skip(share) {
             if let Some(lease) = holdings.of(partition) {
                 lease.resign_by(by);
             }
         }
-        // Partitions whose lease was lost count too: their tasks take them again, or give them back.
+        // Count partitions whose lease was lost too: their tasks take them again, or give them back.
         let wanted = share.saturating_sub(holdings.count());
-        // Looks before the share grows, too: when a pod has died, its partitions have been seen for some time then.
+        // Read the owner keys even before the share grows: when a pod has died, its keys have
+        // then been seen unchanged for some time.
         let mut free = self.look().await;
         // Pods begin at random places, so that they seldom try to take the same partition.
         let start = rand::random_range(0..free.len().max(1));
@@ -134,8 +134,8 @@ impl Ownership {
         }
     }
 
-    /// Reads the owner keys of the partitions that this pod does not hold. Returns those that may be taken, with the
-    /// values that the keys must still have.
+    /// Reads the owner keys of the partitions that this pod does not hold. Returns the partitions
+    /// that it may take, with the values that their keys must still have.
     async fn look(&mut self) -> Vec<(u16, String)> {
         let holdings = self.holdings.clone();
         let missing = holdings.missing();
@@ -143,7 +143,7 @@ impl Ownership {
         let partitions: Vec<u16> = missing.into_iter().collect();
         let asked = async { Ok(holdings.store.owner_values(&partitions).await) };
         let found = holdings.in_time(asked).await.unwrap_or_default();
-        // This pod does not hold them: what it once held there has ended.
+        // An owner key of this pod is from an earlier lease that has ended, so the partition is free.
         let own = format!("{}.", holdings.store.pod());
         let (now, mut free) = (Instant::now(), Vec::new());
         for (partition, value) in partitions.into_iter().zip(found) {
@@ -161,7 +161,7 @@ impl Ownership {
         free
     }
 
-    /// Notes how many senders live, and when to count again if one of them is silent.
+    /// Notes the number of live senders, and when to count again if one is silent.
     fn count_pods(&mut self, pods: usize, silent_for: Duration) {
         let (now, lease) = (Instant::now(), self.holdings.lease);
         (self.pods, self.counted) = (pods, now);
@@ -171,9 +171,9 @@ impl Ownership {
         }
     }
 
-    /// Another pod gave partitions back: takes them if the share allows. A pod that stops leaves the list of
-    /// pods before it gives everything back, so the pods are counted again: at once, or a little
-    /// later if they were counted just now, maybe just before that pod left.
+    /// Another pod gave partitions back: takes them if the share allows. A stopping pod leaves the
+    /// list of pods before it gives partitions back, so the pods are counted again: at once, or a
+    /// little later if the last count was just now, and so perhaps just before that pod left.
     async fn take_freed(&mut self) {
         let freed = self.freed.take();
         if self.holdings.count() >= self.share() {
@@ -215,7 +215,7 @@ async fn rebalance_due(rebalance_at: Option<Instant>) {
     }
 }
 
-/// The lease that the value of an owner key names: how long it must be unchanged.
+/// The length of the lease in the value of an owner key: the value must be unchanged for this long.
 fn lease_in(value: &str, otherwise: Duration) -> Duration {
     let lease_ms = value.split(' ').nth(1).and_then(|lease_ms| lease_ms.parse().ok());
     lease_ms.map_or(otherwise, Duration::from_millis)

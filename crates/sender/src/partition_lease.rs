@@ -15,19 +15,19 @@ use store::{Owner, OwnerToken};
 /// The lease of a partition that this pod owns. All tasks that deliver its lanes share it.
 pub(super) struct PartitionLease {
     pub(super) partition: u16,
-    /// The token, random for each lease, and the epoch that it began in.
+    /// The token, random for each lease, and the epoch in which the lease began.
     pub(super) owner: Owner,
-    /// The takeover wait ends at this time: an owner that Redis forgot must have stopped by then.
+    /// The end of the takeover wait. An owner that Redis lost in a failover must have stopped by then.
     takeover_wait_until: Instant,
-    /// Redis knows that the takeover wait is over. Nothing is released before.
+    /// Set when Redis knows that the takeover wait is over. Redis releases no message before.
     released: CancellationToken,
     /// By the monotonic clock of this process, counted from before the lease was requested.
     valid_until: Mutex<Instant>,
-    /// The lease is lost: stop at once, in the middle of a delivery if necessary.
+    /// Set when the lease is lost: stop at once, even during a delivery.
     pub(super) lost: CancellationToken,
-    /// The partition is given back: begin nothing, and let what is in flight end.
+    /// Set when the partition is to be given back: begin no delivery, and let deliveries in flight end.
     pub(super) draining: CancellationToken,
-    /// Another pod waits for the partition: what is in flight at this time is aborted.
+    /// Another pod waits for the partition: abort deliveries still in flight at this time.
     resign_at: OnceLock<Instant>,
     /// The next epoch, if this pod learned of it while the lease lasted.
     next_epoch: OnceLock<Epoch>,
@@ -65,15 +65,15 @@ impl PartitionLease {
         *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Redis renewed the lease. If it had expired before the answer came, it is lost anyway: another sender
-    /// may have owned the partition meanwhile.
+    /// Redis renewed the lease. If the lease expired before the answer arrived, it counts as
+    /// lost: another sender may have owned the partition meanwhile.
     pub(super) fn extend(&self, valid_until: Instant, takeover_wait: Duration) {
         if !self.lasts() {
             self.lost.cancel();
             return;
         }
         *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner) = valid_until;
-        // The takeover wait may end early: the owner it was for may have vouched that it has stopped.
+        // The takeover wait may end early: the earlier owner may have vouched that it has stopped.
         if takeover_wait.is_zero() {
             self.end_takeover_wait();
         }
@@ -84,7 +84,7 @@ impl PartitionLease {
         self.released.cancel();
     }
 
-    /// For how long nothing may be released yet.
+    /// The rest of the takeover wait, in which Redis releases no message.
     pub(super) fn takeover_wait(&self) -> Duration {
         match self.released.is_cancelled() {
             true => Duration::ZERO,
@@ -97,7 +97,7 @@ impl PartitionLease {
         self.released.cancelled().await;
     }
 
-    /// Resolves when this pod has waited long enough, and Redis does not know it yet.
+    /// Resolves when this pod has waited long enough. Never resolves if Redis already knows that.
     pub(super) async fn has_waited(&self) {
         if self.released.is_cancelled() {
             std::future::pending().await
@@ -107,9 +107,9 @@ impl PartitionLease {
         }
     }
 
-    /// Redis is in another epoch than this lease, so nothing may be sent under it any more. If it
-    /// still lasts by the clock of this process, no other sender from before that epoch can send.
-    /// Then this pod can vouch for the epoch once it has stopped itself.
+    /// Redis is in another epoch than this lease, so this pod must stop sending under it. If the
+    /// lease still lasts by the clock of this process, no other sender from before that epoch can
+    /// send. This pod can then vouch for the epoch once it has stopped itself.
     pub(super) fn superseded(&self, epoch: Epoch) {
         let is_lost = self.lost.is_cancelled() && !planted::is("vouches_after_its_lease");
         if !is_lost && self.is_sole_sender() && epoch != self.owner.epoch {
@@ -118,13 +118,13 @@ impl PartitionLease {
         self.lost.cancel();
     }
 
-    /// The epoch for which this pod can vouch, once nothing is sent under this lease any more: that no sender
-    /// of an earlier epoch still sends.
+    /// The epoch for which this pod can vouch, once it has stopped sending under this lease: no
+    /// sender of an earlier epoch still sends.
     pub(super) fn vouched(&self) -> Option<Epoch> {
         self.next_epoch.get().copied()
     }
 
-    /// Gives the partition to another pod, at the latest at the time `by`: the other destinations of the
+    /// Gives the partition to another pod, at the latest at `by`. The other destinations of the
     /// partition must not wait for a receiver that does not answer.
     pub(super) fn resign_by(&self, by: Instant) {
         self.resign_at.get_or_init(|| by);
@@ -156,26 +156,26 @@ impl PartitionLease {
         Instant::now() < self.valid_until()
     }
 
-    /// True while no other sender can send in the partition, unless the partition was given back: the lease
-    /// lasts, and its takeover wait is over.
+    /// True while the lease lasts and its takeover wait is over. No other sender can then send in
+    /// the partition, unless it was given back.
     pub(super) fn is_sole_sender(&self) -> bool {
         (self.is_unexpired() && self.released.is_cancelled())
             || planted::is("vouches_after_its_lease")
     }
 
-    /// Resolves at once while the lease lasts; otherwise never: the caller is about to be dropped.
+    /// Resolves at once while the lease lasts, otherwise never: the caller is then about to be dropped.
     pub(super) async fn still_lasts(&self) {
         if !self.lasts() && !planted::is("partition_lease_end_ignored") {
             std::future::pending().await
         }
     }
 
-    /// True when nothing more begins under it.
+    /// True when no more deliveries may begin under the lease.
     pub(super) fn is_over(&self) -> bool {
         self.lost.is_cancelled() || self.draining.is_cancelled()
     }
 
-    /// Resolves when the lease has expired or is lost. What is in flight then must be aborted: another
+    /// Resolves when the lease has expired or is lost. Then abort deliveries in flight: another
     /// owner may be sending.
     pub(super) async fn ended(&self) {
         if planted::is("partition_lease_end_ignored") {

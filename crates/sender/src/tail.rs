@@ -1,5 +1,5 @@
-//! Publishes deliveries while somebody watches (`reseq tail`). Nobody waits for it: what is too much is
-//! counted, and not published.
+//! Publishes deliveries while somebody watches (`reseq tail`). Deliveries never wait for this:
+//! beyond the limits, they are only counted.
 
 use std::{
     collections::HashMap,
@@ -16,27 +16,27 @@ use tokio_util::sync::CancellationToken;
 use domain::{AttemptError, DestinationName, Stamped, excerpt::excerpt};
 use store::{Delivery, Outcome, Store, Told};
 
-/// How long a request counts. Watchers repeat it more often.
+/// A watcher's request counts for this long. Watchers repeat it more often.
 const WANTED_FOR: Duration = Duration::from_secs(10);
-/// The most destinations that are wanted one by one; with more, all are.
+/// The most destinations to watch individually. With more, all destinations count as watched.
 const NAMES_MAX: usize = 64;
 /// Deliveries that wait to be published.
 const QUEUE_MAX: usize = 1_000;
 /// The most deliveries in one call.
 const BATCH_MAX: usize = 500;
-/// The pause after each call: so a sender publishes at most 5,000 deliveries a second.
+/// The pause after each call. With it, a sender publishes at most 5,000 deliveries a second.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What watchers want, and what is to be published.
+/// The requests of watchers, and the deliveries to publish.
 pub(super) struct Tail {
-    /// True while somebody may watch: the only thing that a delivery looks at otherwise.
+    /// True while somebody may watch. While false, a delivery checks only this.
     is_on: AtomicBool,
     wanted: Mutex<Wanted>,
     queue: mpsc::Sender<Told>,
     missed: AtomicU64,
 }
 
-/// Until when which deliveries are wanted.
+/// The watched destinations, and until when.
 #[derive(Default)]
 struct Wanted {
     all: Option<Instant>,
@@ -55,7 +55,7 @@ impl Wanted {
 }
 
 impl Tail {
-    /// Nobody watches yet. The receiver is for [`Tail::publish`].
+    /// Starts without watchers. Pass the receiver to [`Tail::publish`].
     pub(super) fn new() -> (Arc<Tail>, mpsc::Receiver<Told>) {
         let (queue, queued) = mpsc::channel(QUEUE_MAX);
         let (is_on, wanted, missed) = Default::default();
@@ -98,7 +98,7 @@ impl Tail {
         }
     }
 
-    /// Publishes what is noted, until `stop`.
+    /// Publishes the noted deliveries, until `stop`.
     pub(super) async fn publish(
         self: Arc<Self>,
         mut queued: mpsc::Receiver<Told>,
@@ -116,7 +116,7 @@ impl Tail {
                 missed => batch.push(Told::Missed(missed)),
             }
             if let Err(error) = store.publish_deliveries(&batch).await {
-                // Watchers learn of it with the next call that succeeds.
+                // The next successful call reports the missed deliveries to the watchers.
                 self.missed.fetch_add(batch.len() as u64, Ordering::Relaxed);
                 tracing::debug!(%error, "deliveries cannot be shown to those who watch");
             }
@@ -139,7 +139,7 @@ pub(super) struct Ended<'a> {
 }
 
 impl Ended<'_> {
-    /// How it ended for one of its messages.
+    /// The end of the request for one of its messages.
     pub(super) fn of(&self, message: &Stamped, error: Option<&AttemptError>) -> Delivery {
         let shown = |error: &AttemptError| AttemptError {
             detail: excerpt(error.detail.as_bytes()),

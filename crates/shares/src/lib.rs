@@ -1,11 +1,11 @@
-//! Divides a limited number of places among names, so that no name takes all: outgoing connections, slots of
-//! processors, processes of `jq`, and look-ups of host names.
+//! Divides a limited number of places among names, so that no name takes all places. Places are
+//! outgoing connections, slots of processors, processes of `jq`, and look-ups of host names.
 //!
 //! ```text
 //! nobody else waits  a name may have all; the last tenth only while it holds at most half of all
 //! another waits      at most half of what the others leave, and at least 1; enforced as places are given back
 //! halves             as if another waited all the time: for places that one may keep for hours
-//! heavy              beyond a quarter of all, one place; and none of the last quarter
+//! heavy              once a quarter is taken, one place each; never one of the last quarter
 //! ```
 
 use std::{
@@ -19,13 +19,13 @@ use tokio::sync::oneshot;
 
 use faults::planted;
 
-/// Who holds how many places. No I/O.
+/// The number of places that each name holds. No I/O.
 #[derive(Debug)]
 pub struct Shares<K> {
     all: usize,
     each_max: usize,
     always_halves: bool,
-    /// More than `all` after [`Shares::take`] took more than there was room for.
+    /// May exceed `all`, because [`Shares::take`] takes places even if there is no room.
     taken: usize,
     held: HashMap<K, usize>,
 }
@@ -36,7 +36,7 @@ impl<K: Hash + Eq + Clone> Shares<K> {
         Shares { all, each_max, always_halves: false, taken: 0, held: HashMap::new() }
     }
 
-    /// The same, and a name never holds more than half of what the others leave.
+    /// The same shares, but a name never holds more than half of the places that the others leave.
     pub fn halves(self) -> Shares<K> {
         Shares { always_halves: true, ..self }
     }
@@ -46,22 +46,22 @@ impl<K: Hash + Eq + Clone> Shares<K> {
         self.all
     }
 
-    /// Places that nobody holds.
+    /// The number of free places.
     pub fn free(&self) -> usize {
         self.all.saturating_sub(self.taken)
     }
 
-    /// Places that somebody holds.
+    /// The number of taken places.
     pub fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Places that this name holds.
+    /// The number of places that this name holds.
     pub fn taken_by(&self, name: &K) -> usize {
         self.held.get(name).copied().unwrap_or_default()
     }
 
-    /// How many more places this name may take now. `is_heavy`: it may keep them for long.
+    /// The number of further places that this name may take now. `is_heavy`: the name may keep them for long.
     pub fn room(&self, name: &K, others_wait: bool, is_heavy: bool) -> usize {
         let held = self.taken_by(name);
         let left = self.all.saturating_sub(self.taken - held);
@@ -107,17 +107,17 @@ impl<K: Hash + Eq + Clone> Clone for FairShare<K> {
     }
 }
 
-/// One that waits: whether it is heavy, and who gets its place.
+/// A waiting task: whether it is heavy, and the channel for its place.
 type Waiter<K> = (bool, oneshot::Sender<Place<K>>);
 
 struct Queues<K: Hash + Eq + Clone> {
     shares: Shares<K>,
-    /// By name: those who wait, the first first.
+    /// By name: the waiting tasks, in order of arrival.
     waiting: HashMap<K, BTreeMap<u64, Waiter<K>>>,
-    /// The names that wait, in turn.
+    /// The waiting names, in the order of their turns.
     turns: VecDeque<K>,
     number: u64,
-    /// For display: places taken, and those who wait.
+    /// Metrics: the number of taken places, and of waiting tasks.
     gauges: [Gauge; 2],
 }
 
@@ -137,7 +137,7 @@ impl<K: Hash + Eq + Clone> Drop for Place<K> {
         queues.gauges[0].decrement(1);
         let unsent = queues.serve(&self.of);
         drop(queues);
-        // Their drop locks again.
+        // Dropping a place locks the queues, so unlock first.
         drop(unsent);
     }
 }
@@ -160,7 +160,7 @@ impl<K: Hash + Eq + Clone> Drop for Waiting<'_, K> {
 }
 
 impl<K: Hash + Eq + Clone> FairShare<K> {
-    /// Divides these places. In metrics, they are those `of` something.
+    /// Divides these places. `of` is their label in metrics.
     pub fn new(of: &'static str, shares: Shares<K>) -> FairShare<K> {
         let gauges =
             [gauge!("reseq_places_taken", "of" => of), gauge!("reseq_places_waiting", "of" => of)];
@@ -177,7 +177,7 @@ impl<K: Hash + Eq + Clone> FairShare<K> {
         self.take_as(name, false).await
     }
 
-    /// Waits for a place. `is_heavy`: it may be kept for long.
+    /// Waits for a place. `is_heavy`: the caller may keep it for long.
     pub async fn take_as(&self, name: &K, is_heavy: bool) -> Place<K> {
         let (waiting, place) = {
             let mut queues = self.lock();
@@ -203,18 +203,18 @@ impl<K: Hash + Eq + Clone> FairShare<K> {
         drop(waiting);
         match place {
             Ok(place) => place,
-            // The queue keeps every sender until it has sent.
+            // Cannot happen: the queue keeps every sender until it has sent.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// How many wait for a place, by name.
+    /// The number of tasks that wait for a place, by name.
     pub fn waiting(&self) -> HashMap<K, usize> {
         let queues = self.lock();
         queues.waiting.iter().map(|(name, queue)| (name.clone(), queue.len())).collect()
     }
 
-    /// How many places are taken.
+    /// The number of taken places.
     pub fn taken(&self) -> usize {
         self.lock().shares.taken()
     }
@@ -236,7 +236,7 @@ impl<K: Hash + Eq + Clone> Queues<K> {
         }
     }
 
-    /// Gives free places to those who wait, one name after the other. Returns the places whose receiver is gone.
+    /// Gives free places to waiting tasks, one name after the other. Returns the places of tasks that are gone.
     fn serve(&mut self, of: &FairShare<K>) -> Vec<Place<K>> {
         let (mut passed, mut unsent) = (0, Vec::new());
         while passed < self.turns.len() && self.shares.free() > 0 {

@@ -1,10 +1,10 @@
-//! Who gets which places.
+//! Tests how places are divided.
 
 use futures::FutureExt;
 
 use super::*;
 
-/// Takes all places that there is room for; how many these were.
+/// Takes all places that this name may take. Returns their number.
 fn fill(shares: &mut Shares<&'static str>, name: &'static str, others: bool, heavy: bool) -> usize {
     let mut taken = 0;
     while shares.room(&name, others, heavy) > 0 {
@@ -71,12 +71,12 @@ fn names_that_never_end_leave_a_quarter_to_others() {
 #[test]
 fn what_was_taken_beyond_all_is_owed_before_anything_is_free() {
     let mut shares = Shares::new(16, 16);
-    // The claim for all slots gets no answer: its slots are freed, and taken by another.
+    // The claim for all slots gets no answer. Its slots are freed, and another name takes some of them.
     shares.take(&"a", 16);
     shares.give_back(&"a", 16);
     shares.take(&"b", 11);
     assert_eq!((shares.free(), shares.taken_by(&"a")), (5, 0));
-    // Repeated with the free slots, the claim returns all that it got the first time.
+    // The claim is repeated for the free slots, and returns all messages of the first time.
     shares.take(&"a", 16);
     assert_eq!((shares.free(), shares.taken(), shares.taken_by(&"a")), (0, 27, 16));
     assert_eq!((shares.room(&"a", false, false), shares.room(&"c", true, true)), (0, 0));
@@ -113,7 +113,7 @@ async fn place_of_a_waiter_that_is_gone_goes_to_the_next() {
     let mut gone = Box::pin(share.take(&"b"));
     let mut next = Box::pin(share.take(&"c"));
     assert!(gone.as_mut().now_or_never().is_none() && next.as_mut().now_or_never().is_none());
-    // It has been given its place, and is dropped before it takes it.
+    // The waiter gets the place, but is dropped before it takes it.
     drop(first);
     assert!(next.as_mut().now_or_never().is_none());
     drop(gone);

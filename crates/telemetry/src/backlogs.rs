@@ -1,4 +1,4 @@
-//! The backlogs of destinations as gauges: those of the largest, and the rest together.
+//! The backlogs of destinations as gauges: one series for each of the largest, and one for the rest.
 
 use std::{
     cmp::Reverse,
@@ -13,7 +13,7 @@ use super::{by_destination::REST, names};
 /// The pending messages of a destination by state, and those that need an operator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Messages that are not gone.
+    /// Messages that still occupy a position: neither delivered nor removed.
     pub pending: u64,
     /// The bytes of their bodies, as they arrived.
     pub pending_bytes: u64,
@@ -60,7 +60,7 @@ impl Backlog {
         self.dead_letters_max += other.dead_letters_max;
     }
 
-    /// Those that need an operator come first.
+    /// Sort key for [`Backlogs::render`]: destinations with halted messages count as largest.
     fn size(&self) -> (bool, u64) {
         (self.halted > 0, self.pending.max(self.dead_letters))
     }
@@ -70,7 +70,7 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What this process reports of the destinations of its partitions.
+/// Backlogs and head ages of the destinations whose partitions this process owns.
 #[derive(Default)]
 pub(super) struct Backlogs {
     backlogs: Mutex<HashMap<Arc<str>, Backlog>>,
@@ -92,7 +92,7 @@ impl Backlogs {
         }
     }
 
-    /// At most `series_max` destinations by name, and the others together.
+    /// The gauges of at most `series_max` destinations by name, and of the others as one sum.
     pub(super) fn render(&self, series_max: usize) -> String {
         let backlogs = locked(&self.backlogs);
         let mut all: Vec<(Arc<str>, Backlog)> =

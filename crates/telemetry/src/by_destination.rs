@@ -1,8 +1,8 @@
 //! Metric series per destination. They end with the destination, and their number is limited.
 //!
-//! At most [`SERIES_MAX`] destinations have their own series; the others are counted together, as
-//! [`REST`]. For backlogs, the largest are shown. A destination that was idle for long is replaced, and so is one that
-//! is counted much less often than one without series.
+//! At most [`SERIES_MAX`] destinations have their own series; the others share the series
+//! [`REST`]. Among backlogs, the largest have their own series. A busy destination without series
+//! replaces an idle one, or one that is counted much less often.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,9 +25,9 @@ use super::{
 pub const SERIES_MAX: usize = 1000;
 /// The label for all others. No destination can have this name.
 pub const REST: &str = "*";
-/// If there is no space, a destination idle for this long is replaced.
+/// If there is no space, a destination that was idle for this long loses its series.
 const IDLE: Duration = Duration::from_secs(300);
-/// The shortest time between two searches for idle ones, because each reads all series.
+/// The shortest time between two searches for idle destinations, because each search reads all series.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// A metric, and its second label, if it has one.
@@ -44,7 +44,7 @@ struct Values {
 /// A histogram of durations.
 #[derive(Default, Clone)]
 struct Durations {
-    /// The count of each bucket by itself; the last is for values above all bounds.
+    /// One count per bucket, not cumulative. The last bucket is for values above all bounds.
     counts: [u64; SECONDS.len() + 1],
     sum: f64,
 }
@@ -54,7 +54,7 @@ pub(super) struct Series {
     values: Mutex<Values>,
     /// When the series were last used, in ms since this process began to count.
     touched_ms: AtomicU64,
-    /// How often they were used since the last search for space.
+    /// Number of uses since the last search for space.
     uses: AtomicU64,
 }
 
@@ -104,20 +104,20 @@ pub(super) struct Registry {
     others: Others,
     looked: Mutex<Option<Instant>>,
     backlogs: Backlogs,
-    /// Functions that tell whether a destination exists.
+    /// Functions that check whether a destination exists.
     known: Mutex<Vec<Weak<IsKnown>>>,
 }
 
 type IsKnown = dyn Fn(&str) -> bool + Send + Sync;
 
-/// A registered function that tells whether a destination exists; unregistered on drop.
+/// A registered function that checks whether a destination exists. Dropping this unregisters it.
 #[derive(Clone)]
 pub struct Knows(
     #[expect(dead_code, reason = "the registry sees whether it is still there")] Arc<IsKnown>,
 );
 
 impl Knows {
-    /// Registers such a function. Series of destinations that no function knows are removed.
+    /// Registers a function. [`forget_gone`] removes the series of destinations that no function knows.
     pub fn new(is_known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Knows {
         REGISTRY.knows(is_known)
     }
@@ -130,12 +130,13 @@ pub(super) fn of(destination: &str) -> Arc<Series> {
     REGISTRY.of(destination)
 }
 
-/// Sets the backlog of a destination; `None` if this pod no longer owns it.
+/// Sets the backlog of a destination; `None` if this pod no longer owns the destination.
 pub(super) fn set_backlog(destination: &str, backlog: Option<Backlog>) {
     REGISTRY.backlogs.set(destination, backlog);
 }
 
-/// Sets the age of the oldest head of a destination; `None` if nothing is pending, or this pod no longer owns it.
+/// Sets the age of the oldest head; `None` if no message is pending, or this pod no longer owns
+/// the destination.
 pub(super) fn set_head_age(destination: &str, age: Option<Duration>) {
     REGISTRY.backlogs.set_head_age(destination, age);
 }
@@ -193,7 +194,7 @@ impl Registry {
         held.entry(destination.into()).or_insert_with(|| Series::new(now_ms)).clone()
     }
 
-    /// Removes idle series. False if there still is no space.
+    /// Removes idle series. False if there is still no space.
     fn make_room(&self, now_ms: u64) -> bool {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
@@ -208,8 +209,8 @@ impl Registry {
         has_room
     }
 
-    /// Gives series to the destinations that were counted most without any. Each replaces one that was used half as
-    /// often or less, since the last time.
+    /// Gives series to the destinations that were counted most without having any. Each replaces
+    /// a destination that was used half as often or less since the last call.
     fn replace_least_used(&self, now_ms: u64) {
         let others = self.others.take();
         let mut held = self.series.write().unwrap_or_else(PoisonError::into_inner);
@@ -233,8 +234,8 @@ impl Registry {
         held.len() < self.series_max
     }
 
-    /// Removes the series of destinations that no function knows. Owners remove backlogs
-    /// themselves.
+    /// Removes the series of destinations that no function knows. The owner of a partition
+    /// removes the backlogs itself.
     fn forget_gone(&self) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|one| one.strong_count() > 0);
@@ -331,7 +332,7 @@ mod tests {
     #[test]
     fn a_busy_destination_takes_the_place_of_a_quiet_one() {
         let registry = Registry::new(2);
-        // The last of them looks for space, and after that none does for a while.
+        // The first "rising" searches for space. The calls after it do not, because [`LOOK_EVERY`] has not passed.
         let names = ["quiet", "busy", "rising"].into_iter().chain(["busy"; 9]).chain(["rising"; 8]);
         names.for_each(|name| registry.of(name).add("reseq_test_total", 1));
         registry.replace_least_used(1);

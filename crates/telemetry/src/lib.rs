@@ -1,4 +1,4 @@
-//! The names of all metrics, and the log. No other module names a metric, except the harness, which reads two.
+//! All metrics, and the log. No other crate names a metric, except the harness, which reads two.
 
 mod backlogs;
 mod by_destination;
@@ -61,7 +61,7 @@ pub fn install_log(is_json: bool) {
         .with_env_filter(filter)
         .with_ansi(has_colours)
         .with_writer(std::io::stderr);
-    // With the library, the host program may already have installed its own.
+    // A program that embeds Reseq as a library may already have installed its own log.
     let _ = match is_json {
         true => {
             log.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
@@ -70,7 +70,7 @@ pub fn install_log(is_json: bool) {
     };
 }
 
-/// A script was called.
+/// Redis answered a call of a script, or the call failed.
 pub fn redis_call(transition: &'static str, took: Duration, ok: bool) {
     histogram!("reseq_redis_call_seconds", "transition" => transition).record(took);
     if !ok {
@@ -78,7 +78,7 @@ pub fn redis_call(transition: &'static str, took: Duration, ok: bool) {
     }
 }
 
-/// Commands that are no script were not carried out.
+/// Redis commands outside scripts failed.
 pub fn redis_query_failed() {
     counter!("reseq_redis_errors_total", "transition" => "query").increment(1);
 }
@@ -111,12 +111,12 @@ pub fn redis_memory(used: u64, max: u64) {
     gauge!("reseq_redis_memory_max_bytes").set(max as f64);
 }
 
-/// Counts a TCP connection whose frames were refused for now, until dropped.
+/// Counts a TCP connection that waits because its frames were refused for now, until dropped.
 #[derive(Debug)]
 pub struct TcpPaused(());
 
 impl TcpPaused {
-    /// Begins to wait.
+    /// Call when the connection begins to wait.
     pub fn begin() -> TcpPaused {
         gauge!("reseq_ingest_tcp_paused").increment(1.0);
         TcpPaused(())
@@ -175,12 +175,12 @@ pub fn claimed(destination: &str, count: usize) {
     histogram!("reseq_claim_batch_size").record(count as f64);
 }
 
-/// Metrics of a destination's transform attempts. Looked up once, used for many.
+/// Metrics of a destination's transform attempts. Look them up once, for many attempts.
 #[derive(Clone)]
 pub struct Transformed(Arc<Series>);
 
 impl Transformed {
-    /// Those of this destination.
+    /// The metrics of this destination.
     pub fn of(destination: &str) -> Transformed {
         Transformed(by_destination::of(destination))
     }
@@ -192,7 +192,7 @@ impl Transformed {
     }
 }
 
-/// Results of attempts are sent to Redis in one call.
+/// One call to Redis completes this many attempts.
 pub fn completing(batch: usize) {
     histogram!("reseq_complete_batch_size").record(batch as f64);
 }
@@ -232,7 +232,7 @@ pub struct Times {
     pub end_to_end: Duration,
     /// From the end of its processing to the first attempt to deliver it, if both are known.
     pub resequencing_wait: Option<Duration>,
-    /// How much later it was accepted than order, processing and delivery require, if that is known.
+    /// How much later the receiver accepted it than order, processing and delivery require, if known.
     pub overhead: Option<Duration>,
 }
 
@@ -260,7 +260,7 @@ pub fn partition_acquired() {
     counter!("reseq_sender_partitions_acquired_total").increment(1);
 }
 
-/// This pod no longer owns a partition: it gave it back, or lost it.
+/// This pod no longer owns a partition: the pod gave the partition back, or lost it.
 pub fn partition_ended(was_given_back: bool) {
     let reason = if was_given_back { "given_back" } else { "lost" };
     counter!("reseq_sender_partitions_ended_total", "reason" => reason).increment(1);
@@ -271,7 +271,7 @@ pub fn released(count: usize) {
     histogram!("reseq_release_batch_size").record(count as f64);
 }
 
-/// A sender got a message with a wake-up, and need not ask Redis for it.
+/// A sender got a message with a wake-up, and does not need to read it from Redis.
 pub fn handed_over() {
     counter!("reseq_sender_handed_over_total").increment(1);
 }
@@ -286,8 +286,8 @@ pub fn wake_heard() {
     counter!("reseq_wakes_total").increment(1);
 }
 
-/// Calls for a destination (or for a key that belongs to none) fail because of damage, or no longer
-/// do.
+/// Calls for a destination (or for a key of no destination) began to fail because of damage, or
+/// work again.
 pub fn damaged(location: &str, is_damaged: bool) {
     gauge!("reseq_damaged", "place" => location.to_owned()).set(f64::from(u8::from(is_damaged)));
 }
@@ -304,12 +304,12 @@ pub fn backlog(destination: &str, backlog: Option<Backlog>) {
     by_destination::set_backlog(destination, backlog);
 }
 
-/// The age of the oldest head of a destination; `None` if nothing is pending, or this pod no longer reports it.
+/// The age of the oldest head; `None` if no message is pending, or this pod no longer reports the destination.
 pub fn head_age(destination: &str, age: Option<Duration>) {
     by_destination::set_head_age(destination, age);
 }
 
-/// A lane of a destination had the same head for this long, and this was the cause.
+/// The head of a lane did not change for this long, for this cause.
 pub fn blocked(destination: &str, cause: &'static str, time: Duration) {
     let key = ("reseq_blocked_seconds_total", Some(("cause", cause)));
     by_destination::of(destination).add_seconds(key, time.as_secs_f64());

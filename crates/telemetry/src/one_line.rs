@@ -1,4 +1,4 @@
-//! Keeps each event of the log on one line of its own, whatever texts are in it: nobody can forge a line with input.
+//! Keeps each event of the log on a single line, so that texts from outside cannot forge a line.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use tracing_subscriber::{
 
 use domain::excerpt::is_unsafe;
 
-/// The usual format, escaped.
+/// The usual format of events, with unsafe characters escaped.
 pub(super) struct OneLine {
     format: Format,
     has_colours: bool,
@@ -43,7 +43,7 @@ where
     }
 }
 
-/// How the formatter begins and ends its colours.
+/// The escape sequences with which the formatter begins and ends colours.
 const COLOURS: [&str; 11] = [
     "\u{1b}[0m",
     "\u{1b}[1m",
@@ -58,8 +58,8 @@ const COLOURS: [&str; 11] = [
     "\u{1b}[37m",
 ];
 
-/// The text without characters that could end the line or deceive. On a terminal, colours stay, and nothing else that
-/// begins with an escape.
+/// Escapes the characters of a line that could end it or deceive its reader. On a terminal,
+/// colours stay; other escape sequences do not.
 fn escaped(line: &str, has_colours: bool) -> String {
     if !line.contains(is_unsafe) {
         return line.to_owned();

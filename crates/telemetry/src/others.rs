@@ -1,4 +1,4 @@
-//! Counts how often destinations without series of their own are counted, to find those that need some more than others.
+//! Counts the uses of destinations without their own series, to find which of them should get series.
 
 use std::{
     cmp::Reverse,
@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The most destinations to remember. Beyond that, those that were counted once are forgotten.
+/// The most destinations to remember. At the limit, all counts drop by one, and destinations at zero are forgotten.
 const NAMES_MAX: usize = 4_096;
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Others {
         }
     }
 
-    /// Returns all of them, the most counted first, and starts from zero.
+    /// Returns all counts, the highest first, and starts from zero.
     pub(super) fn take(&self) -> Vec<(Arc<str>, u64)> {
         let counts = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let mut all: Vec<_> = counts.into_iter().collect();

@@ -1,8 +1,8 @@
-//! Traces: a span for each stage of a message whose trace is recorded. Without a receiver for them, nothing here does
-//! anything, and no message costs an allocation.
+//! Traces: a span for each stage of a message whose trace is recorded. Without a receiver for
+//! traces, these functions do nothing, and allocate nothing.
 //!
-//! The trace of a message is in its header `traceparent`, which names the span of its ingest. All other spans are its
-//! children. Their ids follow from it ([`TraceContext::child`]), so processes need not tell each other.
+//! The trace of a message is in its header `traceparent`, which names the span of its ingest. All
+//! other spans are its children. Each process computes their ids from it ([`TraceContext::child`]).
 
 mod export;
 
@@ -38,11 +38,11 @@ struct Traces {
     sample_ratio: f64,
 }
 
-/// When it ends, sends what is recorded.
+/// Sends the recorded spans at the end.
 #[derive(Debug)]
 pub struct TracesEnd(());
 
-/// Starts to record spans, and to send them to the OTLP receiver with this base URL. Once in a process, in a runtime.
+/// Records spans and sends them to the OTLP receiver with this base URL. Call it once, in a runtime.
 pub fn install_traces(endpoint: &str, sample_ratio: f64) -> Result<TracesEnd, TracesError> {
     let processor = export::processor(endpoint)?;
     let version = env!("CARGO_PKG_VERSION");
@@ -52,7 +52,7 @@ pub fn install_traces(endpoint: &str, sample_ratio: f64) -> Result<TracesEnd, Tr
 }
 
 impl TracesEnd {
-    /// Sends what is left, for a few seconds at most.
+    /// Sends the remaining spans, for a few seconds at most.
     pub async fn end(self) {
         let end = || TRACES.get().map(|traces| traces.processor.shutdown());
         if let Ok(Some(Err(error))) = tokio::task::spawn_blocking(end).await {
@@ -64,15 +64,15 @@ impl TracesEnd {
 /// A stage of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanOf {
-    /// From its arrival until Redis has it.
+    /// From the arrival until Redis has stored the message.
     Ingest,
-    /// Until a processor or worker claims it.
+    /// From the arrival until a processor or worker first claims the message.
     Wait,
-    /// An attempt to process it.
+    /// An attempt to process the message.
     Transform,
     /// From the end of the processing to the first attempt to deliver it.
     Resequence,
-    /// An attempt to deliver it.
+    /// An attempt to deliver the message.
     Deliver,
 }
 
@@ -96,8 +96,8 @@ impl SpanOf {
     }
 }
 
-/// Decides whether the trace of an arrival is recorded, and adds its ingest to it. `travels`: whether `traceparent`
-/// travels to its destination; otherwise nothing is recorded.
+/// Decides whether to record the trace of an arrival, and makes its ingest a span of that trace.
+/// `travels`: whether the destination forwards `traceparent`; otherwise nothing is recorded.
 pub fn begin_trace(arrival: &mut Arrival, travels: bool) {
     let Some(traces) = TRACES.get().filter(|_| travels) else { return };
     let headers = &mut arrival.message.headers;
@@ -137,7 +137,7 @@ pub fn time_of(ms: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(ms)
 }
 
-/// What to note of a span.
+/// The fields of a span that has ended.
 pub struct Noted<'a> {
     /// The stage.
     pub stage: SpanOf,
@@ -178,7 +178,7 @@ pub fn note_wait(message: &Stamped, claimed_ms: u64) {
     );
 }
 
-/// The ingest of an arrival has ended; with its sequence, if it was stored.
+/// The ingest of an arrival has ended. The sequence is known if the message was stored.
 pub fn note_ingest(
     name: &DestinationName,
     arrival: &Arrival,

@@ -1,5 +1,5 @@
-//! Blocks of several partitions in one call. Each partition has an epoch, an owner and a schema of its own, and each
-//! caller gets the answer to its own block.
+//! Tests blocks of several partitions in one call. The partitions have different epochs, owners
+//! and schemas, and each caller gets the answer to its own block.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,9 +14,9 @@ use tokio::sync::broadcast::Receiver;
 use crate::support::{redis::TestRedis, wakes::listen};
 
 const LONG: Duration = Duration::from_secs(3600);
-/// How many destinations; each is in another partition.
+/// Number of destinations, each in a different partition.
 const DESTINATIONS: usize = 6;
-/// This one has a definition that its callers do not know.
+/// The callers of this destination do not know its new definition.
 const STALE: usize = 3;
 
 struct Case {
@@ -24,8 +24,8 @@ struct Case {
     owner: Owner,
 }
 
-/// Passes messages through all transitions that may run together, each time for all destinations in one call. Says
-/// what is wrong.
+/// Passes messages through all transitions that may share a call, each time with all destinations
+/// in one call. An error says what is wrong.
 pub async fn many_partitions() -> Result<(), String> {
     let redis = TestRedis::start().await;
     let settings = config::Redis { url: redis.url().to_owned(), ..config::Redis::default() };
@@ -36,7 +36,7 @@ pub async fn many_partitions() -> Result<(), String> {
     let (arrivals, arrival) = (vec![arrival("a"), arrival("b")], arrival("c"));
     let ingested = join_all(cases.iter().enumerate().map(|(number, case)| {
         let call_sequence = store.new_call_sequence("ingest");
-        // So that no two have the same answer.
+        // Different numbers of arrivals, so that no two calls have the same answer.
         let all: Vec<&Arrival> = arrivals.iter().chain([&arrival; 9][..number].to_vec()).collect();
         let store = &store;
         async move { store.ingest(&call_sequence, &case.known, case.owner.epoch, &all).await }
@@ -81,7 +81,7 @@ pub async fn many_partitions() -> Result<(), String> {
     });
     for (number, answer) in join_all(completions).await.into_iter().enumerate() {
         match answer {
-            // It has claimed nothing, and a call without messages fails: in the middle of its transition.
+            // This destination has claimed nothing. A completion without messages fails inside its transition.
             Err(StoreError::Failed(_)) if number == STALE => {}
             Ok(found) if number != STALE && found == vec![Status::Ok; number + 2] => {}
             other => return Err(format!("complete {number}: {other:?}")),
@@ -131,9 +131,9 @@ pub async fn many_partitions() -> Result<(), String> {
     newer_schema(&store, &redis, &cases).await
 }
 
-/// Each destination that got messages is named by a wake-up, however many of them one call stored.
+/// Checks that a wake-up names each destination that got messages, even if one call stored messages of many.
 async fn woken(store: &Store, cases: &[Case], waiting: &mut Receiver<Wake>) -> Result<(), String> {
-    // The one that has nothing yet gets a message now: its wake-up comes after those of the calls before it.
+    // The stale destination, still empty, gets a message now. Its wake-up comes after the wake-ups of earlier calls.
     let Case { known, owner } = &cases[STALE];
     let last = CatalogEntry { version: known.version + 1, ..known.clone() };
     let call_sequence = store.new_call_sequence("ingest");
@@ -154,7 +154,7 @@ async fn woken(store: &Store, cases: &[Case], waiting: &mut Receiver<Wake>) -> R
     (named == expected).then_some(()).ok_or(format!("woken: {named:?}, not {expected:?}"))
 }
 
-/// One partition has a newer schema: only its blocks are refused.
+/// Gives one partition a newer schema: only its blocks are refused.
 async fn newer_schema(store: &Store, redis: &TestRedis, cases: &[Case]) -> Result<(), String> {
     let key = store.keys().partition(cases[1].known.partition).epoch();
     redis.ask::<u64>(&["HSET", &key, "schema", "9"]).await.expect("the partition has an epoch");
@@ -186,7 +186,7 @@ async fn cases(store: &Store, redis: &TestRedis) -> Vec<Case> {
             continue;
         }
         partitions.push(partition);
-        // As after a failover: each partition begins an epoch of its own.
+        // Each partition begins its own epoch, as after a failover.
         let key = store.keys().partition(partition).epoch();
         let raised = (1_900_000_000_000_u64 + number * 1000).to_string();
         redis.ask::<u64>(&["HSET", &key, "epoch", &raised]).await.unwrap();

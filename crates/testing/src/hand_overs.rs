@@ -1,4 +1,4 @@
-//! What the wake-ups of ready messages carry.
+//! Tests which messages the wake-ups of ready messages carry.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::support::{redis::TestRedis, wait::PATIENCE, wakes::listen};
 
 const LONG: Duration = Duration::from_secs(3600);
-/// A header whose record is too long to be handed over.
+/// The length of a header that makes a record too long for a hand-over.
 const LONG_HEADER: usize = 3000;
-/// A body that is not stored out of line, with a record that is too long to be handed over.
+/// The length of a body that is stored in the record, and makes the record too long for a hand-over.
 const LONG_BODY: usize = 2040;
 
 struct Case {
@@ -32,7 +32,7 @@ struct Case {
     _listening: AbortOnDropHandle<()>,
 }
 
-/// Messages become ready in all ways that matter to a hand-over. Says what is wrong.
+/// Makes messages ready in all ways that matter for a hand-over. An error says what is wrong.
 pub async fn wake_ups_carry_heads() -> Result<(), String> {
     processed_heads().await?;
     heads_without_processing().await
@@ -42,7 +42,7 @@ async fn processed_heads() -> Result<(), String> {
     let mut case = Case::start().await;
     let epoch = case.owner.epoch;
 
-    // The head, with the body that processing gave it, or with its own.
+    // The wake-up carries a head, with the body from processing or the unchanged body.
     let first = case.claimed("first").await;
     let handed = case.completed(&first, Some("changed")).await?.ok_or("nothing was handed over")?;
     case.check(&handed, epoch, 1, "changed")?;
@@ -52,13 +52,14 @@ async fn processed_heads() -> Result<(), String> {
     case.check(&handed, epoch, 2, "second")?;
     case.settled(2).await;
 
-    // A message behind the head has no wake-up: the next one is that of the head. They leave together.
+    // A message behind the head causes no wake-up. The wake-up of the head carries no message,
+    // because both leave together.
     let (third, fourth) = (case.claimed("third").await, case.claimed("fourth").await);
     case.complete(&fourth, None).await;
     case.carries_nothing(&third, None, "a head before others that are ready").await?;
     case.settled(4).await;
 
-    // Without the message: a long record, a withdrawal that waits, a destination that is being removed.
+    // Wake-ups without a message: for a long record, a pending withdrawal, a destination that is being removed.
     let header = ("x-long".to_owned(), "x".repeat(LONG_HEADER));
     let mut long = case.claimed_with("long", vec![header.clone()]).await;
     case.carries_nothing(&long, None, "a long record that stays as it is").await?;
@@ -86,14 +87,14 @@ async fn processed_heads() -> Result<(), String> {
     case.carries_nothing(&message, Some("changed"), "a destination that is being removed").await
 }
 
-/// What needs no processing is ready when it arrives.
+/// A message that needs no processing is ready when it arrives.
 async fn heads_without_processing() -> Result<(), String> {
     let mut case = Case::start_with(TransformKind::None, DeliveryKind::Push).await;
     let epoch = case.owner.epoch;
     let handed = case.arrived(&["first"]).await?.ok_or("an arrival was not handed over")?;
     case.check(&handed, epoch, 1, "first")?;
 
-    // Behind a head there is no wake-up: the next one is that of the next head. Several leave together.
+    // A message behind a head causes no wake-up. Several messages leave together, so their wake-up carries none.
     case.ingest("second", Vec::new()).await;
     case.settled(2).await;
     nothing(case.arrived(&["third", "fourth"]).await?, "the first of several arrivals")?;
@@ -145,14 +146,14 @@ impl Case {
         store.ingest(&self.ingests, known, owner.epoch, &arrivals).await.unwrap();
     }
 
-    /// Stores messages that need no processing, the first of which is a head. Returns what its wake-up carries.
+    /// Stores messages that need no processing. The first is a head. Returns the content of its wake-up.
     async fn arrived(&mut self, bodies: &[&str]) -> Result<Option<HandOver>, String> {
         let arrivals: Vec<_> = bodies.iter().map(|body| arrival(body, Vec::new())).collect();
         self.ingest_all(&arrivals).await;
         self.next_wake().await
     }
 
-    /// Leases a message that waits.
+    /// Leases a waiting message.
     async fn claim(&self) -> Option<(LeaseToken, Stamped)> {
         let claimed = self.store.claim(&self.claims, &self.known, 1..=1, LONG).await.unwrap();
         claimed.messages.into_iter().next()
@@ -179,7 +180,7 @@ impl Case {
         self.store.complete(&self.known, &[completion]).await.unwrap();
     }
 
-    /// Completes a message that is a head. Returns what its wake-up carries.
+    /// Completes a head. Returns the content of its wake-up.
     async fn completed(
         &mut self,
         claimed: &(LeaseToken, Stamped),
@@ -189,7 +190,7 @@ impl Case {
         self.next_wake().await
     }
 
-    /// What the next wake-up of the destination carries.
+    /// The content of the next wake-up of the destination.
     async fn next_wake(&mut self) -> Result<Option<HandOver>, String> {
         let heard = async {
             loop {
@@ -205,7 +206,7 @@ impl Case {
         tokio::time::timeout(PATIENCE, heard).await.map_err(|_| "no wake-up came".to_owned())?
     }
 
-    /// Completes a message that is a head, and whose wake-up must not carry it.
+    /// Completes a head, whose wake-up must not carry it.
     async fn carries_nothing(
         &mut self,
         claimed: &(LeaseToken, Stamped),
@@ -237,7 +238,7 @@ impl Case {
         assert!(released.runs[0].messages.is_empty());
     }
 
-    /// The owner is woken to carry it out.
+    /// Requests a withdrawal. Redis wakes the owner to carry it out.
     async fn withdraw(&mut self, sequence: u64) -> Result<(), String> {
         let messages = [(None, sequence)];
         let (how, reason) = (Tombstone::Cancelled, "test");

@@ -1,6 +1,6 @@
-//! What the test programs share: real servers, pods and receivers ([`support`]), calls of single scripts
-//! ([`scripts`]), the reference models ([`model`], [`consumers`]), the small worlds ([`small`]), and calls
-//! that run many blocks ([`blocks`]), and what wake-ups carry ([`hand_overs`]).
+//! Shared parts of the test programs: real servers, pods and receivers ([`support`]), calls of single
+//! scripts ([`scripts`]), the reference models ([`model`], [`consumers`]), the small worlds ([`small`]),
+//! calls that run many blocks ([`blocks`]), and the content of wake-ups ([`hand_overs`]).
 
 pub mod blocks;
 pub mod consumers;

@@ -18,12 +18,12 @@ use config::{ConfigError, ListenerTls};
 pub struct Acceptor(Arc<Reloaded<ServerConfig>>);
 
 impl Acceptor {
-    /// For HTTP, if the section names a certificate.
+    /// The TLS of an HTTP listener, if the section names a certificate.
     pub fn http(section: &str, tls: &ListenerTls) -> Result<Option<Acceptor>, ConfigError> {
         Acceptor::open(section, tls, |pem| server(pem, &[HTTP_2, b"http/1.1"]))
     }
 
-    /// For frames, if the section names a certificate.
+    /// The TLS of a TCP listener for frames, if the section names a certificate.
     pub fn frames(section: &str, tls: &ListenerTls) -> Result<Option<Acceptor>, ConfigError> {
         Acceptor::open(section, tls, |pem| server(pem, &[]))
     }
@@ -40,7 +40,7 @@ impl Acceptor {
         Ok(Some(Acceptor(Arc::new(Reloaded::open(files, build)?))))
     }
 
-    /// Shakes hands. Has no time limit.
+    /// Does the TLS handshake. Has no time limit.
     pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,

@@ -17,13 +17,13 @@ use config::{ClientTls, ConfigError};
 pub struct Connector(Arc<Reloaded<ClientConfig>>);
 
 impl Connector {
-    /// With the files of this section.
+    /// Uses the files of this section.
     pub fn open(section: &str, tls: &ClientTls) -> Result<Connector, ConfigError> {
         let files = Files::of_client(section, tls);
         Ok(Connector(Arc::new(Reloaded::open(files, client)?)))
     }
 
-    /// With the root certificates of the system alone.
+    /// Uses only the root certificates of the system.
     pub fn of_system() -> Result<Connector, ConfigError> {
         Connector::open("", &ClientTls::default())
     }
@@ -33,7 +33,7 @@ impl Connector {
         self.0.current()
     }
 
-    /// Shakes hands with this host. Has no time limit.
+    /// Does the TLS handshake with this host. Has no time limit.
     pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         host: &str,

@@ -1,4 +1,4 @@
-//! A value that is built from files, and built again when their content changes.
+//! A value built from files, and built again when their content changes.
 
 use std::{
     fs, io,
@@ -9,7 +9,7 @@ use std::{
 
 use config::{ClientTls, ConfigError, ListenerTls, invalid};
 
-/// How long the content of the files counts as known.
+/// The files are read again after this time at the earliest.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The largest file, in bytes.
 const BYTES_MAX: u64 = 4 << 20;
@@ -34,7 +34,7 @@ pub struct Pem {
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What is wrong with the content of a file.
+/// The problem with the content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unusable {
     /// The root certificates.
@@ -45,10 +45,10 @@ pub enum Unusable {
     Key(String),
 }
 
-/// Builds the value.
+/// Builds the value from the content of the files.
 type Build<T> = fn(&Pem) -> Result<T, Unusable>;
 
-/// A value that is built from files. Once built, a value stays until another one can be built.
+/// A value built from files. If changed files cannot be used, the earlier value stays.
 pub struct Reloaded<T> {
     files: Files,
     build: Build<T>,
@@ -124,8 +124,8 @@ impl<T> Reloaded<T> {
         Ok(Reloaded { files, build, kept: Mutex::new(kept) })
     }
 
-    /// The value of the files as they were at most a second ago. While they are not usable, the
-    /// value before.
+    /// The value for the content of the files, at most a second old. While the files cannot be
+    /// used, the earlier value.
     pub fn current(&self) -> Arc<T> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if self.files.is_empty() || kept.looked.elapsed() < LOOK_EVERY {

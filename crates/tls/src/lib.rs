@@ -1,5 +1,5 @@
-//! TLS: certificates and keys from files, which are read again when they change, and the settings of
-//! rustls that follow from them.
+//! TLS: certificates and keys from files, read again when the files change, and the settings for
+//! rustls made from them.
 
 mod acceptor;
 mod connector;
@@ -20,7 +20,7 @@ use config::{Config, ConfigError};
 /// HTTP/2, as clients name it in a handshake (ALPN).
 pub const HTTP_2: &[u8] = b"h2";
 
-/// Time limit of a handshake that has no other.
+/// Time limit of a handshake without another limit.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// Checks all files of TLS that the configuration names.
@@ -41,7 +41,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Chooses the crypto library for code that does not name one. Has no effect if the program has chosen one.
+/// Sets the default crypto library of rustls. Has no effect if the program has already set one.
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! What rustls needs for one side of a connection.
+//! The settings of rustls for a client and for a listener.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use rustls::{
 use super::files::{Pem, Unusable};
 use faults::planted;
 
-/// The settings of a client: trusts the built-in root certificates, those of the system and those of
-/// the file; shows its certificate, if it has one, to servers that ask for it.
+/// The settings of a client. The client trusts root certificates that are built in, of the system
+/// or from the file. It shows its certificate, if it has one, to servers that ask for it.
 pub fn client(pem: &Pem) -> Result<ClientConfig, Unusable> {
     client_with(pem, system_roots())
 }
 
-/// The same, with these root certificates as those of the system.
+/// Like [`client`], with these root certificates in place of the system's.
 pub fn client_with(
     pem: &Pem,
     of_system: Vec<CertificateDer<'static>>,
@@ -37,8 +37,8 @@ pub fn client_with(
     builder.with_client_auth_cert(chain, key).map_err(mismatch)
 }
 
-/// The settings of a listener that speaks these protocols. Clients must show a certificate if there is
-/// a root certificate for them.
+/// The settings of a listener that speaks these protocols. Clients must show a certificate if the
+/// files have a root certificate for clients.
 pub fn server(pem: &Pem, protocols: &[&[u8]]) -> Result<ServerConfig, Unusable> {
     let Some(identity) = &pem.identity else {
         return Err(Unusable::Certificate("is missing".into()));
@@ -71,7 +71,7 @@ fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), Unusable> {
     Ok(())
 }
 
-/// The root certificates of the system. Those that cannot be read are left out.
+/// The root certificates of the system, without unreadable ones.
 pub fn system_roots() -> Vec<CertificateDer<'static>> {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {

@@ -1,4 +1,4 @@
-//! Who a client's certificate says that it is: its subject as a text for people, and its names.
+//! The identity in a client's certificate: the subject as a text for people, and the names.
 
 use rustls::pki_types::CertificateDer;
 use tokio_rustls::server::TlsStream;
@@ -23,19 +23,19 @@ const ATTRIBUTES: [(&[u64], &str); 9] = [
 
 /// The extension with other names of the subject (RFC 5280, section 4.2.1.6).
 const SUBJECT_ALTERNATIVE_NAME: &[u64] = &[2, 5, 29, 17];
-/// The kinds of these names that count, by their tags, and what is put before each.
+/// The tags of the kinds of names that Reseq uses, and the prefix of each.
 const KINDS: [(u64, &str); 3] = [(1, "email:"), (2, "DNS:"), (6, "URI:")];
 
-/// Who a client's certificate says that it is.
+/// The identity in a client's certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subject {
-    /// Its subject, such as `CN=ada, O=Example`. Characters that could deceive are escaped.
+    /// The subject, such as `CN=ada, O=Example`. Characters that could deceive are escaped.
     pub text: String,
-    /// Its names: `CN=ada`, `DNS:ada.example`, `URI:spiffe://example/ada`, `email:ada@example.com`.
+    /// The names: `CN=ada`, `DNS:ada.example`, `URI:spiffe://example/ada`, `email:ada@example.com`.
     pub names: Vec<String>,
 }
 
-/// Who the certificate that the client has shown says that it is.
+/// The identity in the certificate that the client has shown.
 pub fn subject_of<S>(stream: &TlsStream<S>) -> Option<Subject> {
     let shown = stream.get_ref().1.peer_certificates()?.first()?;
     read(shown)
@@ -45,7 +45,7 @@ fn read(certificate: &CertificateDer<'_>) -> Option<Subject> {
     let read = yasna::parse_der(certificate, |reader| {
         reader.read_sequence(|certificate| {
             let read = certificate.next().read_sequence(signed_part)?;
-            // The algorithm of the signature, and the signature.
+            // Skips the algorithm of the signature, and the signature.
             certificate.next().read_der()?;
             certificate.next().read_der()?;
             Ok(read)
@@ -57,10 +57,10 @@ fn read(certificate: &CertificateDer<'_>) -> Option<Subject> {
     Some(Subject { text, names })
 }
 
-/// The part of a certificate that is signed (RFC 5280, section 4.1): the parts of the subject, and its other names.
+/// Reads the subject and its other names from the signed part of a certificate (RFC 5280, section 4.1).
 fn signed_part(reader: &mut BERReaderSeq<'_, '_>) -> ASN1Result<(Vec<String>, Vec<String>)> {
     reader.read_optional(|version| version.read_tagged(Tag::context(0), |it| it.read_der()))?;
-    // The serial number, the algorithm, the issuer, and how long it is valid.
+    // Skips the serial number, the algorithm, the issuer and the validity.
     for _ in 0..4 {
         reader.next().read_der()?;
     }
@@ -74,12 +74,12 @@ fn signed_part(reader: &mut BERReaderSeq<'_, '_>) -> ASN1Result<(Vec<String>, Ve
             Ok(())
         })
     })?;
-    // The key; then what version 3 adds.
+    // Skips the key. The fields of version 3 follow.
     reader.next().read_der()?;
     let mut names = Vec::new();
     while let Some(more) = reader.read_optional(|more| more.read_tagged_der())? {
         if more.tag() == Tag::context(3) {
-            // The certificate is valid: without names that can be read it has none.
+            // The certificate itself is valid, so unreadable names count as no names.
             names = yasna::parse_der(more.value(), extensions).unwrap_or_default();
         }
     }
@@ -117,7 +117,7 @@ fn name_of(oid: &ObjectIdentifier) -> String {
     known.map_or_else(|| oid.to_string(), |(_, name)| (*name).to_owned())
 }
 
-/// The value of an attribute. All kinds of texts that certificates use today are a part of UTF-8.
+/// The value of an attribute. Certificates today use only kinds of text that are valid UTF-8.
 fn text_of(reader: BERReader<'_, '_>) -> ASN1Result<String> {
     let value = reader.read_tagged_der()?;
     let is_text = value.tag() == TAG_UTF8STRING || value.value().is_ascii();

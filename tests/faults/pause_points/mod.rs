@@ -1,5 +1,5 @@
-//! Every pause point with every action, and every pair of points, where one pod is held at the one
-//! while another passes the other. Afterwards all promised messages have arrived, in order.
+//! Tests every pause point with every action, and every pair of points: one pod is held at the first
+//! point while another passes the second. Afterwards all promised messages have arrived, in order.
 #![cfg(feature = "pause-points")]
 
 use std::{
@@ -16,19 +16,19 @@ use world::{Stream, World};
 use crate::support;
 mod world;
 
-/// Worlds that run at the same time; each runs one case after the other.
+/// The number of worlds that run at the same time. Each runs its cases one by one.
 const WORLDS: usize = 6;
 /// How often the owner renews its lease while a case stalls: longer than any lease here.
 const RENEWALS: usize = 6;
 
-/// What happens to the pod that reaches the point.
+/// The action on the pod that reaches the point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
-    /// It ends there, by SIGKILL.
+    /// Kills the pod with SIGKILL.
     Abort,
     /// The whole process stops until others have taken over its work.
     Hold,
-    /// Only the task at the point waits, longer than any lease; the rest of the process goes on.
+    /// Only the task at the point waits, longer than any lease. The rest of the process continues.
     Stall,
     /// Its connections to Redis are cut.
     Cut,
@@ -38,7 +38,7 @@ enum Action {
     HoldWhile(Point),
 }
 
-/// One case. The role is that of the pod that is asked to end, where the point needs it.
+/// One case. If the point needs a pod that is asked to end, `role` is the role of that pod.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     point: Point,
@@ -90,7 +90,7 @@ fn role_of(point: Point) -> &'static str {
     }
 }
 
-/// Each point with each action; draining in each role.
+/// Each point with each action, and the point of draining in each role.
 fn single() -> Vec<Case> {
     let mut cases = Vec::new();
     for &point in Point::ALL {
@@ -110,7 +110,7 @@ fn single() -> Vec<Case> {
     cases
 }
 
-/// Each ordered pair of points, also a point with itself.
+/// Each ordered pair of points, including a point with itself.
 fn pairs() -> Vec<Case> {
     let all = Point::ALL.iter();
     let pairs = all.flat_map(|&point| Point::ALL.iter().map(move |&past| (point, past)));
@@ -175,7 +175,7 @@ async fn catch(world: &mut World, case: Case) -> Caught {
         }
         Point::OwnerTaken => {
             let victim = world.owner().await;
-            // Not the pod itself, which may have to acquire again what it has just lost.
+            // Do not catch the pod itself: it may have to reacquire the partition that it has just lost.
             let process = world.pods[victim].pod.id();
             world.control.catch_of(name, move |one| one != process);
             world.pods[victim].pod.terminate();
@@ -187,7 +187,7 @@ async fn catch(world: &mut World, case: Case) -> Caught {
     world.control.caught().await
 }
 
-/// While the caught pod is stopped, the others take over its work, or one of them passes a point.
+/// While the caught pod is stopped, the other pods take over its work, or one of them passes a point.
 async fn goes_on(world: &mut World, stream: &Stream<'_>, case: Case, caught: &Caught) {
     let Action::HoldWhile(past) = case.action else {
         return stream.catches_up().await;
@@ -195,9 +195,9 @@ async fn goes_on(world: &mut World, stream: &Stream<'_>, case: Case, caught: &Ca
     let held = caught.visit.process;
     let role = world.pods[world.at(held).unwrap()].role;
     let since = match past {
-        // Another may have acquired the partition before the process stopped: the held pod may have
-        // resigned it, or its lease may have expired on a slow machine. At `owner.taken` nothing
-        // renews it.
+        // Another pod may have acquired the partition before the process stopped: the held pod
+        // may have resigned it, or its lease may have expired on a slow machine. At `owner.taken`
+        // no task renews the lease.
         Point::OwnerTaken if role == "sender" => world
             .control
             .last(caught.since, |visit| visit.point == past.name() && visit.process == held),

@@ -43,9 +43,9 @@ const REFUSALS: f64 = 0.2;
 pub struct InWorld {
     pub pod: Pod,
     pub role: &'static str,
-    /// Its proxy to Redis.
+    /// The pod's proxy to Redis.
     pub way: Proxy,
-    /// Whether it was asked to end.
+    /// True if the pod was asked to end.
     pub is_ending: bool,
 }
 
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// Checks that all promised messages have arrived, in order, and that nothing is left.
+    /// Checks that all promised messages have arrived, in order, and that Redis holds no messages.
     pub async fn settles(&self) {
         drained(&self.pods[0].pod, &self.ledger, &DESTINATIONS).await;
         let found = check(&self.ledger, &self.inbox.journal, &RULES);
@@ -198,7 +198,7 @@ impl World {
 impl Stream<'_> {
     async fn send(&self, name: &'static str, producer: &mut Producer, at: &mut usize) {
         let mut sent = 0;
-        // Each producer has its own pod: while one of them is held, the other sends.
+        // Each producer prefers its own pod: while one pod is held, the other producer sends.
         producer.returns();
         while sent < MESSAGES_MIN || !self.enough.load(Ordering::SeqCst) {
             if self.promised() > self.arrived() + AHEAD_MAX {
@@ -220,8 +220,8 @@ impl Stream<'_> {
         self.inbox.journal.messages()
     }
 
-    /// Waits until everything promised so far has arrived: the other pods have taken over the work
-    /// of a stopped one.
+    /// Waits until all messages promised so far have arrived: the other pods have then taken over
+    /// the work of a stopped pod.
     pub async fn catches_up(&self) {
         let promised: Vec<_> = self.ledger.all().split_off(self.started);
         eventually("what was promised arrives", async || {

@@ -1,4 +1,4 @@
-//! Scenarios about time: who waits for whom, and a clock of Redis that steps.
+//! Scenarios about time: takeover waits, leases, and a clock of Redis that steps.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use super::{
     support::control::Visit,
 };
 
-/// How many renewals prove that a lease has passed several times, and the owner's other work too.
+/// This many renewals prove that several leases have passed, and that the owner has done its other work.
 const MANY: usize = 12;
 
-/// Redis forgets an owner that is frozen, and another takes the partition: it must wait before it delivers.
+/// Redis loses the key of a frozen owner, and another sender takes the partition. The new owner
+/// must wait before it delivers.
 pub async fn owner_is_forgotten(bug: Option<String>) -> Ended {
     let roles = ["ingest", "sender", "sender"];
     let manners = Manners::default();
@@ -24,7 +25,7 @@ pub async fn owner_is_forgotten(bug: Option<String>) -> Ended {
         let at = scenario.pods.iter().position(|pod| pod.id() == owner).unwrap();
         scenario.pods[at].freeze();
         let since = scenario.control.count();
-        // Another server, without the key.
+        // Make Redis look like another server, without the owner key.
         for words in [
             ["HSET", "reseq:{p00}:epoch", "server", "another"].as_slice(),
             ["DEL", "reseq:{p00}:owner"].as_slice(),
@@ -42,7 +43,7 @@ pub async fn owner_is_forgotten(bug: Option<String>) -> Ended {
     (verdict, scenario.sent)
 }
 
-/// An owner renews its lease, and the clock of Redis steps forward: nobody takes the partition.
+/// An owner renews its lease, and the clock of Redis steps forward. No other sender may take the partition.
 pub async fn clock_steps_forward(bug: Option<String>) -> Ended {
     let roles = [ALL, "sender"];
     let manners = Manners::default();
@@ -70,7 +71,7 @@ pub async fn clock_steps_back(bug: Option<String>) -> Ended {
     let manners = Manners { fails_each: 100, ..Manners::default() };
     let mut scenario = Scenario::start(bug.as_deref(), &roles, manners, SOON, short_leases).await;
     let verdict = async {
-        // Meanwhile the owner looks at the clock.
+        // Meanwhile the owner reads the clock of Redis.
         let renews = |visit: &Visit| visit.point == "owner.renewing";
         scenario.control.sees("renewals", 0, MANY, renews).await;
         scenario.control.catch("processor.claimed");

@@ -1,4 +1,4 @@
-//! A scenario of shares: destinations take all that they can get of a pod with few file descriptors.
+//! A scenario about shares: destinations take as much as they can from a pod with few file descriptors.
 
 use std::{
     sync::Arc,
@@ -20,7 +20,7 @@ use crate::support::{
     wait::{LOOK_EVERY, PATIENCE},
 };
 
-/// More than a destination of such a pod may have connections.
+/// More messages than the connections that a destination of such a pod may have.
 const MESSAGES: usize = 60;
 
 struct Crowd {
@@ -57,8 +57,8 @@ impl Crowd {
     }
 }
 
-/// Neighbours are served before and after a destination whose receiver never answers, and a name that many ask for is
-/// looked up once at a time.
+/// One destination has a receiver that never answers. Other destinations must still be served. A
+/// name needed by many deliveries is looked up only once at a time.
 pub async fn hogs(bug: Option<String>) -> Ended {
     let (redis, dns) = (TestRedis::start().await, Dns::start([127, 0, 0, 1]).await);
     let mut settings = Settings { descriptors: Some(256), ..Settings::new(redis.url()) };
@@ -83,7 +83,7 @@ pub async fn hogs(bug: Option<String>) -> Ended {
         crowd.define("after", &receiver.url()).await;
         crowd.until(async || got("after") == MESSAGES).await?;
         crowd.define("unresolved", "http://silent.example.:9/").await;
-        // The question is repeated, for both kinds of addresses.
+        // The pod repeats its questions for both kinds of addresses.
         crowd.until(async || dns.ignored() >= 6).await?;
         let (taken, waiting) =
             (crowd.places("taken", "lookups").await, crowd.places("waiting", "lookups").await);

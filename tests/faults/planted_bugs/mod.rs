@@ -1,4 +1,4 @@
-//! Each scenario passes without a bug, and shows a named anomaly with each bug that is planted for it.
+//! Each scenario passes without a bug, and shows a named anomaly with each bug planted for it.
 #![cfg(all(feature = "pause-points", feature = "planted-bugs"))]
 
 use std::{
@@ -19,7 +19,7 @@ mod scenarios;
 mod strangers;
 use crate::support;
 
-/// Scenarios that run at the same time.
+/// The most scenarios that run at the same time.
 const AT_ONCE: usize = 4;
 
 type Running = Pin<Box<dyn Future<Output = Ended>>>;
@@ -77,8 +77,8 @@ const SCENES: &[Of] = &[
     scenario!(hogs of crowd, "journey"),
 ];
 
-/// Each bug, its description, the scenario that must find it, and the anomalies that prove it. A
-/// request that is sent before the answer to the previous one may also overtake it.
+/// Each bug, its description, the scenario that must find it, and the anomalies that prove it.
+/// With two anomalies: a request sent before the previous answer may also overtake that request.
 const BUGS: &[(&str, &str, &str, &[Anomaly])] = &[
     (
         "accepted_when_sent",
@@ -296,7 +296,7 @@ const BUGS: &[(&str, &str, &str, &[Anomaly])] = &[
     ("lookups_not_shared", "each delivery looks the name up", "hogs", &[Anomaly::Repeated]),
 ];
 
-/// Where the code asks for a planted bug.
+/// The names of planted bugs that the code checks.
 fn names_in_the_code() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for path in files("src", "rs").into_iter().chain(files("crates", "rs")) {

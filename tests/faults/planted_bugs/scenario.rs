@@ -1,5 +1,4 @@
-//! What the scenarios share: a small deployment, with or without a planted bug, and the verdict on the
-//! outcome.
+//! The common parts of the scenarios: a small deployment, with or without a planted bug, and the verdict.
 
 use std::{
     fmt,
@@ -30,17 +29,17 @@ use crate::support::{
     wait::{LOOK_EVERY, PATIENCE, eventually},
 };
 
-/// With a planted bug, something that has not happened by then counts as never.
+/// With a planted bug, an event that has not happened within this time counts as never.
 pub(super) const SOON: Duration = Duration::from_secs(6);
-/// How long a scenario watches for what must not happen.
+/// A scenario watches this long for an event that must not happen.
 const A_WHILE: Duration = Duration::from_millis(700);
 
 /// A broken promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Anomaly {
-    /// Promised, not stored any more, and never delivered.
+    /// Promised, no longer stored, and never delivered.
     Lost,
-    /// Delivered, or stamped, in another order than it was sent in.
+    /// Delivered or stamped in another order than sent.
     Reordered,
     /// One message has two positions.
     Doubled,
@@ -50,21 +49,21 @@ pub enum Anomaly {
     Stuck,
     /// A sender sends after another has become the owner.
     TwoOwners,
-    /// Sent again although nothing had failed.
+    /// Sent again although no attempt had failed.
     Repeated,
     /// Processed twice although no processor had died.
     ProcessedTwice,
-    /// A client that still waits for its answer gets none.
+    /// A client that still waits gets no answer.
     Unanswered,
     /// A failed attempt is not counted, and its backoff is forgotten.
     AttemptForgotten,
-    /// Something is damaged, and nothing reports it.
+    /// Data is damaged, and no report names it.
     Unnamed,
-    /// A request is accepted that nobody had the right to send.
+    /// A request without the needed right is accepted.
     Admitted,
-    /// The same definition again is a new version of it.
+    /// Defining the same destination again makes a new version.
     ChangedByNothing,
-    /// A message went where it must not go.
+    /// A message was sent to a forbidden address.
     LetOut,
 }
 
@@ -90,7 +89,7 @@ impl fmt::Display for Anomaly {
     }
 }
 
-/// The result of a scenario: nothing wrong, or an anomaly.
+/// The result of a scenario: correct, or an anomaly.
 pub type Verdict = Result<(), Anomaly>;
 
 /// How the receiver and the transform behave.
@@ -98,15 +97,15 @@ pub type Verdict = Result<(), Anomaly>;
 pub struct Manners {
     /// The receiver refuses the first attempt at every sequence divisible by this; 0: none.
     pub refuses_each: u64,
-    /// How long the receiver takes for each request.
+    /// The time that the receiver takes for each request.
     pub takes_ms: u64,
     /// The transform fails at the first attempt for every sequence divisible by this; 0: there is
     /// no transform.
     pub fails_each: u64,
-    /// How long the transform takes for the third message, at its first attempt.
+    /// The time that the transform takes for the third message, at its first attempt.
     pub third_takes_ms: u64,
-    /// Deliveries are batches, of which the receiver accepts one message at a time. Its first
-    /// answer cannot be parsed, the next ones can.
+    /// Deliveries are batches. The receiver accepts one message of each. Its first answer cannot
+    /// be parsed; later answers can.
     pub is_unclear: bool,
 }
 
@@ -117,7 +116,7 @@ pub struct Scenario {
     pub pods: Vec<Pod>,
     pub ways: Vec<Proxy>,
     pub journal: Arc<Journal>,
-    /// What the transform has received.
+    /// The requests that the transform has received.
     pub transforms: Arc<Journal>,
     pub ledger: Arc<Ledger>,
     pub sent: usize,
@@ -188,7 +187,7 @@ impl Scenario {
         tokio::time::timeout(self.patience, sending).await.map_err(|_| Anomaly::Stuck)
     }
 
-    /// Waits until a condition holds; stuck if it never does.
+    /// Waits until a condition holds. Returns [`Anomaly::Stuck`] if it never does.
     pub async fn until(&self, mut is_so: impl AsyncFnMut(&Scenario) -> bool) -> Verdict {
         let deadline = Instant::now() + self.patience;
         while !is_so(self).await {
@@ -200,7 +199,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Whether something happens that must not.
+    /// True if an event happens that must not.
     pub async fn comes_to(&self, mut is_so: impl AsyncFnMut(&Scenario) -> bool) -> bool {
         let deadline = Instant::now() + A_WHILE;
         while Instant::now() < deadline {
@@ -212,19 +211,19 @@ impl Scenario {
         false
     }
 
-    /// Whether nothing is pending at the destination, according to the first pod.
+    /// True if the destination has no pending messages, according to the first pod.
     pub async fn is_idle(&self) -> bool {
         stats(&self.pods[0], "orders").await.is_ok_and(|numbers| numbers["pending"] == 0)
     }
 
-    /// Waits until nothing is pending, and checks what became of everything promised over HTTP.
+    /// Waits until no message is pending, and checks the deliveries of all messages promised over HTTP.
     pub async fn settles(&self) -> Verdict {
         let promises = self.ledger.all();
         let bodies: Vec<String> = promises.iter().map(|promise| promise.body.clone()).collect();
         self.settles_with(&bodies).await
     }
 
-    /// Does the same for these bodies, which must arrive in this order.
+    /// Like [`Scenario::settles`], for these bodies, which must arrive in this order.
     pub async fn settles_with(&self, bodies: &[String]) -> Verdict {
         self.until(async |scenario| scenario.is_idle().await).await?;
         let deliveries = self.journal.all();
@@ -273,13 +272,13 @@ impl Scenario {
         last.unwrap_or_default()
     }
 
-    /// What Redis stores of the message with the last sequence.
+    /// The stored record of the message with the last sequence.
     pub async fn stored_record(&self) -> Vec<u8> {
         let last = self.last_sequence().await.to_string();
         self.redis.ask(&["HGET", "reseq:{p00}:d:orders:messages", &last]).await.unwrap()
     }
 
-    /// Publishes a wake-up with a message: of a version and an epoch that are as much higher than today's.
+    /// Publishes a wake-up with a message. `versions` and `epochs` are added to the current version and epoch.
     pub async fn hand_over(&self, versions: u64, epochs: u64, sequence: u64, record: &[u8]) {
         let mut redis = self.redis.connection().await;
         let number = async |key: &str, field: &str| {
@@ -342,14 +341,14 @@ impl Frames {
         let _ = write_frame(&mut self.stream, body, false).await;
     }
 
-    /// The next answer: the sequence, or none if the line was refused or the connection ended.
+    /// The next answer: the sequence, or `None` if the line was refused or the connection ended.
     pub async fn answer(&mut self) -> Result<Option<u64>, Anomaly> {
         let answer = tokio::time::timeout(self.patience, read_frame(&mut self.stream, false)).await;
         let line = answer.map_err(|_| Anomaly::Stuck)?.ok().flatten();
         Ok(line.and_then(|line| line.strip_prefix("OK ")?.parse().ok()))
     }
 
-    /// An answer that must not come yet.
+    /// An answer that arrives although it must not come yet.
     pub async fn early_answer(&mut self) -> Option<u64> {
         let answer = tokio::time::timeout(A_WHILE, self.answer()).await;
         answer.ok()?.ok()?
@@ -394,7 +393,7 @@ fn takes_one(journal: &Journal, request: &http::Request, sequence: u64, attempt:
     Answer { body: format!("{{\"accepted\": {count}}}"), ..Answer::status(200) }
 }
 
-/// What the journal records for a refused body.
+/// The journal's record of a refused body.
 fn refused(body: &str) -> String {
     format!("refused {body}")
 }

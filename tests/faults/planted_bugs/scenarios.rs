@@ -1,4 +1,4 @@
-//! The scenarios. Each passes without a bug, and shows an anomaly with every bug that it is for.
+//! The scenarios. Each passes without a bug, and shows an anomaly with each of its bugs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,18 +29,17 @@ fn bodies(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{{\"number\":{number}}}")).collect()
 }
 
-/// The verdict of a scenario, and how many messages it had sent.
+/// The verdict of a scenario, and the number of messages that it had sent.
 pub type Ended = (Verdict, usize);
 
-/// Transforms fail, deliveries are refused, one message takes long, and Redis is killed between two
-/// batches.
+/// Transforms fail, the receiver refuses deliveries, one message takes long, and Redis is killed
+/// between two batches.
 pub async fn failures(bug: Option<String>) -> Ended {
     let manners =
         Manners { refuses_each: 3, fails_each: 4, third_takes_ms: 3500, ..Manners::default() };
     let leases = |settings: &mut Settings| {
         short_leases(settings);
-        // Shorter than the third message takes, and so long that it does not expire on a slow
-        // machine.
+        // Shorter than the time for the third message, but long enough not to expire on a slow machine.
         settings.processor_lease_ms = 2000;
     };
     let mut scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, leases).await;
@@ -93,8 +92,8 @@ pub async fn sent_twice(bug: Option<String>) -> Ended {
     (verdict, 2)
 }
 
-/// Messages to several destinations at once, whose blocks go to Redis in one call. Each destination has another
-/// number of messages already, so that the position in an answer tells whose answer it is.
+/// Sends messages to several destinations at once, whose blocks go to Redis in one call. Each destination
+/// already has a different number of messages, so that the position in an answer identifies the destination.
 pub async fn many_in_one_call(bug: Option<String>) -> Ended {
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
     const ROUNDS: u64 = 20;
@@ -116,7 +115,7 @@ pub async fn many_in_one_call(bug: Option<String>) -> Ended {
         let stamps = answer["deliveries"].as_array().unwrap();
         stamps.iter().map(|stamp| stamp["sequence"].as_u64().unwrap()).collect::<Vec<_>>()
     };
-    // The first has none yet, the second one, and so on.
+    // The first destination has no message yet, the second has one, and so on.
     for before in 1..NAMES.len() {
         for name in &NAMES[before..] {
             send(&[name]).await;
@@ -132,8 +131,8 @@ pub async fn many_in_one_call(bug: Option<String>) -> Ended {
     (verdict, ROUNDS as usize)
 }
 
-/// A destination verifies signatures. It gets one that is right, and three that are not: of another secret, right
-/// only at its beginning, and of a time long ago.
+/// A destination verifies signatures. It gets a valid one, and three invalid ones: from another
+/// secret, right only at its beginning, and from a time long ago.
 pub async fn forged(bug: Option<String>) -> Ended {
     const SECRET: &str = "a secret of the sender";
     let with_hooks = |settings: &mut Settings| {
@@ -170,7 +169,7 @@ pub async fn forged(bug: Option<String>) -> Ended {
     (verdict, 4)
 }
 
-/// A destination with a secret is defined twice, in the same way.
+/// Defines a destination with a secret twice, identically.
 pub async fn defined_again(bug: Option<String>) -> Ended {
     let with_key = |settings: &mut Settings| {
         let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
@@ -241,7 +240,7 @@ pub async fn damaged_lane(bug: Option<String>) -> Ended {
     (if names_it { Ok(()) } else { Err(Anomaly::Unnamed) }, 2)
 }
 
-/// The first batch of a stream is held before its call, while the next ones come.
+/// The first batch of a stream is held before its call, while the next batches arrive.
 pub async fn batches(bug: Option<String>) -> Ended {
     let manners = Manners::default();
     let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
@@ -295,15 +294,16 @@ pub async fn lost_answer(bug: Option<String>) -> Ended {
     (verdict, bodies.len())
 }
 
-/// A wake-up that carries a message comes late, when the message has been delivered, and others come from another
-/// version of the destination or another epoch.
+/// A wake-up with a message arrives late, after the message was delivered. Others are from
+/// another version of the destination or another epoch.
 pub async fn late_hand_overs(bug: Option<String>) -> Ended {
     const MESSAGES_MAX: usize = 20;
     let manners = Manners { fails_each: 1000, ..Manners::default() };
     let mut scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
     let verdict = async {
         let (mut last, mut handed_over) = (Vec::new(), 0.0);
-        // The first message is asked for, and the next ones if the call that settles has not been answered yet.
+        // The sender reads the first message from Redis, and later ones too if the call that
+        // settles is not answered yet.
         while handed_over == 0.0 && scenario.sent < MESSAGES_MAX {
             scenario.control.catch("sender.sending");
             scenario.send(1).await?;
@@ -379,7 +379,7 @@ pub async fn dies_before_the_call(bug: Option<String>) -> Ended {
     (verdict, bodies.len())
 }
 
-/// The pod dies after Redis has stamped a message, before it answers. The producer asks again.
+/// The pod dies after Redis has stamped a message, before the pod answers. The producer repeats the request.
 pub async fn dies_before_the_answer(bug: Option<String>) -> Ended {
     let manners = Manners::default();
     let mut scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
@@ -415,7 +415,7 @@ pub async fn dies_with_claims(bug: Option<String>) -> Ended {
     (verdict, scenario.sent)
 }
 
-/// The owner's renewal is late while it delivers, and another acquires the partition.
+/// The owner's renewal is late while it delivers, and another sender acquires the partition.
 pub async fn owner_is_late(bug: Option<String>) -> Ended {
     let manners = Manners { takes_ms: 25, ..Manners::default() };
     let roles = [ALL, "sender"];
@@ -430,7 +430,7 @@ pub async fn owner_is_late(bug: Option<String>) -> Ended {
         let since = scenario.control.count();
         scenario.until(async |scenario| scenario.is_idle().await).await?;
         let sends = |visit: &Visit| visit.point == "sender.sending" && visit.process == late;
-        // One delivery may have been under way.
+        // One delivery may have been in flight.
         let sent_late = scenario.control.visits(since, sends).len();
         held.go();
         if sent_late > 2 { Err(Anomaly::TwoOwners) } else { scenario.settles().await }
@@ -439,8 +439,8 @@ pub async fn owner_is_late(bug: Option<String>) -> Ended {
     (verdict, scenario.sent)
 }
 
-/// The owner's renewal is late, another acquires the partition and is frozen, and Redis is
-/// replaced. The former owner must not vouch that nobody sends.
+/// The owner's renewal is late, another sender acquires the partition and is frozen, and Redis is
+/// replaced. The former owner must not vouch that no other sender sends.
 pub async fn owner_is_late_for_an_epoch(bug: Option<String>) -> Ended {
     let manners = Manners::default();
     let roles = ["ingest", "sender", "sender"];
@@ -457,13 +457,13 @@ pub async fn owner_is_late_for_an_epoch(bug: Option<String>) -> Ended {
         scenario.pods[owner].freeze();
         let fields = ["HMGET", "reseq:{p00}:epoch", "epoch", "takeover_wait_ms"];
         let (before, _): (u64, u64) = scenario.redis.ask(&fields).await.unwrap();
-        // Looks like another server. Connections persist, so only the first call notices.
+        // Make Redis look like another server. Connections stay open, so only the first call notices.
         let other_server = ["HSET", "reseq:{p00}:epoch", "server", "another"];
         scenario.redis.ask::<u64>(&other_server).await.unwrap();
         let since = scenario.control.count();
         held.go();
         let again = |visit: &Visit| takes(visit) && visit.process == late;
-        // Until it takes the partition, which needs as long as the wait, nobody may end the wait.
+        // Until the former owner takes the partition, which lasts as long as the wait, no sender may end the wait.
         let mut has_vouched = false;
         let taken = scenario.until(async |scenario| {
             let (epoch, wait): (u64, u64) = scenario.redis.ask(&fields).await.unwrap();
@@ -479,7 +479,7 @@ pub async fn owner_is_late_for_an_epoch(bug: Option<String>) -> Ended {
     (verdict, scenario.sent)
 }
 
-/// The owner dies after it has postponed a refused head, and another takes over.
+/// The owner dies after it has postponed a refused head, and another sender takes over.
 pub async fn owner_dies_after_a_refusal(bug: Option<String>) -> Ended {
     let manners = Manners { refuses_each: 3, ..Manners::default() };
     let roles = ["ingest", "sender", "sender"];
@@ -503,10 +503,10 @@ pub async fn owner_dies_after_a_refusal(bug: Option<String>) -> Ended {
     (verdict, scenario.sent)
 }
 
-/// The owner is asked to end while a delivery is accepted and not settled.
+/// The owner is asked to end while a delivery is accepted but not settled.
 pub async fn owner_drains(bug: Option<String>) -> Ended {
     let roles = ["ingest", "sender", "sender"];
-    // Nobody waits for this lease: the owner resigns its partitions.
+    // No sender waits for this lease to expire: the owner resigns its partitions.
     let long = |settings: &mut Settings| settings.sender_lease_ms = 30_000;
     let manners = Manners::default();
     let mut scenario = Scenario::start(bug.as_deref(), &roles, manners, SOON, long).await;
@@ -570,7 +570,7 @@ pub async fn closes_its_direction(bug: Option<String>) -> Ended {
         let mut stream = scenario.asks("/v1/destinations/orders/messages", &bodies[0]).await;
         let held = scenario.control.caught().await;
         stream.shutdown().await.unwrap();
-        // By then the pod has noticed.
+        // After these requests, the pod has noticed that.
         for _ in 0..10 {
             let answer = client().get(scenario.pods[0].url("/healthz")).send().await.unwrap();
             assert_eq!(answer.status(), 200);
@@ -587,8 +587,8 @@ pub async fn closes_its_direction(bug: Option<String>) -> Ended {
     (verdict, 1)
 }
 
-/// A delivery is accepted and not settled. Meanwhile its destination is removed and made again, and
-/// another message gets the same sequence.
+/// A delivery is accepted but not settled. Meanwhile its destination is removed and created
+/// again, and another message gets the same sequence.
 pub async fn made_again(bug: Option<String>) -> Ended {
     let roles = ["ingest", "sender"];
     let long = |settings: &mut Settings| settings.sender_lease_ms = 30_000;
@@ -606,7 +606,7 @@ pub async fn made_again(bug: Option<String>) -> Ended {
         scenario.pods[at].thaw();
         let delivers = |visit: &Visit| visit.point == "sender.sending";
         let since = scenario.control.count();
-        // Without the bug the sender starts over at once; with it, it waits for the old delivery.
+        // Without the bug, the sender starts over at once. With the bug, it waits for the old delivery.
         scenario
             .comes_to(async |scenario| !scenario.control.visits(since, delivers).is_empty())
             .await;

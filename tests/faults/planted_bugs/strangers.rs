@@ -1,4 +1,4 @@
-//! Scenarios of security: who must not get in, and where no message may go.
+//! Scenarios of security: refused callers, and forbidden addresses.
 
 use std::{
     net::SocketAddr,
@@ -44,7 +44,7 @@ fn settings(redis: &TestRedis, bug: Option<&str>) -> Settings {
     settings
 }
 
-/// Waits until a condition holds; otherwise it is this anomaly.
+/// Waits until a condition holds. Otherwise returns this anomaly.
 async fn until(
     bug: Option<&str>,
     otherwise: Anomaly,
@@ -64,8 +64,8 @@ async fn status(request: RequestBuilder) -> u16 {
     request.send().await.unwrap().status().as_u16()
 }
 
-/// Two pods that want tokens: one token lists another destination, one has expired, and one was revoked by the
-/// other pod.
+/// Two pods that require tokens. One token lists another destination, one has expired, and the
+/// other pod revoked one.
 pub async fn tokens(bug: Option<String>) -> Ended {
     let bug = bug.as_deref();
     let redis = TestRedis::start().await;
@@ -99,7 +99,7 @@ pub async fn tokens(bug: Option<String>) -> Ended {
         if status(ask(&one, &reader, Method::GET, "/v1/topics/none")).await != 403 {
             return Err(Anomaly::Admitted);
         }
-        // More than the audit log takes from one token at once.
+        // More actions than the audit log accepts from one token at once.
         let (operator, _) = make(json!({"name": "z", "scopes": ["operate"]})).await;
         let pause = || {
             let path = "/v1/destinations/erp/pause";
@@ -128,8 +128,8 @@ pub async fn tokens(bug: Option<String>) -> Ended {
     (verdict, 1)
 }
 
-/// A pod without tokens: a web page of another host asks, also at a TCP listener, and a client without a certificate
-/// where one is wanted. Somebody defines the Redis of the pod as a receiver.
+/// A pod without tokens. A web page of another host sends requests, also to a TCP listener. So does a
+/// client without the required certificate. A definition names the Redis of the pod as a receiver.
 pub async fn callers_without_tokens(bug: Option<String>) -> Ended {
     let (redis, authority) = (TestRedis::start_on_tcp(&[]).await, Authority::new("ours"));
     let mut settings =
@@ -142,7 +142,7 @@ pub async fn callers_without_tokens(bug: Option<String>) -> Ended {
     );
     settings.tcp = vec![("erp", "lines")];
     let pod = Pod::start("pod", "ingest,processor,sender", &settings).await;
-    // Definitions are changed at a listener that this client may use.
+    // Change definitions at a listener that this client may use.
     let mut open = self::settings(&redis, bug.as_deref());
     open.outgoing = "allow = [\"127.0.0.0/8\", \"::1\"]".to_owned();
     let open = Pod::start("open", "ingest", &open).await;
@@ -171,7 +171,7 @@ pub async fn callers_without_tokens(bug: Option<String>) -> Ended {
     (verdict, 0)
 }
 
-/// Somebody signs in to the console, and out again.
+/// A user signs in to the console, and out again.
 pub async fn sessions(bug: Option<String>) -> Ended {
     let redis = TestRedis::start().await;
     let mut settings = settings(&redis, bug.as_deref());
@@ -196,7 +196,7 @@ pub async fn sessions(bug: Option<String>) -> Ended {
     (verdict, 0)
 }
 
-/// A pod that wants tokens. Clients without one take all its connections.
+/// A pod that requires tokens. Clients without a token take all its connections.
 pub async fn without_credentials(bug: Option<String>) -> Ended {
     let (bug, redis) = (bug.as_deref(), TestRedis::start().await);
     let verify = "verify = { kind = \"github\", secrets = [\"a-secret-of-the-sender\"] }";
@@ -228,17 +228,17 @@ pub async fn without_credentials(bug: Option<String>) -> Ended {
     (verdict, 0)
 }
 
-/// What a connection answers to these bytes, at first: its first 12 bytes, or less if it ends.
+/// The first 12 bytes of the answer to these bytes, or fewer if the connection ends.
 async fn first_answer(pod: &Pod, bytes: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(pod.addresses.http().unwrap()).await.unwrap();
-    // It may have been closed at once.
+    // The pod may have closed the connection at once.
     let _ = stream.write_all(bytes.as_bytes()).await;
     let mut answer = Vec::new();
     let _ = (&mut stream).take(12).read_to_end(&mut answer).await;
     (stream, String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// A pod with limits, and clients that go beyond each of them.
+/// A pod with limits, and clients that exceed each of them.
 pub async fn beyond_limits(bug: Option<String>) -> Ended {
     let (bug, redis) = (bug.as_deref(), TestRedis::start().await);
     let mut settings = settings(&redis, bug)
@@ -247,7 +247,7 @@ pub async fn beyond_limits(bug: Option<String>) -> Ended {
     let pod = Pod::start("pod", "ingest", &settings).await;
     let path = "/v1/destinations/calm/messages";
     let verdict = async {
-        // Twenty messages are paid back within twenty seconds: longer than this scenario takes.
+        // At one message per second, twenty messages delay the next one for longer than this scenario takes.
         let lines = "{\"destinations\": [\"calm\"], \"body\": 1}\n".repeat(20);
         let batch = client().post(pod.url("/v1/messages")).body(lines);
         assert_eq!(status(batch.header("content-type", "application/x-ndjson")).await, 202);
@@ -262,7 +262,7 @@ pub async fn beyond_limits(bug: Option<String>) -> Ended {
         if first_answer(&pod, &smuggled).await.1 != "HTTP/1.1 400" {
             return Err(Anomaly::Admitted);
         }
-        // A body that does not come is not awaited for long.
+        // The pod does not wait long for a body that does not arrive.
         let slow = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nx");
         let patience = if bug.is_some() { SOON } else { PATIENCE };
         match timeout(patience, first_answer(&pod, &slow)).await {
@@ -284,7 +284,7 @@ pub async fn beyond_limits(bug: Option<String>) -> Ended {
     (verdict, 0)
 }
 
-/// A receiver that counts its connections, and answers nothing.
+/// A receiver that counts its connections, and never answers.
 async fn counted_receiver() -> (SocketAddr, Arc<AtomicUsize>, AbortOnDropHandle<()>) {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = connections.clone();
@@ -296,7 +296,7 @@ async fn counted_receiver() -> (SocketAddr, Arc<AtomicUsize>, AbortOnDropHandle<
     (receiver, connections, server)
 }
 
-/// A name has a public address when receivers are defined there, and that of this machine when they are connected to.
+/// A name has a public address when receivers are defined, and the address of this machine when pods connect.
 pub async fn rebound_receiver(bug: Option<String>) -> Ended {
     let (redis, dns) = (TestRedis::start().await, Dns::start([203, 0, 114, 1]).await);
     let closed = Settings { outgoing: dns.setting(), ..settings(&redis, bug.as_deref()) };
@@ -324,7 +324,7 @@ pub async fn rebound_receiver(bug: Option<String>) -> Ended {
     (Ok(()), 2)
 }
 
-/// One pod may connect to this machine, and defines a destination there. The pod that delivers may not.
+/// One pod may connect to this machine, and defines a destination on it. The pod that delivers may not connect to it.
 pub async fn forbidden_receiver(bug: Option<String>) -> Ended {
     let redis = TestRedis::start().await;
     let open = settings(&redis, bug.as_deref());
@@ -333,7 +333,7 @@ pub async fn forbidden_receiver(bug: Option<String>) -> Ended {
     let _sender = Pod::start("sender", "processor,sender", &closed).await;
     let (receiver, connections, _server) = counted_receiver().await;
     let path = ingest.url("/v1/destinations/erp");
-    // A name is checked when it is resolved.
+    // The delivering pod checks a name when it resolves it.
     let url = format!("http://localhost:{}/", receiver.port());
     let definition = json!({"url": url, "delivery": {"attempts_max": 2, "backoff_ms": 1}});
     assert_eq!(status(client().put(&path).json(&definition)).await, 201);

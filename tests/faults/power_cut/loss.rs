@@ -1,5 +1,5 @@
-//! What was promised and is lost: it must be the end of its epoch, and nothing that survived may
-//! have changed its position.
+//! Finds promised messages that are lost. They must be at the end of their epoch, and the
+//! surviving messages must keep their positions.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -23,11 +23,11 @@ type Position = (u64, u64);
 pub struct Lost {
     /// The bodies of acknowledged and lost messages.
     pub bodies: HashSet<String>,
-    /// How many epochs have stamped messages.
+    /// The number of epochs with stamped messages.
     pub epochs: usize,
 }
 
-/// Waits until nothing is pending.
+/// Waits until no message is pending.
 pub async fn settled(pod: &Pod, destinations: &[&str]) {
     for name in destinations {
         eventually(&format!("{name} is drained"), async || {
@@ -42,7 +42,7 @@ pub async fn settled(pod: &Pod, destinations: &[&str]) {
 /// order, and the lost messages of an epoch are above all its surviving ones.
 ///
 /// The destination `held` may deliver out of order: its requests waited until their sender had
-/// given them up, so they come late. Their positions tell them apart.
+/// given them up, so they arrive late. Their positions identify them.
 pub fn check(promises: &[Promise], deliveries: &[Delivery], rules: &[Rule], held: &str) -> Lost {
     let (mut bodies, mut epochs) = (HashSet::new(), BTreeSet::new());
     for rule in rules {
@@ -109,7 +109,7 @@ fn last_of_their_epoch(
     }
     let mut lost = Vec::new();
     for promise in promises {
-        // A body that arrived under another position was sent again.
+        // If the body arrived at another position, the message was sent again.
         if delivered.contains(outcome(rule, &promise.body).as_str()) {
             continue;
         }
@@ -121,7 +121,7 @@ fn last_of_their_epoch(
     lost
 }
 
-/// How long each lost message had been acknowledged when the power was cut, in ms.
+/// For each lost message, the time between its acknowledgement and the power cut, in ms.
 pub fn ages(lost: &Lost, acknowledged: &[Acknowledged], cuts: &[Cut]) -> Vec<u128> {
     let of_lost = acknowledged.iter().filter(|(body, _)| lost.bodies.contains(body));
     let age = |(_, at): &Acknowledged| {

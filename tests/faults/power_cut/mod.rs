@@ -1,5 +1,5 @@
-//! Cuts the power of Redis's machine repeatedly, under load: data that was not synced to the disk
-//! is lost. RESEQ_POWER_CUTS is the number of cuts (5).
+//! Cuts the power of Redis's machine repeatedly, under load. Data not synced to the disk is lost.
+//! RESEQ_POWER_CUTS is the number of cuts (5).
 
 use crate::support;
 
@@ -111,7 +111,7 @@ impl Load {
     }
 }
 
-/// Cuts the power several times, each time after more deliveries, and waits until deliveries go on.
+/// Cuts the power several times, each time after more deliveries, and waits until deliveries continue.
 async fn cut(redis: &mut PoweredRedis, inbox: &Inbox, stop: &AtomicBool) -> Vec<Cut> {
     let mut random = StdRng::seed_from_u64(SEED);
     let mut all = Vec::new();
@@ -151,7 +151,7 @@ async fn power_cut_takes_nothing_acknowledged_if_each_write_syncs() {
     );
 }
 
-/// What repeated power cuts lose if Redis syncs once a second, while `held` delivers nothing.
+/// The messages that repeated power cuts lose if Redis syncs once a second, while `held` delivers no messages.
 async fn lost_of_storm(
     redis: &mut PoweredRedis,
     durability: &str,

@@ -1,4 +1,4 @@
-//! What the check of the schema costs every script.
+//! Measures the cost of the schema check in every script.
 
 use crate::support::{redis::TestRedis, source::root};
 

@@ -1,4 +1,4 @@
-//! A deployment with pods of one version or the other.
+//! A deployment with pods of both versions.
 
 use std::{collections::BTreeMap, process::Stdio, sync::Arc};
 
@@ -150,7 +150,7 @@ impl Deployment {
         self.redis.connection().await
     }
 
-    /// Runs `reseq migrate`. Returns its output, or why it did nothing.
+    /// Runs `reseq migrate`. Returns its output, or its error.
     pub async fn migrate(&self, version: Version, arguments: &[&str]) -> Result<String, String> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("reseq.toml");
@@ -168,7 +168,7 @@ impl Deployment {
         if output.status.success() { Ok(said) } else { Err(problem) }
     }
 
-    /// Migrates as soon as no older pod seems to live, while the load goes on.
+    /// Migrates as soon as no older pod seems to live, while the load continues.
     pub async fn migrates(&self, newer: &[Pod]) {
         let migrated = eventually("the migration is done", async || self.migrate(NEXT, &[]).await);
         let doors = [&newer[0]];
@@ -188,7 +188,7 @@ impl Deployment {
     }
 
     /// Marks the deployment as written with a schema that no version reads any more. Checks that
-    /// this version refuses it by name, and changes nothing.
+    /// this version refuses the schema by name, and changes nothing.
     pub async fn refuses_a_schema_that_is_too_old(&self) {
         let mut connection = self.connection().await;
         let mut command = redis::cmd("HSET");
@@ -235,7 +235,7 @@ impl Deployment {
         let mut command = redis::cmd("DEBUG");
         command.arg("DIGEST-VALUE").arg(&all);
         let digests: Vec<String> = command.query_async(&mut connection).await.unwrap();
-        // A key that has just expired has only zeros.
+        // The digest of a key that has just expired has only zeros.
         let is_there = |digest: &str| digest.chars().any(|digit| digit != '0');
         all.into_iter().zip(digests).filter(|(_, digest)| is_there(digest)).collect()
     }

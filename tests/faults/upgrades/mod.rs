@@ -1,5 +1,5 @@
-//! Pods of this version and of the next one on the same Redis: a rolling upgrade, the migration
-//! after it, and what becomes of a pod that was left behind.
+//! Tests pods of this version and of the next one on the same Redis: a rolling upgrade, the
+//! migration after it, and an old pod that was left behind.
 //!
 //! The next version is this one with RESEQ_NEXT_SCHEMA, which makes it know one more schema
 //! (feature `next-schema`). Its records begin with '4' and are otherwise equal.
@@ -36,7 +36,7 @@ async fn two_versions_coexist_until_migration_shuts_out_the_older() {
     let deployment = Deployment::new().await;
     let mut older = deployment.pods(NOW).await;
     let mut newer = deployment.pods(NEXT).await;
-    // While both versions run, each reads what the other writes.
+    // While both versions run, each reads the other's records.
     deployment.send("together", &[&older[0], &newer[0]], 200).await;
     deployment.arrives(2 * 200).await;
     assert_eq!(deployment.formats_of_some(&newer[0]).await, ["3"], "all write what all can read");
@@ -49,7 +49,7 @@ async fn two_versions_coexist_until_migration_shuts_out_the_older() {
         "a migration that is refused changes nothing"
     );
 
-    // One old pod is frozen, not stopped: no heartbeat shows it, and it will go on later.
+    // One old pod is frozen, not stopped: it sends no heartbeat, and will continue later.
     let mut frozen =
         Pod::start("frozen", "ingest,processor,sender", &deployment.settings(NOW)).await;
     frozen.freeze();
@@ -71,7 +71,7 @@ async fn two_versions_coexist_until_migration_shuts_out_the_older() {
     changes_nothing_and_says_why(&deployment, &mut frozen).await;
 }
 
-/// A pod that was frozen during the migration goes on, with no other pod there.
+/// A pod that was frozen during the migration continues, without any other pod.
 async fn changes_nothing_and_says_why(deployment: &Deployment, pod: &mut Pod) {
     let before = deployment.partitions().await;
     assert!(!before.is_empty());
@@ -126,7 +126,7 @@ async fn broken_off_migration_resumes_and_a_second_does_nothing() {
     check(&deployment.ledger, &deployment.inbox.journal, &deployment::RULES);
     cancels_a_record_of_the_new_format(&deployment, &newer[0]).await;
 
-    // The older version can neither migrate back nor do anything else.
+    // The older version cannot migrate back.
     let refused = deployment.migrate(NOW, &[]).await.unwrap_err();
     assert!(refused.contains(SENTENCE), "{refused}");
 }
@@ -158,7 +158,7 @@ async fn next_version_pod_alone_writes_what_the_older_one_reads() {
         pod.kill();
     }
     deployment.inbox.gate.let_go();
-    // After a rollback this version takes over what the next one has left.
+    // After a rollback, this version takes over the data of the next one.
     let older = deployment.pods(Version { is_next: false }).await;
     deployment.send("older", &[&older[0]], 50).await;
     drained(&older[0], &deployment.ledger, &["orders", "accounts"]).await;

@@ -1,4 +1,4 @@
-//! `reseq context`, and what the other commands do with contexts.
+//! Tests `reseq context`, and the use of contexts in other commands.
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Stdio};
 
@@ -14,7 +14,7 @@ use crate::support::{
 
 const TOKEN: &str = "an-admin-token-of-the-context";
 
-/// A user with a home of its own.
+/// A user with a separate home directory.
 struct User {
     home: tempfile::TempDir,
 }
@@ -63,7 +63,7 @@ async fn context_brings_url_and_token_which_goes_nowhere_else() {
     let file = user.home.path().join("reseq/contexts.toml");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
-    // The current one is used; another one by its name, or by the variable.
+    // Commands use the current context, or another one by name or by variable.
     assert!(user.ok(&["pods"]).await.contains("ingest"));
     for (args, variables) in [
         (&["pods", "--context", "nobody"][..], &[][..]),
@@ -74,12 +74,12 @@ async fn context_brings_url_and_token_which_goes_nowhere_else() {
     user.ok(&["context", "use", "nobody"]).await;
     let by_name = [("RESEQ_URL", "http://127.0.0.1:9")];
     assert_eq!(user.run(&["pods", "--context", "prod"], &by_name).await.0, 0);
-    // A URL comes without the context's token.
+    // With an explicit URL, the token of the context is not used.
     user.ok(&["context", "use", "prod"]).await;
     for (args, variables) in [
         (&["pods", "--url", &url][..], &[][..]),
         (&["pods"], &[("RESEQ_URL", url.as_str())]),
-        // And a context without a token does not get that of the environment.
+        // A context without a token does not use the token of the environment.
     ] {
         let (code, _, error) = user.run(args, variables).await;
         assert!(code == 3 && error.contains("unauthorized"), "{args:?}: {error}");
@@ -91,7 +91,7 @@ async fn context_brings_url_and_token_which_goes_nowhere_else() {
     assert!(code == 3 && error.contains("unauthorized"), "{error}");
     assert_eq!(user.run(&["pods", "--context", "bare", "--token-file", &token], &[]).await.0, 0);
 
-    // Nothing shows a token.
+    // No output shows a token.
     let list = user.ok(&["context", "list"]).await;
     let shown = user.ok(&["context", "show"]).await;
     let object: Value =
@@ -103,7 +103,7 @@ async fn context_brings_url_and_token_which_goes_nowhere_else() {
     let (code, _, error) = user.run(&["pods", "--context", "other"], &[]).await;
     assert!(code == 2 && error.contains("only bare, nobody, prod"), "{error}");
     assert_eq!(user.run(&["pods", "--context", "prod", "--url", &url], &[]).await.0, 2);
-    // On a terminal it is asked for, and not shown.
+    // On a terminal, the command asks for the token, and does not show it.
     let home = user.home.path().to_str().unwrap();
     let typed = ["context", "add", "typed", "--url", &url];
     let mut terminal = Terminal::start(&typed, &[("XDG_CONFIG_HOME", home)]);

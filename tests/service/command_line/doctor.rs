@@ -22,7 +22,7 @@ async fn doctor_names_faults_and_remedies_worst_sets_exit_code() {
     let set = async |name: &str, value: &str| {
         scenario.redis.ask::<()>(&["CONFIG", "SET", name, value]).await.unwrap();
     };
-    // Its sender needs a moment to take the partitions.
+    // The sender needs a moment to take the partitions.
     eventually("all partitions have an owner", async || {
         let pods = scenario.ok("GET", "/v1/pods", Value::Null).await;
         match pods["items"][0]["partitions"].as_array().map(Vec::len) {
@@ -31,7 +31,7 @@ async fn doctor_names_faults_and_remedies_worst_sets_exit_code() {
         }
     })
     .await;
-    // Without a limit of its memory there is a warning.
+    // Without a memory limit of Redis there is a warning.
     let report = scenario.json(&["doctor"], 7).await;
     assert_eq!(found(&report), ["warning redis_memory the primary"], "{report}");
     set("maxmemory", "1gb").await;
@@ -61,7 +61,7 @@ async fn doctor_names_faults_and_remedies_worst_sets_exit_code() {
     ] {
         assert!(text.contains(part), "{part:?} is missing:\n{text}");
     }
-    // Damage is found, and Redis that does not answer.
+    // It finds damage, and a Redis that does not answer.
     let name = scenario.key("halted");
     scenario.redis.ask::<()>(&["DEL", &name]).await.unwrap();
     scenario.redis.ask::<()>(&["SET", &name, "x"]).await.unwrap();

@@ -24,7 +24,7 @@ async fn lanes_with_most_pending_are_listed_partial_scan_says_so() {
     {
         assert!(parts.iter().all(|part| line.contains(part)), "{parts:?}: {line}");
     }
-    // The bars are not coloured where nobody sees it.
+    // Without a terminal, the bars have no colours.
     assert!(lines[1].contains("halted") && lines[1].ends_with('█'), "{text}");
     assert!(!text.contains('\u{1b}'), "{text:?}");
     let found = scenario.json(&["lanes", ERP], 0).await;
@@ -45,7 +45,7 @@ async fn lanes_with_most_pending_are_listed_partial_scan_says_so() {
     let only = whole["items"].as_array().unwrap();
     assert_eq!((only.len(), &only[0]["key"], &only[0]["pending"]), (1, &json!("a b"), &json!(5)));
 
-    // Other orders have one lane, or none that could be listed.
+    // Other orderings have one lane, or no lanes to list.
     for (name, ordering) in [("whole", "destination"), ("loose", "none")] {
         let worker = json!({"ordering": ordering, "transform": {"kind": "worker"}});
         scenario.define(name, worker).await;

@@ -1,4 +1,4 @@
-//! The commands for operators, over a running service.
+//! Tests the commands for operators with a running service.
 
 mod contexts;
 mod doctor;
@@ -21,7 +21,7 @@ impl Scenario {
         run_at(&self.pod.url(""), args, &[], "").await
     }
 
-    /// Runs a command that ends with this code; returns the JSON that it prints.
+    /// Runs a command that ends with this code. Returns its JSON output.
     async fn json(&self, args: &[&str], code: i32) -> Value {
         let args = [args, &["-o", "json"]].concat();
         serde_json::from_str(&self.command(&args).await.ended(code)).unwrap()

@@ -14,7 +14,7 @@ use crate::{
     support::wait::{eventually, within},
 };
 
-/// A command that tails.
+/// A running `reseq tail`.
 struct Tailing {
     child: Child,
     out: Lines<BufReader<ChildStdout>>,
@@ -22,7 +22,7 @@ struct Tailing {
 }
 
 impl Tailing {
-    /// Starts it, and waits until it listens.
+    /// Starts the command, and waits until it listens.
     async fn start(scenario: &Scenario, args: &[&str]) -> Tailing {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
         command.arg("tail").args(args).args(["-o", "json"]).env("RESEQ_URL", scenario.pod.url(""));
@@ -42,14 +42,14 @@ impl Tailing {
 }
 
 impl Scenario {
-    /// How many pods hear what senders publish for those who watch.
+    /// The number of pods that subscribe to published deliveries.
     async fn watched(&self) -> u64 {
         let answer: (String, u64) =
             self.redis.ask(&["PUBSUB", "SHARDNUMSUB", "reseq:tail"]).await.unwrap();
         answer.1
     }
 
-    /// Waits until senders publish for those who watch: the request travels beside the test.
+    /// Waits until senders publish deliveries. The request to them is asynchronous.
     async fn shows(&self, tail: &mut Tailing, what: &str) -> Value {
         let mut sent = 0;
         loop {
@@ -74,7 +74,7 @@ async fn tail_shows_deliveries_live_and_only_while_watched() {
     assert_eq!((&shown["destination"], &shown["key"]), (&json!(ERP), &json!("a b")), "{shown}");
     assert!(shown["id"].is_string() && shown["took_ms"].is_u64(), "{shown}");
 
-    // Filters: another watcher sees only refused ones of its key.
+    // Filters: another watcher sees only refused deliveries of its key.
     let mut refused =
         Tailing::start(&scenario, &[ERP, "--key", "k", "--outcome", "refused", "--count", "2"])
             .await;
@@ -86,11 +86,11 @@ async fn tail_shows_deliveries_live_and_only_while_watched() {
         assert_eq!((&shown["outcome"], &shown["attempt"]), (&json!("refused"), &json!(attempt)));
         assert_eq!(shown["error"]["status"], 503, "{shown}");
     }
-    // It has seen as many as it wanted.
+    // The command ends after the requested count.
     let ended = within("the command ends", refused.child.wait()).await.unwrap();
     assert_eq!(ended.code(), Some(0));
 
-    // The service refuses what it does not know.
+    // The service refuses an unknown destination.
     scenario.command(&["tail", "nowhere"]).await.failed(3, "unknown_destination");
     scenario.command(&["tail", "--outcome", "other"]).await.ended(2);
     // With the last watcher, the subscription ends.

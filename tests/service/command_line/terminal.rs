@@ -1,4 +1,4 @@
-//! A command in a real pseudo-terminal of 80 columns and 24 rows, and what its screen shows.
+//! Runs a command in a real pseudo-terminal of 80 columns and 24 rows, and reads its screen.
 
 use std::{
     io::{Read, Write},
@@ -20,7 +20,7 @@ pub struct Terminal {
     output: Arc<Mutex<Output>>,
 }
 
-/// What the command has written.
+/// The output of the command.
 struct Output {
     screen: vt100::Parser,
     raw: Vec<u8>,
@@ -45,7 +45,7 @@ impl Terminal {
         let (mut reader, kept) = (pair.master.try_clone_reader().unwrap(), output.clone());
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // An error is the end of the command.
+            // An error means that the command has ended.
             while let Ok(count @ 1..) = reader.read(&mut bytes) {
                 let mut output = kept.lock().unwrap();
                 output.screen.process(&bytes[..count]);
@@ -56,17 +56,17 @@ impl Terminal {
         Terminal { child, master: pair.master, keyboard, output }
     }
 
-    /// What the screen shows.
+    /// The text on the screen.
     pub fn screen(&self) -> String {
         self.output.lock().unwrap().screen.screen().contents()
     }
 
-    /// Everything that was written, with its control sequences.
+    /// The whole output, with its control sequences.
     pub fn raw(&self) -> String {
         String::from_utf8_lossy(&self.output.lock().unwrap().raw).into_owned()
     }
 
-    /// True if the command draws on the whole screen, beside what was there before.
+    /// True if the command draws on the alternate screen.
     pub fn is_full_screen(&self) -> bool {
         self.output.lock().unwrap().screen.screen().alternate_screen()
     }
@@ -88,7 +88,7 @@ impl Terminal {
         cell.is_some_and(|cell| cell.fgcolor() != vt100::Color::Default)
     }
 
-    /// True if a typed line is shown and read as a line: the terminal is as it was before.
+    /// True if the terminal is restored: it shows typed lines, and reads whole lines.
     pub fn is_restored(&self) -> bool {
         let Some(termios) = self.master.get_termios() else { return false };
         let flags = format!("{:?}", termios.local_flags);
@@ -115,7 +115,7 @@ impl Terminal {
     /// Sends a signal to the command.
     pub fn signal(&self, signal: i32) {
         let id = self.child.process_id().expect("it runs") as i32;
-        // SAFETY: it only sends a signal to a process that this test started.
+        // SAFETY: this only sends a signal to a process that this test started.
         assert_eq!(unsafe { libc::kill(id, signal) }, 0);
     }
 
@@ -130,7 +130,7 @@ impl Terminal {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
         let status = status.unwrap_or_else(|| panic!("it goes on:\n{}", self.screen()));
-        // The reader is a thread of its own.
+        // The reader is a separate thread, so give it time.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         status.exit_code()
     }
@@ -138,7 +138,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended.
+        // The command may have ended already.
         let _ = self.child.kill();
     }
 }

@@ -25,13 +25,13 @@ async fn top_shows_what_is_stuck_its_lane_and_restores_terminal() {
     }
     assert!(terminal.is_full_screen() && !terminal.is_restored());
     assert!(terminal.is_coloured("! erp"), "what is stuck is red");
-    // The stuck one is first, so it is selected.
+    // The stuck destination is first, so it is selected.
     terminal.types("\r");
     let screen = terminal.shows("cannot read this").await;
     for part in ["lane of erp, key \"a b\"", "1H", "2w", "reseq retry-head erp", "t tombstone"] {
         assert!(screen.contains(part), "{part:?} is missing:\n{screen}");
     }
-    // It is live: the lane moves on.
+    // The display is live: the lane continues.
     scenario
         .command(&["skip-head", ERP, "--key", "a b", "--sequence", "1", "--yes"])
         .await
@@ -47,7 +47,7 @@ async fn top_shows_what_is_stuck_its_lane_and_restores_terminal() {
     assert_eq!(terminal.ended().await, 0);
     assert!(terminal.is_restored(), "{}", terminal.raw());
 
-    // A signal ends it in order, and after a panic the terminal is restored too.
+    // After a signal, the command restores the terminal. After a panic too.
     let mut terminal = Terminal::start(&["top"], &variables);
     terminal.shows("reseq top").await;
     terminal.signal(libc::SIGTERM);
@@ -59,7 +59,7 @@ async fn top_shows_what_is_stuck_its_lane_and_restores_terminal() {
     assert!(terminal.is_restored(), "{}", terminal.raw());
     assert!(terminal.raw().contains("planted"), "{}", terminal.raw());
 
-    // Without colours, letters tell the states; without a terminal, it says so.
+    // Without colours, letters show the states. Without a terminal, the command reports that.
     let plain = [variables[0], ("NO_COLOR", "1")];
     let mut terminal = Terminal::start(&["top"], &plain);
     terminal.shows("calm").await;

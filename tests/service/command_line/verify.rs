@@ -1,4 +1,4 @@
-//! `reseq verify`: over real deliveries.
+//! Tests `reseq verify` with real deliveries.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Scenario {
-    /// What the receiver accepted, as lines of a journal.
+    /// The accepted deliveries, as lines of a journal.
     fn journal(&self) -> Vec<Value> {
         let taken = self.receiver.taken.lock().unwrap();
         let line = |headers: &std::collections::HashMap<String, String>| {
@@ -93,7 +93,7 @@ async fn the_order_is_proven_and_each_violation_is_found() {
         assert!(text.contains("This is not what Reseq promises."), "{text}");
         assert!(text.contains(&format!("! message {sequence} of key")), "{text}");
     }
-    // A journal that begins later, and whose last line is being written.
+    // A journal that begins later, and whose last line is incomplete.
     let lines: String = good[4..].iter().map(|line| format!("{line}\n")).collect();
     let from = good[4..].iter().map(|line| line["sequence"].as_u64().unwrap()).min().unwrap();
     let before = good[..4].iter().map(|line| line["sequence"].as_u64().unwrap()).max().unwrap();
@@ -108,7 +108,7 @@ async fn the_order_is_proven_and_each_violation_is_found() {
     scenario.command(&verify).await.failed(1, "line 1");
     scenario.command(&["verify", ERP, "--journal", "/nonexistent"]).await.failed(1, "--journal");
 
-    // What is pending is no violation, and without a log little can be proven.
+    // Pending messages are not a violation. Without a log, the command can prove little.
     scenario.define("quiet", json!({"log_max": 0})).await;
     write(
         &path,

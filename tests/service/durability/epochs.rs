@@ -1,5 +1,5 @@
-//! `(epoch, sequence)` never repeats and never goes down, whatever Redis has forgotten. After Redis
-//! has forgotten, releases wait until every forgotten owner must have stopped.
+//! `(epoch, sequence)` never repeats and never goes down, even if Redis has lost data. After such
+//! a loss, releases wait until every lost owner must have stopped.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::{
 };
 use crate::support::{redis::TestRedis, wait::eventually};
 
-/// Whether this is a takeover wait of the full length that has just begun. It allows for the time
-/// that the test itself takes.
+/// True if this is a takeover wait of full length that has just begun. Allows for the time that
+/// the test itself takes.
 fn is_whole(takeover_wait: Duration, lease: Duration) -> bool {
     takeover_wait <= lease && takeover_wait + Duration::from_secs(600) > lease
 }
 
-/// A field of what Redis stores about the epoch of partition 0.
+/// A field of the hash about the epoch of partition 0.
 async fn noted(server: &TestRedis, field: &str) -> String {
     ask(&mut server.connection().await, &["HGET", "reseq:{p00}:epoch", field]).await
 }
@@ -60,7 +60,7 @@ async fn releases_after_restart_wait_out_the_longest_lease_given() {
             && !owned.takeover_wait.is_zero()
             && owned.takeover_wait <= lease
     );
-    // The owner counts by its own clock, and ends the wait. Until then, nothing is released.
+    // The owner counts by its own clock, and ends the wait. Until then, Redis releases no message.
     eventually("the wait is over", async || {
         let left = world.acquire_partition(lease).await.takeover_wait;
         let released = world.release(owned.epoch).await;
@@ -72,8 +72,8 @@ async fn releases_after_restart_wait_out_the_longest_lease_given() {
     world.store.resign_partition(0, &nobody, Some(owned.epoch)).await.unwrap();
     assert_eq!(world.release(owned.epoch).await.unwrap(), 2);
 
-    // One pod had a longer lease; the pod that sees the restart has a short one. The wait is the
-    // long one.
+    // One pod had a longer lease; the pod that sees the restart has a short one. The wait is as
+    // long as the longer lease.
     world.store.resign_partition(0, &world.token, None).await.unwrap();
     world.acquire_partition(LONG).await;
     redis.kill_and_restart().await;
@@ -128,7 +128,7 @@ async fn an_epoch_that_was_lost_is_never_gone_behind() {
     door.lead_to(&b);
     let Position { epoch: lost, .. } = world.stamp().await;
     world.acquire_partition(LONG).await;
-    // B is gone with all its data. A is exactly as it was, with the same identity.
+    // B is gone with all its data. A is unchanged, with the same identity.
     door.lead_to(&a);
     let owned = world.acquire_partition(LONG).await;
     assert!(owned.epoch > lost && is_whole(owned.takeover_wait, LONG), "{owned:?} after {lost}");
@@ -148,7 +148,7 @@ async fn a_clock_that_is_behind_takes_no_epoch_back() {
     ask::<u64>(&mut at, &["HSET", key, "epoch", &ahead]).await;
     let position = world.stamp().await;
     assert_eq!(position.epoch.to_string(), ahead);
-    // The next primary does not know that epoch. There are three ways to have forgotten it.
+    // The next primary does not know that epoch. It can have lost the epoch in three ways.
     let older = first.to_string();
     let forgotten = [
         &["HSET", key, "epoch", &older][..],
@@ -161,7 +161,7 @@ async fn a_clock_that_is_behind_takes_no_epoch_back() {
         assert!(is_whole(owned.takeover_wait, LONG), "{owned:?}");
         assert_eq!(world.stamp().await.epoch, owned.epoch);
     }
-    // Every script that may be the first to notice learns the newest epoch that the pod has seen.
+    // Every script that may notice the loss first gets the newest epoch that the pod has seen.
     ask::<u64>(&mut at, &["HSET", key, "epoch", &older]).await;
     world.stamp().await;
     let last = world.acquire_partition(LONG).await.epoch;

@@ -1,4 +1,4 @@
-//! The levels of durability: what Reseq confirms, and what it refuses to confirm.
+//! Tests the levels of durability: the messages that Reseq confirms, and those that it refuses to confirm.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ async fn replicated_waits_for_all_replicas_and_a_duplicate_does_too() {
     assert_eq!(levels, ["replicated", "memory"]);
 
     let frozen = Frozen::new(&replicas[1]);
-    // A new message cannot be confirmed, nor can a duplicate of one that was confirmed before.
+    // Reseq cannot confirm a new message, nor a duplicate of a message confirmed before.
     for key in ["two", "one"] {
         let (status, said) = send(&pod, &["replicated"], key).await;
         assert_eq!(
@@ -68,14 +68,13 @@ async fn replicated_waits_for_all_replicas_and_a_duplicate_does_too() {
             (StatusCode::SERVICE_UNAVAILABLE, &json!("not_confirmed"))
         );
     }
-    // Destinations with other levels do not wait. The answer lists the deliveries that are
-    // confirmed.
+    // Destinations with other levels do not wait. The answer lists the confirmed deliveries.
     let (status, said) = send(&pod, &["memory"], "two").await;
     assert_eq!((status, &said["deliveries"][0]["sequence"]), (StatusCode::ACCEPTED, &json!(2)));
     let (status, said) = send(&pod, &["memory", "replicated"], "three").await;
     assert_eq!((status, &said["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("not_confirmed")));
     assert_eq!(said["deliveries"].as_array().unwrap().len(), 1, "{said}");
-    // A refused message promises nothing, so it is not confirmed either.
+    // A refusal promises nothing, so it needs no confirmation.
     let other = json!({"destinations": ["replicated"], "body": "other", "idempotency_key": "one"});
     let request = client().post(pod.url("/v1/messages")).header("content-type", "application/json");
     let answer = request.body(other.to_string()).send().await.unwrap();
@@ -103,7 +102,7 @@ async fn failover_to_lagging_replica_keeps_what_was_replicated() {
     for _ in 0..20 {
         world.stamp().await;
     }
-    // From here on `lagging` gets nothing: new messages are on the primary and one replica only.
+    // From now on `lagging` gets no data: new messages are only on the primary and one replica.
     door.close();
     let mut unsure = World::with(open(primary.url(), 1, LONG).await, Durability::Replicated).await;
     for _ in 0..5 {
@@ -119,7 +118,7 @@ async fn failover_to_lagging_replica_keeps_what_was_replicated() {
     assert_eq!(unsure.places.iter().filter(lost).count(), 5, "it lagged: {kept:?}");
 }
 
-/// WAIT counts what its own connection has written, and returns at once if that was nothing.
+/// WAIT counts the writes of its own connection, and returns at once if there are none.
 #[tokio::test]
 async fn every_call_that_promises_something_writes_something() {
     let (redis, _replicas) = primary_with(1).await;
@@ -135,15 +134,15 @@ async fn every_call_that_promises_something_writes_something() {
         super::servers::info(&redis, "master_repl_offset").await.parse().unwrap()
     };
     let mut last = written().await;
-    // New; repeated; a duplicate; the duplicate repeated; the first one repeated too late, after a
-    // later call, which is refused.
+    // A new call; its repeat; a duplicate; the duplicate's repeat; and a repeat of the first call
+    // after a later call, which is refused as late.
     for (call, is_late) in
         [(&first, false), (&first, false), (&second, false), (&second, false), (&first, true)]
     {
         let answer = call.run(&mut redis.connection().await).await;
         assert_eq!(answer.is_err(), is_late, "{answer:?}");
         let now = written().await;
-        // The server pings its replicas now and then. A ping is shorter than what a call writes.
+        // The server pings its replicas now and then. A ping is shorter than the writes of a call.
         assert!(is_late || now >= last + 60, "{now} after {last}");
         last = now;
     }
@@ -164,7 +163,7 @@ async fn fsynced_needs_a_server_that_syncs_before_it_answers() {
     );
     assert_eq!(put(&pod, "other", "fsynced").await.0, 201);
 
-    // Someone reconfigures the server: Reseq promises nothing that it cannot keep.
+    // An operator reconfigures the server: Reseq must not promise more than the server can keep.
     let mut at = redis.connection().await;
     ask::<()>(&mut at, &["CONFIG", "SET", "appendfsync", "everysec"]).await;
     let (status, said) = send(&pod, &["fsynced"], "two").await;
@@ -217,7 +216,7 @@ async fn fsynced_needs_syncs_while_saving_and_a_complete_file() {
     ask::<()>(&mut at, &["CONFIG", "SET", "no-appendfsync-on-rewrite", "no"]).await;
     sent("two", "").await;
 
-    // A rewrite in between changes nothing: the earlier file counts until it ends.
+    // A rewrite in between changes nothing: the earlier file counts until the rewrite ends.
     ask::<String>(&mut at, &["BGREWRITEAOF"]).await;
     sent("three", "").await;
     ask::<()>(&mut at, &["CONFIG", "SET", "rdb-key-save-delay", "0"]).await;
@@ -225,7 +224,7 @@ async fn fsynced_needs_syncs_while_saving_and_a_complete_file() {
         let now = redis.info("aof_rewrite_in_progress").await;
         if now == "0" { Ok(()) } else { Err(now) }
     };
-    // The delay is that of the running child: end it.
+    // The delay applies to the running child, so end it.
     ask::<()>(&mut at, &["CONFIG", "SET", "appendonly", "no"]).await;
     eventually("the rewrite has ended", rewritten).await;
     ask::<()>(&mut at, &["CONFIG", "SET", "rdb-key-save-delay", "100000"]).await;

@@ -1,5 +1,5 @@
-//! What an acknowledgement is worth, and what happens when Redis has forgotten something. No
-//! position is given twice, none is below an earlier one, and no two senders deliver at once.
+//! Tests the meaning of an acknowledgement, and the behaviour after Redis has lost data. No
+//! position is given twice or is below an earlier one, and two senders never deliver at once.
 
 mod epochs;
 mod levels;

@@ -1,4 +1,4 @@
-//! Where there are replicas, a partition lease counts only once they have it.
+//! With replicas, a partition lease counts only once enough replicas have it.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -85,7 +85,7 @@ async fn a_primary_that_is_cut_off_keeps_no_owner() {
     owned(4.0).await;
     let cut_off = Frozen::new(&replicas[0]);
     owned(0.0).await;
-    // The primary accepts the message, because `memory` asks for no more. No sender delivers it.
+    // The primary accepts the message, because `memory` requires no replica. No sender delivers it.
     send(2).await;
     eventually("the pod says why", async || {
         let log = pod.log();
@@ -101,7 +101,7 @@ async fn a_primary_that_is_cut_off_keeps_no_owner() {
     assert_eq!(sequences, [1, 2]);
 }
 
-/// Whether this connection, whose request was never answered, is still open.
+/// True if this connection, whose request was never answered, is still open.
 fn is_open(mut request: &TcpStream) -> bool {
     let mut rest = [0; 4096];
     loop {
@@ -157,9 +157,9 @@ async fn a_delivery_ends_with_its_lease_though_redis_does_not_answer() {
     arrives(1).await;
     send("two", "b").await;
     arrives(2).await;
-    // Redis has another definition than the index. The receiver takes the second message, so the
-    // release of its lane is refused. Then the delivering task itself reads the destination, which
-    // nobody else does, and gets no answer.
+    // Redis has another definition than the index. The receiver accepts the second message, and
+    // Redis refuses the release of its lane. Then the delivering task, and no other, reads the
+    // destination, and gets no answer.
     way.keep_answers_when_asked("HMGET\r\n$17\r\nreseq:{p00}:d:erp\r\n$7\r\nversion");
     redis.ask::<u64>(&["HINCRBY", "reseq:{p00}:d:erp", "version", "1"]).await.unwrap();
     requests.lock().unwrap()[1].write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();

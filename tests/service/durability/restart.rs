@@ -1,5 +1,5 @@
-//! How long deliveries wait after a failover or a restart. They do not wait for an owner that has
-//! said that it stopped, nor for one that cannot exist.
+//! Tests how long deliveries wait after a failover or a restart. They do not wait for an owner
+//! that reported that it has stopped, nor for an owner that cannot exist.
 
 use std::{
     os::unix::net::UnixStream,
@@ -60,7 +60,7 @@ async fn failover_needs_no_wait_for_owner_that_holds_its_lease() {
     assert!(epochs[0] < epochs[1], "{epochs:?}");
 }
 
-/// An owner key in Redis proves nothing, nor does resigning without vouching for this very epoch.
+/// An owner key in Redis proves nothing. Resigning without vouching for this epoch proves nothing either.
 #[tokio::test]
 async fn only_who_vouches_for_this_very_epoch_ends_the_quarantine() {
     let redis = TestRedis::start().await;
@@ -109,7 +109,7 @@ impl Drop for ServerIn {
     }
 }
 
-/// How long the takeover wait of each partition is; 0: nobody is waited for.
+/// The length of the takeover wait of each partition; 0: there is no wait.
 async fn quarantines(data_dir: &Path) -> Vec<u64> {
     let url = format!("unix://{}/redis.sock", data_dir.display());
     let mut redis = connection_to(&url).await.unwrap();
@@ -146,7 +146,7 @@ async fn embedded_redis_makes_owners_wait_unless_cleanly_stopped() {
     assert!(quarantines(&data_dir).await.iter().all(|wait| *wait == 0));
 
     let is_whole = |waits: Vec<u64>| waits.iter().all(|wait| *wait >= LEASE_MS);
-    // Data copied back may be older than what a running pod has seen.
+    // Data copied back may be older than the data that a running pod has seen.
     pod.drains().await;
     let status = Command::new("cp").arg("-a").arg(&data_dir).arg(home.path().join("copy")).status();
     assert!(status.unwrap().success());
@@ -156,7 +156,7 @@ async fn embedded_redis_makes_owners_wait_unless_cleanly_stopped() {
     send(&pod, "on a copy").await;
     assert!(is_whole(quarantines(&data_dir).await));
 
-    // A server that dies leaves no proof of a clean stop, nor does an earlier clean stop count.
+    // A server that dies leaves no proof of a clean stop. An earlier clean stop does not count either.
     pod.drains().await;
     let redis = EmbeddedRedis::start(&data_dir).await.unwrap();
     let id = Pid::from_raw(redis.process_id().try_into().unwrap()).unwrap();
@@ -166,7 +166,7 @@ async fn embedded_redis_makes_owners_wait_unless_cleanly_stopped() {
     send(&pod, "after a crash").await;
     assert!(is_whole(quarantines(&data_dir).await));
 
-    // The pod ends by SIGKILL. Its server goes on until it is killed, too.
+    // The pod ends by SIGKILL. Its server continues until it is killed too.
     drop(pod);
     assert!(server.process().is_some());
     drop(server);

@@ -9,7 +9,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::support::{http, redis::TestRedis, wait::eventually};
 
-/// A server on a port. It sends its data to a new replica without a delay.
+/// A server on a port that sends its data to a new replica without a delay.
 pub async fn server() -> TestRedis {
     server_with(&[]).await
 }
@@ -66,7 +66,7 @@ pub async fn follow(replica: &TestRedis, primary: SocketAddr) {
     .await;
 }
 
-/// Waits until a replica has everything that its primary has.
+/// Waits until a replica has all data of its primary.
 pub async fn caught_up(replica: &TestRedis, primary: &TestRedis) {
     eventually("the replica has caught up", async || {
         let has = info(replica, "slave_repl_offset").await;

@@ -26,7 +26,7 @@ pub struct World {
     pub places: Vec<Position>,
 }
 
-/// The definition of the tests' destination. Nothing leaves it without a release.
+/// The definition of the tests' destination. Messages leave it only by a release.
 pub fn destination(durability: Durability) -> Destination {
     let mut made = Destination::new("erp".parse().unwrap(), "http://127.0.0.1:9/in");
     made.durability = durability;

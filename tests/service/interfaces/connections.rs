@@ -1,4 +1,4 @@
-//! Slow clients, many clients, and clients that send nothing: others are served all the same.
+//! Tests slow clients, many clients, and clients that send nothing: the pod still serves others.
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -34,8 +34,8 @@ fn head(length: usize) -> String {
     format!("POST {RAW} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n")
 }
 
-/// A connection whose request has been read up to its body of this many bytes, which is awaited. One
-/// whose head is unread is idle, and closed where another needs its place.
+/// A connection whose request has been read up to its body of this many bytes, so the pod waits
+/// for the body. A connection with an unread head would count as idle, and could lose its slot.
 async fn at_work(service: &Service, length: usize) -> TcpStream {
     let head = head(length).replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n");
     let mut stream = begun(service, &head).await;
@@ -46,7 +46,7 @@ async fn at_work(service: &Service, length: usize) -> TcpStream {
     stream
 }
 
-/// All input until the other side closes.
+/// Reads all input until the pod closes the connection.
 async fn rest(mut stream: TcpStream) -> String {
     let mut answer = Vec::new();
     let _ = within("the connection is closed", stream.read_to_end(&mut answer)).await;
@@ -203,7 +203,7 @@ async fn connection_without_a_request_yields_to_one_with_a_request() {
     }
     let half = begun(&service, "POST / HTTP/1.1\r\n").await;
     for sequence in 1..=5 {
-        // Each on its own connection.
+        // Each message uses its own connection.
         let sent = said(service.post(RAW, "text/plain", "x")).await;
         assert_eq!((sent.status, position(&sent.body)), (202, (sequence, false)));
     }

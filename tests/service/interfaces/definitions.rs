@@ -1,5 +1,5 @@
-//! Changing a destination: a part of its definition, only a version of it, and never its secrets by
-//! accident.
+//! Tests changes of a destination: of a part of its definition, only if it has a certain version,
+//! and never of its secrets by accident.
 
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ impl Service {
         request.header("content-type", "application/merge-patch+json")
     }
 
-    /// The destination as the API shows it.
+    /// The API's view of the destination.
     async fn shown(&self, path: &str) -> Said {
         let shown = said(self.get(path)).await;
         assert_eq!(shown.status, 200, "{}", shown.body);
@@ -36,7 +36,7 @@ fn tag(said: &Said) -> &str {
     said.headers["etag"].to_str().unwrap()
 }
 
-/// A view without what differs from change to change, or between destinations.
+/// A view without the fields that differ between versions or destinations.
 fn definition(mut view: Value) -> Value {
     let fields = view.as_object_mut().unwrap();
     for field in ["name", "version", "partition", "defined_in_file", "paused"] {
@@ -56,7 +56,7 @@ async fn patch_changes_only_its_fields_and_null_means_default() {
     for (patch, change) in [
         (json!({"weight": 5}), json!({"weight": 5})),
         (json!({"name": "crm", "backlog_max": 9}), json!({"backlog_max": 9})),
-        // Objects are merged: what they do not name stays.
+        // Objects are merged: fields that they do not name stay.
         (json!({"delivery": {"lanes_max": 9}}), json!({"delivery/lanes_max": 9})),
         (json!({"headers": {"x-more": "b"}}), json!({"headers/x-more": "***"})),
     ] {
@@ -74,7 +74,7 @@ async fn patch_changes_only_its_fields_and_null_means_default() {
         assert_eq!(changed.body, expected, "{patch}");
         assert_eq!(service.shown(CRM).await.body, expected, "{patch}");
     }
-    // What changes nothing makes no version.
+    // A patch without a change makes no version.
     for patch in [json!({}), json!({"weight": 5}), json!({"headers": {"x-absent": null}})] {
         let same = said(service.patch(CRM, &patch)).await;
         assert_eq!((same.status, &same.body), (200, &expected), "{patch}");
@@ -154,7 +154,7 @@ async fn a_change_of_another_version_than_the_current_one_is_refused() {
         said(both).await.is_problem(400, "invalid_field", "If-None-Match");
     }
     assert_eq!(service.holds().await, before);
-    // Any of several tags, and any version.
+    // `If-Match` accepts several tags, and any version.
     let one_of = patch(3).header("if-match", format!("{stale}, {current}"));
     assert_eq!(said(one_of).await.body["weight"], 3);
     for request in [put(4), patch(5)] {
@@ -201,7 +201,7 @@ async fn a_masked_secret_is_kept_and_sent_to_no_other_origin() {
     let masked = json!({"authorization": "***", "x-site": "***"});
     assert_eq!(made.body["headers"], masked);
 
-    // What was read may be written back.
+    // A view that was read can be written back.
     let mut read = definition(service.shown(CRM).await.body);
     read["weight"] = json!(2);
     let put = said(service.put("crm", &read)).await;
@@ -229,7 +229,7 @@ async fn a_masked_secret_is_kept_and_sent_to_no_other_origin() {
     })
     .await;
 
-    // Nobody who cannot read the secret can have it sent elsewhere, nor make one of its mask.
+    // A caller that cannot read the secret cannot have it sent elsewhere, nor store its mask as the secret.
     let before = service.holds().await;
     let mut moved = read.clone();
     moved["url"] = json!(elsewhere.url());
@@ -279,7 +279,7 @@ async fn the_secrets_of_a_transform_are_kept_in_the_same_way() {
     let moved = json!({"transform": {"url": elsewhere.url()}});
     let refused = said(service.patch(CRM, &moved)).await;
     refused.is_problem(400, "invalid_field", "transform.headers.x-token: must be given again");
-    // The other receiver is another matter: it does not get this secret.
+    // The url of the destination may change: this secret is not sent there.
     let elsewhere = json!({"url": elsewhere.url()});
     assert_eq!(said(service.patch(CRM, &elsewhere)).await.status, 200);
     let sent = service.post(&format!("{CRM}/messages"), "text/plain", "one");
@@ -296,7 +296,7 @@ async fn signature_secrets_stay_hidden_and_are_kept_by_masks() {
     service.define("crm", json!({"sign": {"secrets": [old]}})).await;
     let masked = |count: usize| json!({"secrets": vec!["***"; count]});
     assert_eq!(service.shown(CRM).await.body["sign"], masked(1));
-    // A new one before the one that is there, which its mask stands for.
+    // A new secret before the existing one, for which the mask stands.
     let patch = json!({"sign": {"secrets": [new, "***"]}});
     let said_of = said(service.patch(CRM, &patch)).await;
     assert_eq!((said_of.status, &said_of.body["sign"]), (200, &masked(2)));

@@ -1,5 +1,5 @@
-//! JSON that some parsers refuse: too deep, a number beyond a double, half of a surrogate pair. It
-//! is refused where possible, and never breaks an answer that contains other messages.
+//! Tests JSON that some parsers refuse: too deep, a number beyond a double, half of a surrogate pair.
+//! Reseq refuses it where possible, and it never breaks an answer that contains other messages.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ async fn message_that_parsers_refuse_breaks_no_other_lease() {
         let good = service.post(raw, JSON, r#"{"good": 1.0}"#);
         assert_eq!(said(good).await.status, 202);
     }
-    // Over TCP, as bytes with a JSON content type.
+    // Sends it over TCP, as bytes with a JSON content type.
     let frame = json!({"body_base64": STANDARD.encode(nested(300)), "content_type": JSON});
     let mut stream = TcpStream::connect(service.pod.addresses.tcp(3)).await.unwrap();
     stream.write_all(format!("{frame}\n").as_bytes()).await.unwrap();

@@ -126,7 +126,7 @@ async fn a_definition_that_redis_has_lost_is_followed_back() {
     let path = "/v1/destinations/crm/messages";
     assert_eq!(said(service.post(path, "text/plain", "1")).await.status, 202);
     service.inbox.journal.reaches(1).await;
-    // As after a failover to a replica that lagged.
+    // The state after a failover to a replica that lagged.
     let (version, definition) = before;
     let fields = [("version", version), ("definition", definition)];
     redis::cmd("HSET").arg(key).arg(&fields).exec_async(&mut redis).await.unwrap();

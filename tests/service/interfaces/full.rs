@@ -1,4 +1,4 @@
-//! TCP producers of a destination with a full backlog: they wait, without an answer.
+//! Tests TCP producers of a destination with a full backlog: they wait, without an answer.
 
 use serde_json::json;
 use tokio::{
@@ -56,7 +56,7 @@ async fn last(service: &Service) -> u64 {
 #[tokio::test]
 async fn tcp_frames_wait_for_room_and_are_taken_once_in_order() {
     let (service, mut stream) = filled().await;
-    // The frames are submitted again meanwhile, and still refused.
+    // Meanwhile the pod submits the frames again, and Redis still refuses them.
     let refused = "reseq_refused_total{destination=\"small\",code=\"backlog_full\"}";
     let before = service.pod.metric(refused).await;
     eventually("it is tried again", async || {
@@ -74,7 +74,7 @@ async fn tcp_frames_wait_for_room_and_are_taken_once_in_order() {
         assert_eq!(line(&mut stream).await, format!("OK {number}\n"));
     }
     waiting(&service, 0.0).await;
-    // The connection is read again.
+    // The pod reads the connection again.
     stream.write_all(format!("{COUNT}\n").as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut rest = String::new();
@@ -159,7 +159,7 @@ async fn a_pod_that_stops_tells_the_tcp_producers_that_wait() {
 #[tokio::test]
 async fn a_tcp_producer_that_is_gone_does_not_keep_its_place() {
     let (service, stream) = filled().await;
-    // Without linger, closing resets the connection: nobody reads answers.
+    // With a linger time of zero, closing resets the connection, so answers are not read.
     let socket = socket2::SockRef::from(stream.get_ref());
     socket.set_linger(Some(std::time::Duration::ZERO)).unwrap();
     drop(stream);

@@ -1,5 +1,5 @@
-//! The cost of destinations: none once they are removed, and constant per change, however many
-//! there are.
+//! Tests the cost of destinations: none once they are removed, and constant per change,
+//! independent of their number.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::support::{
     wait::eventually,
 };
 
-/// Nobody listens there.
+/// A URL without a listener.
 const URL: &str = "http://127.0.0.1:9/";
 /// Requests in flight at once.
 const AT_ONCE: usize = 16;
 
-/// Does something for each of these names, in parallel.
+/// Runs `act` for each of these names, in parallel.
 async fn each<F: Future<Output = ()>>(names: &[String], act: impl Fn(String) -> F) {
     stream::iter(names.iter().cloned().map(act)).buffer_unordered(AT_ONCE).collect::<()>().await;
 }
@@ -28,7 +28,7 @@ fn names(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{prefix}-{number}")).collect()
 }
 
-/// What a process holds, as far as it is visible.
+/// The visible resources of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     series: usize,
@@ -51,15 +51,15 @@ async fn removed_destinations_leave_no_series_task_or_memory() {
     const COUNT: usize = 500;
     let redis = TestRedis::start().await;
     let inbox = Arc::new(Inbox::default());
-    // The pod would keep idle connections to the receiver, as many as it once needed at a time.
+    // Otherwise the pod would keep as many idle connections to the receiver as it once needed at a time.
     inbox.always(Some(Fault::CutAnswered));
     let receiver = Receiver::http(&inbox).await;
-    // A request that takes a connection just as it ends fails, and must not wait long.
+    // A request on a connection that is just ending fails, so keep its backoff short.
     let delivery = json!({"backoff_ms": 1, "backoff_max_ms": 10});
     let plain = json!({"url": receiver.url(), "ordering": "key", "delivery": delivery});
     let transform = json!({"kind": "worker"});
     let worker = json!({"url": receiver.url(), "transform": transform, "delivery": delivery});
-    // The allocator would keep a reserve, which varies, and one arena for each processor.
+    // Otherwise the allocator would keep a varying reserve, and one arena per CPU.
     let no_reserve = "dirty_decay_ms:0,muzzy_decay_ms:0,narenas:1,thp:never".to_owned();
     let environment = vec![("_RJEM_MALLOC_CONF".into(), no_reserve)];
     let settings = Settings { environment, ..Settings::new(redis.url()) };
@@ -69,7 +69,7 @@ async fn removed_destinations_leave_no_series_task_or_memory() {
     let mut rounds = Vec::new();
     for round in 0..4 {
         let names = names(&format!("round-{round}"), COUNT);
-        // Some are processed by workers, some not at all, some by Reseq.
+        // Workers process some destinations, Reseq processes others, and some need no processing.
         each(&names, async |name| {
             let number: usize = name.rsplit('-').next().unwrap().parse().unwrap();
             let definition = if number.is_multiple_of(3) { &worker } else { &plain };
@@ -157,7 +157,7 @@ async fn cost(redis: &TestRedis, pods: [&Pod; 2], names: &[String], url: &str) -
         let path = pods[0].url(&format!("/v1/destinations/{name}"));
         assert_eq!(said(client.put(&path).json(&definition)).await.status, 200);
     };
-    // One after the other, so that two changes share no cost.
+    // Change them one by one, so that two changes share no cost.
     for name in names {
         change(name.clone()).await;
     }
@@ -167,7 +167,7 @@ async fn cost(redis: &TestRedis, pods: [&Pod; 2], names: &[String], url: &str) -
     (each(|usage| usage.0), each(|usage| usage.1))
 }
 
-/// Waits until this pod knows this URL of a destination; `None`: that it is gone.
+/// Waits until this pod knows this URL of a destination; `None`: until it knows that the destination is gone.
 async fn follow(pod: &Pod, name: &str, url: Option<&str>) {
     let client = client();
     // The list is in the order of names: a page that begins shortly before this one has it.
@@ -197,7 +197,7 @@ async fn usage(redis: &TestRedis) -> (f64, f64) {
 async fn a_change_costs_the_same_however_many_destinations_there_are() {
     let redis = TestRedis::start().await;
     let settings = Settings::new(redis.url());
-    // Without senders, which would work on their destinations meanwhile.
+    // No senders: they would cause other commands meanwhile.
     let first = Pod::start("first", "ingest", &settings).await;
     let second = Pod::start("second", "ingest", &settings).await;
     let client = client();
@@ -224,7 +224,7 @@ async fn a_change_costs_the_same_however_many_destinations_there_are() {
     assert!(many.1 < few.1 * 1.2, "bytes: {costs:?}");
 }
 
-/// A pod was suspended while destinations came and went, and Redis no longer knows which.
+/// A pod was suspended while destinations were created and removed, and Redis no longer knows these changes.
 #[tokio::test]
 async fn a_pod_that_cannot_follow_the_changes_reads_everything() {
     let redis = TestRedis::start().await;
@@ -251,14 +251,14 @@ async fn a_pod_that_cannot_follow_the_changes_reads_everything() {
         let path = first.url(&format!("/v1/destinations/{gone}"));
         assert_eq!(said(client.delete(path)).await.status, 200);
         match forget {
-            // As after more removals than are remembered.
+            // The state after more removals than Redis remembers.
             "floor" => {
                 let revision: String = redis.ask(&["HGET", index, "*"]).await.unwrap();
                 let () = redis.ask(&["HSET", index, "*floor", &revision]).await.unwrap();
                 let () = redis.ask(&["ZREM", changes, &gone]).await.unwrap();
                 let () = redis.ask(&["ZREM", removed, &gone]).await.unwrap();
             }
-            // As after a takeover by a replica that continued from an older revision.
+            // The state after a takeover by a replica that continued from an older revision.
             "history" => {
                 let other = "0".repeat(40);
                 let () = redis.ask(&["HSET", index, "*history", &other]).await.unwrap();

@@ -1,5 +1,5 @@
-//! Headers that describe a message: beside a raw body, beside a message as JSON, and where they are
-//! not allowed.
+//! Tests headers that describe a message: with a raw body, with a message as JSON, and where they
+//! are not allowed.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ async fn json_message_is_stamped_once_under_its_header_key() {
         |body: Value| service.json(ITEMS, &item("erp", body)).header("Idempotency-Key", "order-7");
     assert_eq!(position(&said(send(json!({}))).await.body), (1, false));
     assert_eq!(position(&said(send(json!({}))).await.body), (1, true));
-    // The field, both, and the header beside a raw body mean the same key.
+    // The field, the field with the header, and the header with a raw body mean the same key.
     let field = json!({"idempotency_key": "order-7"});
     assert_eq!(position(&said(send(field.clone())).await.body), (1, true));
     assert_eq!(position(&said(service.json(ITEMS, &item("erp", field))).await.body), (1, true));

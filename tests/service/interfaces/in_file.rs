@@ -1,4 +1,4 @@
-//! Another process removes a destination or topic of a pod's configuration file.
+//! Tests that another process removes a destination or topic of a pod's configuration file.
 
 use serde_json::json;
 
@@ -74,7 +74,7 @@ async fn any_pod_can_recreate_file_destination_removed_elsewhere() {
         "erp",
     );
 
-    // Nobody is stuck: the file applies again from the next start.
+    // No pod is stuck: the file applies again from the next start.
     let made = said(put(&two.with_file)).await;
     assert_eq!((made.status, &made.body["defined_in_file"]), (201, &json!(false)), "{}", made.body);
     assert_eq!(two.send().await, 202);
@@ -97,7 +97,7 @@ async fn destination_matching_the_file_again_belongs_to_it_again() {
     let two = Two::start().await;
     assert_eq!(said(client().delete(two.without.url(ERP))).await.status, 200);
     two.the_log_says("a destination of the configuration file is no longer in Redis").await;
-    // Like a pod with the same file when it starts.
+    // This call does the same as a starting pod with this file.
     let same = json!({"url": two.receiver.url()});
     assert_eq!(said(client().put(two.without.url(ERP)).json(&same)).await.status, 201);
     let refused = said(client().put(two.with_file.url(ERP)).json(&same)).await;
@@ -119,7 +119,7 @@ async fn any_pod_can_recreate_file_topic_removed_elsewhere() {
     let gone = said(client().delete(two.with_file.url(ORDERS))).await;
     gone.is_problem(404, "unknown_topic", "orders");
     let made = said(put()).await;
-    // It matches the file, so it belongs to the file.
+    // The definition matches the file, so it belongs to the file.
     assert_eq!((made.status, &made.body["defined_in_file"]), (201, &json!(true)), "{}", made.body);
     said(put()).await.is_problem(409, "defined_in_file", "orders");
 }

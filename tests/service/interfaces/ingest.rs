@@ -225,8 +225,8 @@ async fn delays_and_priorities_are_taken_where_they_can_be() {
     }
     let item = json!({"destinations": ["any"], "body": "all", "delay_ms": 1, "priority": 0});
     assert_eq!(said(service.json(ITEMS, &item)).await.status, 202);
-    // Only one of two destinations accepts a priority: it stores the message, and the other says
-    // why not.
+    // Only one of two destinations accepts a priority. It stores the message; the answer says why
+    // the other does not.
     let item = json!({"destinations": ["any", "erp"], "body": 1, "priority": 0});
     let refused = said(service.json(ITEMS, &item)).await;
     refused.is_problem(400, "invalid_field", "ordering");
@@ -244,7 +244,7 @@ async fn a_body_without_a_length_is_measured_while_it_comes() {
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {JSON}\r\n\
              transfer-encoding: chunked\r\n\r\n1388\r\n"
         );
-        // It never ends: the service must not wait for its end.
+        // The body never ends. The service must not wait for its end.
         stream.write_all((head + &" ".repeat(0x1388)).as_bytes()).await.unwrap();
         let mut answer = String::new();
         let read = stream.read_to_string(&mut answer);
@@ -443,7 +443,7 @@ async fn a_delayed_message_is_taken_up_by_the_pod_that_took_it_in() {
     let pod = Pod::start("ingest", "ingest", &settings).await;
     let post = client().post(pod.url("/v1/destinations/erp/messages")).body("x");
     assert_eq!(said(post.header("reseq-delay", "50ms")).await.status, 202);
-    // There is no sender that would find it within a second as owner of its partition.
+    // There is no sender that owns the partition and would find the message within a second.
     eventually("it may be claimed", async || {
         let stats = stats(&pod, "erp").await?;
         if stats["waiting"] == 1 && stats["delayed"] == 0 { Ok(()) } else { Err(stats.to_string()) }

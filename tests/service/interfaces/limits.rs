@@ -66,7 +66,7 @@ async fn token_and_destination_take_no_more_than_their_rate() {
     let text = |headers: &HeaderMap, name: &str| -> String {
         headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned()
     };
-    // The third of a second is refused, however slow this machine is: each costs half a second.
+    // The third message within a second is refused, even on a slow machine: each costs half a second.
     let begun = std::time::Instant::now();
     let (mut accepted, mut problems) = (0, Vec::new());
     while problems.is_empty() {
@@ -83,7 +83,7 @@ async fn token_and_destination_take_no_more_than_their_rate() {
     assert_eq!((status, &problem["code"]), (429, &json!("rate_limited")), "{problem}");
     assert!(accepted >= 2 && wait == "1", "{accepted} {wait}");
     assert_eq!(said(send(&free, "erp")).await.0, 202, "others are not affected");
-    // A batch counts its lines, which are paid back.
+    // A batch counts each line. Later requests must wait for all of them.
     let lines = "{\"destinations\": [\"erp\"], \"body\": 1}\n".repeat(20);
     let batch = client().post(service.pod.url("/v1/messages")).bearer_auth(&slow);
     let batch = batch.header("content-type", "application/x-ndjson").body(lines);
@@ -133,7 +133,7 @@ async fn address_and_token_keep_connection_and_request_limits() {
     ])
     .await;
     let sender = token(&service, json!({"name": "a", "scopes": ["ingest", "work"]})).await;
-    // Two TCP connections are all that the token may have.
+    // The token may have at most two TCP connections.
     let connect = async || {
         let mut stream =
             BufReader::new(TcpStream::connect(service.pod.addresses.tcp(0)).await.unwrap());
@@ -145,11 +145,11 @@ async fn address_and_token_keep_connection_and_request_limits() {
     };
     let (first, second) = (connect().await, connect().await);
     assert_eq!((first.1.as_str(), second.1.as_str()), ("OK\n", "OK\n"));
-    // The address has as many at this listener, so another is closed at once.
+    // The address has reached its limit at this listener, so another connection is closed at once.
     assert_eq!(connect().await.1, "");
     let send = || {
         let path = service.pod.url("/v1/destinations/erp/messages");
-        // A connection of its own, which ends with the answer.
+        // Each request uses a new connection, which ends with the answer.
         client().post(path).bearer_auth(&sender).header("connection", "close").body("x")
     };
     let (status, _, problem) = said(send()).await;
@@ -267,7 +267,7 @@ async fn http2_serves_many_at_once_and_ends_connections_that_flood() {
     let put = client.put(format!("{base}/v1/destinations/erp"));
     let made = put.json(&json!({"url": "http://127.0.0.1:9/"})).send().await.unwrap();
     assert_eq!((made.version(), made.status().as_u16()), (Version::HTTP_2, 201));
-    // More than one connection's requests at a time, over one connection.
+    // Sends more requests over one connection than it may have in progress.
     let path = format!("{base}/v1/destinations/erp/messages");
     let sends = (0..200).map(|_| client.post(&path).body("x").send());
     for answer in futures::future::join_all(sends).await {
@@ -291,7 +291,7 @@ async fn http2_serves_many_at_once_and_ends_connections_that_flood() {
     };
     within("the flood ends", flood).await;
     let (_, error) = within("a flood of resets ends the connection", ended(&mut stream)).await;
-    // ENHANCE_YOUR_CALM, or the reset that follows it was faster.
+    // The error is ENHANCE_YOUR_CALM. It is missing if the reset that follows it was faster.
     assert!(error.is_none_or(|error| error == 11), "{error:?}");
 
     // A head that never ends.
@@ -309,7 +309,7 @@ async fn http2_serves_many_at_once_and_ends_connections_that_flood() {
     within("the flood ends", flood).await;
     within("a flood of continuations ends the connection", ended(&mut stream)).await;
 
-    // A client that gives no room for its answer does not keep the connection.
+    // The pod closes a connection whose client gives no room for the answer.
     let mut stream = http2(&pod, &authority, &[0, 4, 0, 0, 0, 0]).await;
     stream.write_all(&frame(1, 5, 1, &get("/openapi.json"))).await.unwrap();
     stream.flush().await.unwrap();

@@ -1,4 +1,4 @@
-//! Redis comes near its `maxmemory`: ingest refuses, and pending messages drain.
+//! Tests Redis near its `maxmemory`: ingest refuses, and pending messages drain.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::support::{
 };
 
 const RAW: &str = "/v1/destinations/erp/messages";
-/// So much that the service's own use does not matter, in bytes.
+/// In bytes. So large that the service's own use does not matter.
 const FILLER: u64 = 64 << 20;
 
 async fn last(service: &Service) -> Value {
@@ -177,7 +177,7 @@ async fn full_redis_with_its_receiver_up_empties_by_itself() {
             assert_eq!(said(request).await.status, 202);
         }
     }
-    // Nothing was processed yet, and each output is longer than its input.
+    // No message was processed yet, and each output is longer than its input.
     let mut connection = redis.connection().await;
     let max = used_memory(&mut connection).await - 100_000;
     set_maxmemory(&mut connection, max).await;
@@ -221,7 +221,7 @@ async fn outputs_of_a_full_redis_stay_within_the_reserve() {
     let tokens: Vec<&Value> =
         held.body["leases"].as_array().unwrap().iter().map(|lease| &lease["token"]).collect();
     assert_eq!(tokens.len(), 10);
-    // Not a head: it waits. Its lease runs on.
+    // This message is not a head, so it waits. Its lease continues.
     complete(tokens[1]).await.is_problem(503, "memory_high", "little memory");
     let first = complete(tokens[0]).await;
     assert_eq!(first.body["results"][0]["status"], "ok", "the reserve is for heads");
@@ -232,7 +232,7 @@ async fn outputs_of_a_full_redis_stay_within_the_reserve() {
     assert_eq!(more.body["leases"], json!([]), "no other message is a head");
     let used = used_memory(&mut redis).await;
     assert!(used < max + max / 20 + 2 * OUTPUT as u64, "{used} of {max}");
-    // A short output is not held back, and all go on once there is memory.
+    // A short output is not refused. All messages continue once there is memory.
     let short = json!({"items": [{"token": tokens[1], "body": 1}]});
     let short = said(service.json("/v1/leases/complete", &short)).await;
     assert_eq!(short.body["results"][0]["status"], "ok");

@@ -1,4 +1,4 @@
-//! Invalid input over HTTP and TCP: each gets its documented answer, and nothing changes in Redis.
+//! Tests invalid input over HTTP and TCP: each input gets its documented answer, and nothing changes in Redis.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -110,11 +110,11 @@ impl Service {
         assert_eq!(made.status, 201, "{:?}", made.body);
     }
 
-    /// Everything in Redis that does not change on its own.
+    /// All data in Redis that does not change on its own.
     async fn holds(&self) -> BTreeMap<String, Vec<Vec<u8>>> {
         let mut redis = self.redis.connection().await;
         let changing = |key: &str| {
-            // A refused action has an entry in the audit log, too.
+            // Ignore the audit log: a refused action has an entry too.
             [":owner", ":pods", ":epoch", ":audit"].iter().any(|end| key.ends_with(end))
                 || key.contains(":calls:")
                 || key.ends_with(":delivering")
@@ -182,7 +182,7 @@ fn has_shape(problem: &Value) {
 }
 
 impl Said {
-    /// Asserts that it is this problem, and that its detail contains `named`.
+    /// Asserts that the answer is this problem, and that its detail contains `named`.
     fn is_problem(&self, status: u16, code: &str, named: &str) {
         let seen = (self.status, self.body["code"].as_str().unwrap_or("no code"));
         assert_eq!(seen, (status, code), "{}", self.body);

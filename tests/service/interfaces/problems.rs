@@ -1,4 +1,4 @@
-//! Problems: the pages that explain them, and the parts of a request that they name.
+//! Tests problems: the pages that explain them, and the parts of a request that they name.
 
 use formats::code::Code;
 use reqwest::RequestBuilder;
@@ -111,10 +111,10 @@ async fn problem_names_the_wrong_field_parameter_or_header() {
     }
     assert_eq!(service.holds().await, before);
 
-    // Where no single field is to blame, it is the whole body.
+    // If no single field is the cause, the problem names the whole body.
     let answer = said(service.post(ITEMS, JSON, "7")).await;
     assert_eq!(answer.body["errors"][0]["pointer"], "#", "{}", answer.body);
-    // Each line of a batch names its own part.
+    // In a batch, the answer to each line names the part of that line.
     let line = json!({"destinations": ["erp"], "body": 1, "key": 7}).to_string();
     let request = service.post(ITEMS, "application/x-ndjson", line);
     let text = request.send().await.unwrap().text().await.unwrap();

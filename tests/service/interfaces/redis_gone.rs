@@ -1,4 +1,4 @@
-//! Redis is killed under a running pod, and comes back.
+//! Kills Redis while a pod runs, and restarts it.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -26,8 +26,7 @@ fn is_temporary(said: &Said) {
     assert!(said.status == 503 && expected, "{} {}", said.status, said.body);
 }
 
-/// Sends message `number` until its outcome is known; returns whether the first answer was a
-/// promise.
+/// Sends message `number` until its outcome is known. Returns whether the first answer was a promise.
 async fn send(service: &Service, number: usize) -> bool {
     let body =
         json!({"destinations": ["erp"], "body": number, "idempotency_key": number.to_string()});
@@ -58,7 +57,7 @@ async fn requests_without_redis_fail_for_now_and_half_store_nothing() {
     let (status, text) = said_text(&service, "/readyz").await;
     assert!(status == 503 && text.starts_with("redis_unavailable: "), "{status} {text}");
     is_temporary(&said(service.json("/v1/leases", &json!({"destinations": ["work"]}))).await);
-    // Whether the destination exists cannot be known.
+    // The pod cannot know whether the destination exists.
     is_temporary(&said(service.post("/v1/destinations/nowhere/messages", "", "x")).await);
     assert_eq!(said(client().get(pod.url("/healthz"))).await.status, 200);
     let lines = [2, 3].map(|n| json!({"destinations": ["erp"], "body": n}).to_string());
@@ -76,7 +75,7 @@ async fn requests_without_redis_fail_for_now_and_half_store_nothing() {
 
     service.redis.restart().await;
     consistent(&service, 1).await;
-    // It recovers on its own.
+    // The pod recovers on its own.
     eventually("messages are taken again", async || match send(&service, 1).await {
         true => Ok(()),
         false => Err("not yet".to_owned()),
@@ -91,7 +90,7 @@ async fn message_is_stored_once_or_never_if_redis_dies_under_load() {
     const COUNT: usize = 600;
     let service = Service::start().await;
     service.inbox.gate.hold(Point::Arrived);
-    // Half of them are sent only after the kill, so that it always happens in the middle.
+    // Half of the messages are sent only after the kill, so that it always happens midway.
     let killed = CancellationToken::new();
     let sends = (0..COUNT).map(|number| {
         let (service, killed) = (&service, &killed);
@@ -103,7 +102,7 @@ async fn message_is_stored_once_or_never_if_redis_dies_under_load() {
         }
     });
     let mut redis = service.redis.connection().await;
-    // By its id, because the service itself is in use meanwhile.
+    // Kill Redis by its process id, because `service` is borrowed meanwhile.
     let id = rustix::process::Pid::from_raw(service.redis.pid() as i32).unwrap();
     let kill = async {
         eventually("some are stored", async || {
@@ -145,7 +144,7 @@ async fn key_of_erp(redis: &mut ::redis::aio::MultiplexedConnection) -> String {
     found.pop().expect("erp is defined")
 }
 
-/// Sequences, lanes and records agree; there are at least `promised` messages.
+/// Checks that sequences, lanes and records agree, and that there are at least `promised` messages.
 async fn consistent(service: &Service, promised: u64) {
     let mut redis = service.redis.connection().await;
     let (last, settled) = (field(&mut redis, "last").await, field(&mut redis, "settled").await);
@@ -159,7 +158,7 @@ async fn consistent(service: &Service, promised: u64) {
     assert_eq!((in_progress, ready, records), (last - settled, last - settled, last - settled));
 }
 
-/// All messages are delivered, each once by its number.
+/// Waits until all messages are delivered, and checks that each number arrived once.
 async fn drained_to(service: &Service, count: usize) {
     service.inbox.journal.reaches(count).await;
     forgotten(&mut service.redis.connection().await).await;
@@ -169,8 +168,7 @@ async fn drained_to(service: &Service, count: usize) {
     numbers.sort_by_key(Value::as_u64);
     numbers.dedup();
     assert_eq!(numbers, (0..count).map(|number| json!(number)).collect::<Vec<_>>());
-    // Messages that were accepted but not settled when Redis died are repeated: not above the last
-    // position.
+    // Messages accepted but not settled when Redis died are repeated, but not above the last position.
     let places =
         all.iter().map(|one| one.headers.clone().map(|said| (said.epoch, said.sequence)).unwrap());
     let mut firsts = Vec::new();
@@ -197,7 +195,7 @@ async fn what_may_have_been_stored_is_not_called_aborted() {
     let batch = service.post(MESSAGES, "application/x-ndjson", lines.join("\n"));
     let text = batch.send().await.unwrap().text().await.unwrap();
     rustix::process::kill_process(id, rustix::process::Signal::CONT).unwrap();
-    // Both were in one call, which Redis runs now that it can.
+    // Both messages were in one call, which Redis runs now.
     assert_eq!(text.matches("\"not_confirmed\"").count(), 2, "{text}");
     drained_to(&service, 3).await;
 }
@@ -286,7 +284,7 @@ async fn half_open_connections_cost_one_send_not_two() {
         let request = client().post(pod.url("/v1/destinations/erp/messages")).body("x");
         request.send().await.unwrap().status().as_u16()
     };
-    // Each of the connections has been used.
+    // After these requests, each connection has been used.
     for _ in 0..16 {
         assert_eq!(sent().await, 202);
     }

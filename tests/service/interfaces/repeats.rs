@@ -1,4 +1,4 @@
-//! Messages that are sent again under an idempotency key, and the status of a batch.
+//! Tests messages sent again under an idempotency key, and the status of a batch.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ async fn batch(service: &Service, lines: &[Value]) -> Told {
     }
 }
 
-/// True if the answer says that nothing was stored, because all of it had been stored before.
+/// True if the answer reports that all of it had been stored before, so nothing was stored.
 fn is_replay(said: &Said) -> bool {
     said.headers.get("idempotent-replayed").is_some_and(|value| value == "true")
 }
@@ -84,7 +84,7 @@ async fn quoted_and_bare_key_are_one_and_a_repeat_says_so() {
         // A field of JSON is the key itself: quotes would belong to it.
         let told = batch(&service, std::slice::from_ref(&field)).await;
         assert_eq!((told.status, position(&told.lines[0])), (202, (sequence, true)), "{bare}");
-        // It is of one message; the lines of a batch say it themselves.
+        // A batch has no such header: each line reports its own replay.
         assert!(!told.replayed, "{bare}");
 
         for other in [
@@ -173,7 +173,7 @@ async fn batch_storing_nothing_has_status_of_first_refused_line() {
     }
     assert_eq!(service.holds().await, before);
 
-    // Of each of these, one line is stored, or one copy of a line that is refused for another.
+    // In each of these batches, one line is stored, or one copy of a line that another destination refuses.
     let good = item(json!({}));
     let partly = json!({"destinations": ["erp", "nowhere"], "body": 1});
     let stored = [

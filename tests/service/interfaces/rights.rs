@@ -1,4 +1,4 @@
-//! A Redis user who lacks rights: the missing right is named, nothing is duplicated, and the pod
+//! Tests a Redis user who lacks rights: the pod names the missing right, duplicates nothing, and
 //! continues when the right is granted again.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -17,7 +17,7 @@ use crate::support::{
     wait::{eventually, within},
 };
 
-/// A user created in the ordinary way has no channels.
+/// A user created in the usual way has no rights for channels.
 const ORDINARY: [&str; 2] = ["~reseq*", "+@all"];
 
 /// Pods whose Redis user is `svc`.
@@ -344,7 +344,7 @@ async fn pod_lacking_a_right_is_unready_and_resumes_without_loss() {
     }
     let mut places = BTreeSet::new();
     let all = limited.inbox.journal.all().into_iter();
-    // Deliveries that could not be settled are repeated, and recognisable by their position.
+    // Deliveries that could not be settled are repeated. Their positions identify them.
     let firsts = all.filter(|one| {
         let headers = one.headers.clone().unwrap();
         places.insert((headers.epoch, headers.sequence))

@@ -1,4 +1,4 @@
-//! `/openapi.json`: it lists all routes, and what it says of them is so.
+//! Tests `/openapi.json`: it lists all routes, and describes them correctly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Service, said};
 use crate::support::pods::client;
 
-/// Every route. A new one is added here, and to the tests of what it does.
+/// Every route. Add a new route here, and to the tests of its behaviour.
 const ROUTES: [&str; 65] = [
     "DELETE /v1/destinations/{destination}",
     "DELETE /v1/destinations/{destination}/dead-letters/{sequence}",
@@ -77,7 +77,7 @@ const ROUTES: [&str; 65] = [
     "PUT /v1/topics/{topic}",
 ];
 
-/// The routes of the document, each with what it says of it.
+/// The routes of the document, each with its description.
 async fn documented(service: &Service) -> BTreeMap<String, Value> {
     let answer = service.get("/openapi.json").send().await.unwrap();
     assert_eq!(answer.headers()["content-type"], "application/json");
@@ -91,7 +91,7 @@ async fn documented(service: &Service) -> BTreeMap<String, Value> {
     routes
 }
 
-/// A request for a route, with something for each parameter of its path.
+/// A request for a route, with a value for each parameter of its path.
 fn request(service: &Service, route: &str, query: &str) -> RequestBuilder {
     let (method, path) = route.split_once(' ').unwrap();
     let values = [
@@ -158,7 +158,7 @@ async fn the_document_is_whole_and_a_page_shows_it() {
         assert!(ids.insert(id.to_owned()), "{id} is there twice");
     }
 
-    // The view for generators that do not know 3.1 has the same parts, and none that only 3.1 has.
+    // The version 3.0 of the document, for older generators, has the same parts, and no features of 3.1.
     let older = said(service.get("/openapi.json?version=3.0")).await.body;
     assert!(older["openapi"].as_str().unwrap().starts_with("3.0"), "{}", older["openapi"]);
     let mut same = BTreeSet::new();
@@ -193,7 +193,7 @@ async fn route_refuses_an_unknown_parameter_and_names_the_nearest() {
         let in_query = parameters.iter().filter(|parameter| parameter["in"] == "query");
         let known: Vec<&str> =
             in_query.map(|parameter| parameter["name"].as_str().unwrap()).collect();
-        // A letter too many, and something else.
+        // A name with one extra letter, and an unrelated name.
         let slips = known.iter().map(|name| (format!("{name}x"), format!("did you mean {name}?")));
         let other = if known.is_empty() { "this path takes none" } else { "did you mean " };
         for (name, hint) in slips.chain([("colour".to_owned(), other.to_owned())]) {

@@ -1,4 +1,4 @@
-//! A start that fails names the cause in a plain sentence, and the process ends.
+//! Tests that a failed start names the cause in a plain sentence, and the process ends.
 
 use std::net::SocketAddr;
 
@@ -123,7 +123,7 @@ async fn a_listener_may_have_a_name_and_listens_on_all_its_addresses() {
         }
     }
     running.stop().await.unwrap();
-    // Without a token, a name that others reach is refused, too.
+    // Without a token, the start also refuses a name that other machines can reach.
     let all = start("[::]:0").await.err().unwrap().to_string();
     assert!(all.contains("http.listen") && all.contains("auth.mode"), "{all}");
     let none = start("no-such-host.invalid:0").await.err().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! The TCP listeners, and bytes that are not HTTP on the HTTP listener.
+//! Tests the TCP listeners, and bytes that are not HTTP on the HTTP listener.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ use crate::support::{
     wait::within,
 };
 
-/// Writes these bytes, closes the writing side if `ends`, and reads until the other side closes.
+/// Writes these bytes, closes the writing side if `ends`, and reads until the pod closes the connection.
 async fn say(address: SocketAddr, bytes: &[u8], ends: bool) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
@@ -53,7 +53,7 @@ async fn unacceptable_line_gets_error_line_and_connection_ends() {
     let answers: Vec<&str> = said.lines().collect();
     assert_eq!((answers.len(), &answers[..2]), (3, &["OK 1", "OK 2"][..]), "{said:?}");
     assert!(answers[2].starts_with("ERR body_too_large "), "{said:?}");
-    // Anything else is bytes: an empty line, carriage returns, invalid UTF-8.
+    // Frames are bytes: an empty line, carriage returns, invalid UTF-8.
     let said = say(lines, b"\n\r\n\x00\xFF\xFE\nGET / HTTP/1.1\r\n", true).await;
     assert_eq!(said, "OK 3\nOK 4\nOK 5\nOK 6\n");
     service.inbox.journal.reaches(6).await;
@@ -89,7 +89,7 @@ async fn http_in_a_first_frame_ends_the_connection() {
         }
     }
     assert_eq!(service.holds().await, before);
-    // Words that only resemble one are a message.
+    // Text that only resembles a request is a message.
     let said = say(service.pod.addresses.tcp(0), b"GET HTTP/1.1\nPOST / HTTP/1.1\n", true).await;
     assert_eq!(said, "OK 1\nOK 2\n");
 }
@@ -109,7 +109,7 @@ async fn unacceptable_length_gets_error_frame_and_connection_ends() {
         let said = say(address, truncated, true).await;
         assert!(said.contains("ERR invalid_frame "), "{said:?}");
     }
-    // Read as a length, text is far too long.
+    // Read as a length, the text announces a frame that is far too long.
     let said = say(address, b"GET / HTTP/1.1\r\n\r\n", false).await;
     assert!(said.contains("ERR body_too_large "), "{said:?}");
     assert_eq!(service.holds().await, before);

@@ -1,4 +1,4 @@
-//! Webhooks: which headers travel, and keys that Reseq finds in the message.
+//! Tests webhooks: the forwarded headers, and keys that Reseq finds in the message.
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
@@ -25,9 +25,9 @@ use crate::{
 
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
-/// Takes its key from the body.
+/// A destination that takes its key from the body.
 const BY_CUSTOMER: &str = "ordering = \"key\"\nkey_from = { jq = \".customer\" }";
-/// Never ends if the body says so.
+/// A destination whose expression never ends if the body requests it.
 const MAY_LOOP: &str = "ordering = \"key\"\n\
     key_from = { jq = \"if .loop then (def f: f; f) elif .big then [range(1e12)]|length else .customer end\" }";
 
@@ -39,7 +39,7 @@ struct Service {
 }
 
 impl Service {
-    /// With these destinations: names, and the fields besides the url.
+    /// Starts with these destinations: names, and the fields besides the url.
     async fn start(destinations: &[(&str, &str)]) -> Service {
         Service::start_with(destinations, |settings| settings).await
     }
@@ -76,8 +76,8 @@ impl Service {
         self.retried(&path, headers, body).await
     }
 
-    /// Sends as a producer does: again, while the key cannot be found in time. On a slow machine
-    /// that happens to every expression.
+    /// Sends as a producer does: repeats the message while its key is not found in time. On a
+    /// slow machine this happens to every expression.
     async fn retried(&self, path: &str, headers: &[(&str, &str)], body: &str) -> Said {
         loop {
             let answer = said(self.post(path, headers, body)).await;
@@ -97,8 +97,7 @@ impl Service {
         (status, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
     }
 
-    /// The answers to a batch of which the lines that were late, and those behind them, are sent
-    /// again.
+    /// The answers to a batch. Sends late lines, and the lines behind them, again.
     async fn whole_batch(&self, lines: &[Value]) -> Vec<Value> {
         let mut answers = vec![Value::Null; lines.len()];
         let mut rest: Vec<usize> = (0..lines.len()).collect();
@@ -126,10 +125,10 @@ impl Service {
         stats(&self.pod, destination).await.unwrap()["last_sequence"].clone()
     }
 
-    /// How many child processes the pod has: those that evaluate expressions.
+    /// The number of the pod's child processes, which evaluate expressions.
     fn runners(&self) -> usize {
         let parent = |stat: &str| -> Option<u32> {
-            // The name before it may hold spaces, and ends with the last parenthesis.
+            // The name before it may contain spaces, and ends with the last parenthesis.
             stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
         };
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -139,12 +138,12 @@ impl Service {
     }
 }
 
-/// True for a message whose key was not found in time, or that was behind one.
+/// True for a message whose key was not found in time, or that was behind such a message.
 fn is_late(answer: &Value) -> bool {
     ["key_unavailable", "aborted"].iter().any(|code| answer["code"] == *code)
 }
 
-/// The sequence, the one before it in its lane, and the key of a delivery.
+/// The sequence, the previous sequence in its lane, and the key of a delivery.
 fn lane(seen: &Seen) -> (&str, &str, Option<&str>) {
     let header = |name: &str| seen.headers.get(name).map(String::as_str);
     (header("reseq-sequence").unwrap(), header("reseq-previous").unwrap(), header("reseq-key"))
@@ -163,7 +162,7 @@ async fn events_of_stripe_are_ordered_by_customer_and_stored_once() {
         ("Stripe-Version", "2024-06-20"),
         ("X-Tenant", "not on the list"),
     ];
-    // Written as Stripe does: indented, so the bytes matter for the signature.
+    // Indented, as Stripe writes it. The signature depends on the exact bytes.
     let event = |id: &str, object: &str| {
         format!(
             "{{\n  \"id\": \"{id}\",\n  \"object\": \"event\",\n  \"type\": \"invoice.paid\",\n  \
@@ -183,7 +182,7 @@ async fn events_of_stripe_are_ordered_by_customer_and_stored_once() {
     let again = service.send("stripe", &headers, &events[0]).await;
     assert_eq!((again.status, position(&again.body)), (202, (1, true)), "{}", again.body);
     assert_eq!(again.headers["idempotent-replayed"], "true");
-    // Another event under the same id.
+    // Sends another event with the same id.
     let other = event("evt_1", "{}");
     service.send("stripe", &headers, &other).await.is_problem(422, "idempotency_conflict", "");
 
@@ -243,7 +242,7 @@ async fn a_redelivery_of_github_is_a_duplicate() {
         assert_eq!(seen[0].headers[&name.to_ascii_lowercase()], *value);
     }
     assert!(!seen[0].headers.contains_key("x-hub-signature-256"), "{:?}", seen[0].headers);
-    // Reseq's own client.
+    // The request is from Reseq's own client.
     assert!(seen[0].headers["user-agent"].starts_with("reseq/"));
     assert!(service.receiver.take().is_empty());
 }
@@ -317,7 +316,7 @@ async fn topic_destinations_have_own_header_lists_and_own_keys() {
     assert_eq!(crm.headers["reseq-key"], "7");
     assert_eq!(crm.headers["authorization"], "of the definition");
 
-    // A message as JSON names its headers: each must travel.
+    // A message as JSON names its headers: Reseq must forward each of them.
     let item = json!({"topic": "all", "body": {"number": 8, "customer": "acct-7"},
         "headers": {"X-A-1": "1"}, "idempotency_key": "k"});
     let answer = said(client().post(service.pod.url("/v1/messages")).json(&item)).await;
@@ -372,7 +371,7 @@ async fn without_one_key_of_allowed_length_nothing_is_stored() {
     }
     let refused = service.pod.metric("reseq_refused_total{destination=\"crm\",code=\"no_key\"}");
     assert_eq!(refused.await, 3.0);
-    // What the producer gives wins, and the body need not be JSON then.
+    // A key from the producer has priority. Then the body need not be JSON.
     let answer = service.send("erp", &[("Reseq-Key", "mine")], "customer=7").await;
     assert_eq!((answer.status, position(&answer.body)), (202, (1, false)));
     let item = json!({"destinations": ["erp", "crm"], "body": {}, "key": "mine",
@@ -385,7 +384,7 @@ async fn without_one_key_of_allowed_length_nothing_is_stored() {
 async fn endless_expression_is_answered_in_time_and_blocks_nobody() {
     let service = Service::start(&[("loop", MAY_LOOP), ("erp", BY_CUSTOMER)]).await;
     let endless = [r#"{"loop": true}"#, r#"{"big": true}"#];
-    // More than run at once.
+    // Sends more requests than evaluations that run at once.
     let path = "/v1/destinations/loop/messages";
     let loops = (0..8).map(|at| said(service.post(path, &[], endless[at % 2])));
     let others = async {
@@ -401,11 +400,11 @@ async fn endless_expression_is_answered_in_time_and_blocks_nobody() {
         answer.is_problem(503, "key_unavailable", "key_from of loop: ");
     }
     assert_eq!(service.last_sequence("loop").await, 0);
-    // It goes on with what ends.
+    // The destination continues with messages whose expressions end.
     let answer = service.send("loop", &[], r#"{"customer": "a"}"#).await;
     assert_eq!((answer.status, position(&answer.body)), (202, (1, false)), "{}", answer.body);
 
-    // In a batch, nothing overtakes the line that found no end; other destinations go on.
+    // In a batch, no line overtakes the endless one. Other destinations continue.
     let line = |to: &str, body: Value| json!({"destinations": [to], "body": body});
     let lines = [
         line("loop", json!({"customer": "a"})),
@@ -432,7 +431,7 @@ async fn a_batch_keeps_its_order_while_expressions_run_side_by_side() {
     let customer = |number: usize| format!("c{}", number % 7);
     let is_refused = |number: usize| number % 20 == 3;
     let line = |number: usize| {
-        // Some take longer than others.
+        // Some bodies take longer than others.
         let filler = "x".repeat((number * 7919) % 3000);
         let mut body = json!({"number": number, "filler": filler});
         if !is_refused(number) {
@@ -461,12 +460,12 @@ async fn a_batch_keeps_its_order_while_expressions_run_side_by_side() {
     }
 }
 
-/// Writes these lines, closes the writing side if `ends`, and reads until the other side closes.
+/// Writes these lines, closes the writing side if `ends`, and reads until the pod closes the connection.
 async fn say(address: SocketAddr, lines: &[&str], ends: bool) -> Vec<String> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all((lines.join("\n") + "\n").as_bytes()).await.unwrap();
     if ends {
-        // The other side may have closed the connection already.
+        // The pod may have closed the connection already.
         let _ = stream.shutdown().await;
     }
     let mut answer = Vec::new();
@@ -475,7 +474,7 @@ async fn say(address: SocketAddr, lines: &[&str], ends: bool) -> Vec<String> {
     text(answer).lines().map(str::to_owned).collect()
 }
 
-/// The answers to all lines; what was late, and what was behind it, is sent again.
+/// The answers to all lines. Sends late lines, and the lines behind them, again.
 async fn say_all(address: SocketAddr, lines: &[&str]) -> Vec<String> {
     let is_late = |answer: &&String| {
         answer.starts_with("ERR key_unavailable ") || answer.starts_with("ERR aborted ")
@@ -522,7 +521,7 @@ async fn a_connection_keeps_its_order_and_answers_each_frame() {
     let expected: Vec<usize> = (0..100).filter(|number| number % 10 != 3).collect();
     assert_eq!(numbers.collect::<Vec<_>>(), expected);
 
-    // A frame that finds its key at some other time ends the connection, and nothing overtakes it.
+    // A frame whose key is not found in time ends the connection, and no frame overtakes it.
     let key = |text: &str| json!({"customer": text}).to_string();
     let lines = [&key("a"), "{\"loop\": true}", &key("b"), "no JSON"];
     let answers = loop {

@@ -26,7 +26,7 @@ async fn forged_and_garbled_lease_tokens_change_nothing() {
     let token = leased["leases"][0]["token"].as_str().unwrap().to_owned();
     let mut forged =
         vec![String::new(), "garbage".into(), "x".repeat(3000), "a.b.c".into(), "\u{0}".into()];
-    // The same with another destination, another secret, none, or no time.
+    // Forged tokens with another destination, another secret, no secret, or no time.
     let plain = String::from_utf8(URL_SAFE_NO_PAD.decode(&token).unwrap()).unwrap();
     let parts: Vec<&str> = plain.split('\n').collect();
     let [_, sequence, secret, claimed, key] = parts[..] else { panic!("{plain}") };

@@ -1,5 +1,5 @@
-//! Workers that are gone before they get their answer: its messages are requeued at once, and no
-//! attempt is counted. Leases last far longer than any test.
+//! Tests workers that disconnect before they get their answer: the pod requeues the messages at
+//! once, and counts no attempt. Leases last far longer than any test.
 
 use serde_json::{Value, json};
 use tokio::{
@@ -65,7 +65,7 @@ async fn leased(pod: &Pod) -> Vec<Value> {
     if status == 200 { body["leases"].as_array().unwrap().clone() } else { Vec::new() }
 }
 
-/// Waits until all of these can be leased, each at its first attempt.
+/// Waits until this many messages can be leased, each at its first attempt.
 async fn all_are_there(pod: &Pod, count: usize) -> Vec<Value> {
     let mut all = Vec::new();
     eventually("what was not received is given back", async || {
@@ -83,7 +83,7 @@ async fn release(service: &Service, leases: &[Value]) {
     assert!(answer.body["results"].as_array().unwrap().iter().all(|one| one["status"] == "ok"));
 }
 
-/// A pod counts what it gave back when Redis has answered, and others may already have leased it then.
+/// Waits until the pod counts requeued leases. It counts only after Redis has answered.
 async fn some_were_requeued(pod: &Pod) {
     eventually("leases that were requeued are counted", async || {
         let count = pod.metric("reseq_leases_requeued_total").await;
@@ -137,7 +137,7 @@ async fn messages_of_an_unacknowledged_answer_are_given_back() {
     for _ in 0..8 {
         send(&service, 1 << 20).await;
     }
-    // A suspended worker: its system has a small buffer, and accepts no more.
+    // A suspended worker, whose system has a small buffer and accepts no more data.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let address = service.pod.addresses.http().unwrap();
@@ -160,7 +160,7 @@ async fn worker_closing_its_direction_gets_and_keeps_its_leases() {
     let leases = serde_json::from_str::<Value>(body).unwrap()["leases"].clone();
     assert_eq!(leases.as_array().unwrap().len(), 2, "{answer}");
     release(&service, leases.as_array().unwrap()).await;
-    // A long poll gets its answer at once, because nothing more can come from the client.
+    // A long poll gets its answer at once, because the client can send no more.
     let leases = all_are_there(&service.pod, 2).await;
     let mut stream = begun(&service, json!({"wait_ms": 60_000})).await;
     stream.shutdown().await.unwrap();
@@ -201,7 +201,7 @@ async fn behind_proxy(roles: &str, kind: &str) -> (TestRedis, Proxy, Pod) {
     (redis, proxy, pod)
 }
 
-/// How many leases Redis has.
+/// The number of leases in Redis.
 async fn leases_in(redis: &TestRedis) -> usize {
     let keys: Vec<String> = redis.ask(&["KEYS", "*:leases"]).await.unwrap();
     let mut count = 0;
@@ -220,7 +220,7 @@ async fn messages_claimed_in_a_lost_redis_answer_are_given_back() {
     let sent: Value = send.send().await.unwrap().json().await.unwrap();
     assert_eq!(position(&sent), (1, false));
     proxy.keep_answers_when_asked(":d:work:waiting");
-    // The call runs, and its answer is lost.
+    // Redis runs the call, but its answer is lost.
     assert!(leased(&pod).await.is_empty());
     assert_eq!(leases_in(&redis).await, 1);
     proxy.cut();
@@ -242,7 +242,7 @@ async fn a_processor_that_ends_gives_back_what_a_lost_answer_gave_it() {
         let send = client().post(ingest.url("/v1/destinations/work/messages")).body(body);
         assert_eq!(send.send().await.unwrap().status(), 202);
     };
-    // From the first one on, Redis knows the scripts.
+    // After the first message, Redis knows the scripts.
     send("1").await;
     eventually("it is processed", async || {
         let ready = stats(&ingest, "work").await.map(|numbers| numbers["ready"] == 1);

@@ -1,5 +1,5 @@
-//! Long bodies, which Reseq reads only where they are wanted. Long lists, which cost no more than
-//! short ones. Dead letters, which have a maximum count and a maximum age.
+//! Tests long bodies, which Reseq reads only when needed; long lists, which cost no more than
+//! short ones; and dead letters, which have a maximum count and age.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{Service, purge::cancelled};
 
 /// Bytes of a long body.
 const LONG: usize = 300_000;
-/// Most bytes that Redis may send for an answer without bodies.
+/// The most bytes that Redis may send for an answer without bodies.
 const HEADERS_MAX: u64 = 100_000;
 
 fn long(n: usize) -> Value {
@@ -15,7 +15,7 @@ fn long(n: usize) -> Value {
 }
 
 impl Service {
-    /// How many bytes Redis has sent so far.
+    /// The number of bytes that Redis has sent so far.
     async fn bytes_sent(&self) -> u64 {
         self.redis.info("total_net_output_bytes").await.parse().unwrap()
     }
@@ -37,7 +37,7 @@ impl Service {
         fields
     }
 
-    /// How often Redis has run a command.
+    /// The number of times that Redis has run a command.
     async fn calls_of(&self, command: &str) -> u64 {
         let stats: String = self.redis.ask(&["INFO", "commandstats"]).await.unwrap();
         let line = stats.lines().find(|line| line.starts_with(&format!("cmdstat_{command}:")));
@@ -163,7 +163,7 @@ async fn what_leaves_a_long_list_is_not_looked_for_in_it() {
     let counts = service.counts("crm").await;
     assert_eq!((&counts["waiting"], &counts["processing"]), (&json!(4_000), &json!(1)));
 
-    // Claims skip what was withdrawn, in order, and remove all of it.
+    // Claims skip and remove the withdrawn messages, in order.
     let mut claimed = Vec::new();
     while claimed.len() < 4_000 {
         let leases = service.lease("crm", 1_000).await;
@@ -194,7 +194,7 @@ async fn message_behind_a_withdrawn_long_list_is_claimed() {
     let purged = service.post("destinations/crm/purge", json!({})).await.done();
     assert_eq!(purged, cancelled(25_000, 0));
     service.send("crm", json!("late"), json!({})).await;
-    // One call does not get past all withdrawn messages: the pod calls again without being asked.
+    // One call cannot pass all withdrawn messages, so the pod calls again by itself.
     let request = json!({"destinations": ["crm"], "max": 1, "wait_ms": 20_000});
     let leases = service.post("leases", request).await.ok();
     assert_eq!(leases["leases"][0]["sequence"], 25_001);
@@ -220,7 +220,7 @@ async fn dead_letters_have_a_maximum_and_an_age() {
     let full = service.skip_head("crm", 3).await;
     full.is_problem(409, "wrong_state", "dead_letters_max 2");
 
-    // As soon as there is space, the halted message becomes a dead letter, as the policy says.
+    // As soon as there is space, the policy makes the halted message a dead letter.
     let known = super::known(&service.store, "crm").await;
     service.define("crm", policy(3)).await;
     let known_now = super::known(&service.store, "crm").await;

@@ -1,5 +1,5 @@
-//! Bulk operations: they can be watched and cancelled, and what they have done is known even when
-//! their process is not there any more.
+//! Tests bulk operations: they can be watched and cancelled, and their results are known even
+//! after their process is gone.
 
 use serde_json::{Value, json};
 
@@ -8,9 +8,9 @@ use super::{
     purge::cancelled, said, work_of,
 };
 
-/// Messages of an operation that takes a while.
+/// Number of messages for an operation that takes a while.
 const MANY: u64 = 10_000;
-/// How long Redis runs no script, in ms. The progress of an operation is noted each second.
+/// Redis runs no script for this long, in ms. The progress of an operation is noted each second.
 const PAUSE_MS: &str = "1500";
 
 impl Service {
@@ -43,8 +43,7 @@ impl Service {
         assert_eq!(self.counts(name).await["dead_letters"], count);
     }
 
-    /// Redis runs no scripts for so long that an operation surely lasts until the next time that
-    /// its progress is noted.
+    /// Stops scripts in Redis for so long that an operation surely lasts until its progress is noted.
     async fn pause_scripts(&self) {
         let _: String = self.redis.ask(&["CLIENT", "PAUSE", PAUSE_MS, "WRITE"]).await.unwrap();
     }
@@ -60,7 +59,7 @@ impl Service {
         self.get(&format!("destinations/{name}/operations{query}")).await.ok()
     }
 
-    /// An operation as this pod shows it.
+    /// This pod's view of an operation.
     async fn shown_by(&self, pod: &Pod, operation: &Value) -> Value {
         said(client().get(pod.url(&place_of(operation)))).await.ok()
     }
@@ -157,7 +156,7 @@ async fn an_operation_can_be_watched_until_it_has_succeeded() {
     }
     let kinds = each(&service.operations("full", "").await, "kind");
     assert_eq!(kinds, ["purge", "purge"]);
-    // The newest first, in pages.
+    // The list has the newest operation first, in pages.
     let all = each(&service.operations("crm", "").await, "id");
     let first = service.operations("crm", "?limit=1").await;
     assert_eq!(each(&first, "kind"), ["discard"]);
@@ -187,7 +186,7 @@ async fn an_answer_waits_for_the_end_as_long_as_the_client_likes() {
         purge(prefer).await.is_problem(400, "invalid_field", "Prefer: ");
     }
     service.send_many("crm", MANY).await;
-    // It goes on when the client has stopped waiting.
+    // The operation continues when the client has stopped waiting.
     for (count, prefer) in [(MANY, "wait=0"), (2, "Respond-Async"), (2, "respond-async; foo")] {
         let answer = purge(prefer).await;
         let ended = service.ended(&answer.body).await;
@@ -223,7 +222,7 @@ async fn cancelled_operation_stops_halfway_and_repeat_does_the_rest() {
         assert_eq!(begun["state"], "running");
         let told = service.cancel(&begun).await;
         assert_eq!((told.status, &told.body["id"]), (202, &begun["id"]));
-        // Until its process hears of it.
+        // The operation continues until its process learns of the cancellation.
         service.pause_scripts().await;
         let ended = service.ended(&begun).await;
         assert_eq!((&ended["state"], ended.get("problem")), (&json!("cancelled"), None), "{path}");
@@ -234,7 +233,7 @@ async fn cancelled_operation_stops_halfway_and_repeat_does_the_rest() {
         let rest = service.post(&path, body).await.done();
         assert_eq!(number(&rest, "affected"), count - affected, "{path}");
         assert_eq!(left(name).await, 0, "{name}");
-        // That changes nothing about what has ended.
+        // Cancelling an ended operation changes nothing.
         let again = service.cancel(&ended).await;
         assert_eq!((again.status, &again.body), (202, &ended));
         assert_eq!(each(&service.operations(name, "").await, "state"), ["succeeded", "cancelled"]);
@@ -266,11 +265,11 @@ async fn an_operation_that_fails_says_why_and_how_far_it_came() {
     assert_eq!((&problem["code"], &problem["status"]), (&json!("backlog_full"), &json!(429)));
     assert_eq!(service.shown_by(&service.pod, &operation).await, operation);
 
-    // For one that nobody waits for, that is the only answer.
+    // If the client does not wait, this is the only answer.
     let request = client().post(service.pod.url(&format!("/v1/{path}")));
     let request = request.header("prefer", "respond-async").json(&json!({"all": true}));
     let answer = said(request).await;
-    // A short one may be faster than the answer.
+    // A short operation may end before the answer.
     let begun = if answer.status == 202 { &answer.body } else { &answer.body["operation"] };
     let ended = service.ended(begun).await;
     let why = (&ended["state"], &ended["problem"]["code"]);
@@ -289,7 +288,7 @@ async fn operation_of_killed_pod_is_interrupted_repeat_does_rest() {
     let shown = service.shown_by(&second, &begun).await;
     assert_eq!((&shown["state"], &shown["kind"]), (&json!("running"), &json!("purge")), "{shown}");
 
-    // As if its last progress were long ago.
+    // Make its last progress look old.
     let keys = service.store.keys().destination(&"crm".parse().unwrap());
     let key = keys.operation(begun["id"].as_str().unwrap());
     let mut noted = shown.clone();
@@ -301,7 +300,7 @@ async fn operation_of_killed_pod_is_interrupted_repeat_does_rest() {
     assert_eq!(shown, noted);
     let listed = said(client().get(second.url("/v1/destinations/crm/operations"))).await.ok();
     assert_eq!(listed["items"], json!([noted]));
-    // Nobody can stop what does not run.
+    // Cancelling has no effect on an operation that does not run.
     service.pod = second;
     let told = service.cancel(&begun).await;
     assert_eq!((told.status, &told.body["state"]), (202, &json!("interrupted")), "{told:?}");
@@ -320,7 +319,7 @@ async fn an_operation_of_a_pod_that_stops_ends_as_interrupted_at_once() {
     let second = service.second_pod().await;
     let begun = service.begin_and_pause("destinations/crm/purge", json!({})).await;
     service.pod.drains().await;
-    // It is noted by the pod itself, so nobody has to wait.
+    // The draining pod notes the interruption itself, so others see it at once.
     let shown = service.shown_by(&second, &begun).await;
     assert_eq!(shown["state"], "interrupted", "{shown}");
     let affected = number(&shown, "affected");
@@ -337,7 +336,7 @@ async fn a_removal_leaves_nothing_of_the_operations_of_a_destination() {
         let keys: Vec<String> = service.redis.ask(&["KEYS", "*:d:crm*"]).await.unwrap();
         assert_eq!(keys, [""; 0]);
     };
-    // Empty, so that the removal itself has little to do; then with messages.
+    // First without messages, so that the removal has little work, then with messages.
     for count in [0, 3] {
         service.define_worker("crm", "destination").await;
         for _ in 0..3 {
@@ -355,7 +354,7 @@ async fn a_removal_leaves_nothing_of_the_operations_of_a_destination() {
         assert_eq!(service.delete("destinations/crm").await.status, 200);
     }
 
-    // One that still runs leaves nothing behind either.
+    // A running operation leaves no data behind either.
     service.define_worker("crm", "destination").await;
     service.send_many("crm", MANY).await;
     service.begin_and_pause("destinations/crm/purge", json!({})).await;

@@ -1,4 +1,4 @@
-//! The commands, as people type them.
+//! Tests the commands as people type them.
 
 use std::process::Stdio;
 
@@ -28,7 +28,7 @@ pub async fn run_at(url: &str, args: &[&str], variables: &[(&str, &str)], input:
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // A command that fails at once does not read it.
+    // A command that fails at once does not read its input.
     let _ = stdin.write_all(input.as_bytes()).await;
     drop(stdin);
     let output = within("a command ends", child.wait_with_output()).await.unwrap();
@@ -45,14 +45,14 @@ impl Service {
         run_at(&self.pod.url(""), args, &[], "").await
     }
 
-    /// Runs a command that must succeed; returns its output without the last line break.
+    /// Runs a command that must succeed. Returns its output without the last line break.
     pub(super) async fn said(&self, args: &[&str]) -> String {
         self.run(args).await.ended(0).trim_end().to_owned()
     }
 }
 
 impl Ran {
-    /// Checks the exit code; returns the output.
+    /// Checks the exit code. Returns the output.
     #[track_caller]
     pub fn ended(self, code: i32) -> String {
         let Ran { code: ended, out, err } = self;
@@ -91,7 +91,7 @@ async fn a_stuck_lane_is_found_and_freed_by_command() {
     assert!(shown.contains("headers") && shown.contains("cannot read this"), "{shown}");
 
     let file = tempfile::NamedTempFile::new().unwrap();
-    // No number changes between the file and the destination.
+    // Numbers do not change between the file and the destination.
     let good = "{\"good\":12345678901234567890123,\"net\":1.50}";
     std::fs::write(file.path(), good).unwrap();
     let path = file.path().to_str().unwrap();

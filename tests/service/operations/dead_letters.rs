@@ -6,8 +6,7 @@ use super::{Service, each};
 
 const LETTERS: &str = "destinations/crm/dead-letters";
 
-/// Sends five messages. The last one stays; the others become dead letters before or after
-/// processing.
+/// Sends five messages. The last one stays. The others become dead letters before or after processing.
 pub(super) async fn with_letters(service: &Service, definition: Value) {
     service.define("crm", definition).await;
     for n in 1..=5 {
@@ -149,7 +148,7 @@ async fn letters_are_discarded_one_by_one_or_by_what_they_are_like() {
     assert_eq!(service.post(&path, filter).await.done(), counts(1, 1));
     assert_eq!(service.post(&path, json!({"all": true})).await.done(), counts(2, 2));
     assert_eq!(service.counts("crm").await["dead_letters"], 0);
-    // The log keeps what the message was, and says that it is not a dead letter any more.
+    // The log keeps the state of the message, and shows that it is no longer a dead letter.
     let shown = service.get("destinations/crm/messages/1").await.ok();
     assert_eq!((&shown["state"], &shown["dead_letter"]), (&json!("dead_lettered"), &json!(false)));
 }

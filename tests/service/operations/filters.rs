@@ -1,5 +1,5 @@
-//! What lists and bulk operations select: by key, state, range of sequences, range of times, and
-//! error. And the pages of lists by name.
+//! Tests the selections of lists and bulk operations: by key, state, range of sequences, range of
+//! times, and error. And the pages of lists by name.
 
 use domain::{Arrival, Body, Message};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use store::Ingested;
 
 use super::{Service, client, dead_letters, each, known, said};
 
-/// The first second of 2020, in ms. Message n arrives n seconds later, and so on.
+/// The first second of 2020, in ms. Message n arrives n seconds later.
 const BEGUN_MS: u64 = 1_577_836_800_000;
 
 /// The time of that second, as a query parameter.
@@ -16,7 +16,7 @@ fn second(number: u64) -> String {
 }
 
 impl Service {
-    /// Stamps messages as ingest does, each received a second after the one before it.
+    /// Stamps messages as ingest does, each received a second after the previous one.
     async fn arrive(&self, name: &str, keys: &[Option<&str>]) {
         let known = known(&self.store, name).await;
         let arrivals: Vec<Arrival> = (1..)
@@ -53,7 +53,7 @@ impl Service {
         }
     }
 
-    /// Checks which sequences a list has, in one page and in pages of one item.
+    /// Checks the sequences in a list, in one page and in pages of one item.
     async fn lists(&self, path: &str, expected: &[u64]) {
         println!("{path}");
         assert_eq!(self.pages(path, 100).await.concat(), expected, "{path}");
@@ -103,7 +103,7 @@ async fn messages_are_found_by_when_they_came_and_by_their_errors() {
             let path = format!("{path}?{query}");
             println!("{path}");
             for limit in [100, 1] {
-                // Their order is that of the store, which differs from ordering to ordering.
+                // The order is the order of the store, which depends on the ordering.
                 let mut found = service.pages(&path, limit).await.concat();
                 found.sort_unstable();
                 assert_eq!(found, expected, "{path}, limit {limit}");
@@ -195,7 +195,7 @@ async fn the_log_is_searched_by_state_key_and_range() {
     for (query, expected) in cases {
         service.lists(&format!("{path}?{query}"), expected).await;
     }
-    // A replay selects by the same times.
+    // A replay uses the same times for selection.
     let replay = json!({"from_time": two, "to_time": five, "dry_run": true});
     let counted = service.post("destinations/crm/replay", replay).await.done();
     let found = ["matched", "first_sequence", "last_sequence"].map(|field| counted[field].clone());
@@ -206,7 +206,7 @@ async fn the_log_is_searched_by_state_key_and_range() {
     let found = ["matched", "first_sequence", "last_sequence"].map(|field| counted[field].clone());
     assert_eq!(found, [json!(2), json!(4), json!(5)], "{counted}");
 
-    // What cannot be read is of no known state, key or time: only its sequence selects it.
+    // An unreadable entry has no known state, key or time, so only its sequence selects it.
     let keys = service.store.keys().destination(&"crm".parse().unwrap());
     let _: u64 = service.redis.ask(&["HSET", &keys.log(), "4", "garbage"]).await.unwrap();
     let page = service.get(&format!("{path}?from_sequence=4")).await.ok();
@@ -233,7 +233,7 @@ async fn names(service: &Service, path: &str) -> Vec<Vec<String>> {
 #[tokio::test]
 async fn destinations_topics_and_numbers_come_in_pages_by_name() {
     let service = Service::start().await;
-    // `filed` is of the file.
+    // `filed` is from the configuration file.
     for name in ["delta", "alpha", "echo", "bravo"] {
         service.define_worker(name, "destination").await;
         service.send(name, json!(1), json!({})).await;
@@ -247,7 +247,7 @@ async fn destinations_topics_and_numbers_come_in_pages_by_name() {
     let topics = [vec!["of-alpha", "of-bravo"], vec!["of-delta", "of-echo"]];
     assert_eq!(names(&service, "topics").await, topics);
 
-    // Each page of the numbers has the totals of all.
+    // Each page has the totals of all destinations.
     for query in ["", "?limit=2", "?limit=2&cursor=bravo", "?cursor=zulu"] {
         let stats = service.get(&format!("stats{query}")).await.ok();
         assert_eq!(stats["totals"]["pending"], 4, "{query}: {stats}");
@@ -261,7 +261,7 @@ async fn destinations_topics_and_numbers_come_in_pages_by_name() {
         };
         assert_eq!(pending, shown, "{query}: {stats}");
     }
-    // A cursor may name what is gone by now.
+    // A cursor may name an item that is gone meanwhile.
     assert_eq!(service.delete("destinations/bravo?force=true").await.status, 200);
     for (list, prefix) in [("destinations", ""), ("stats", ""), ("topics", "of-")] {
         let page = service.get(&format!("{list}?limit=1&cursor={prefix}bravo")).await.ok();

@@ -1,4 +1,4 @@
-//! The log, and replays from it.
+//! Tests the log, and replays from it.
 
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ async fn a_replay_arrives_anew_and_doubles_nothing_under_the_same_key() {
         (&json!("crm"), &json!(2))
     );
 
-    // The key may come in a header, in the body, or in both; then both must agree.
+    // The key may be in a header, in the body, or in both. If in both, they must be equal.
     let replay = |key: &'static str, body: Value| {
         let request = client().post(service.pod.url(&format!("/v1/{REPLAY}"))).json(&body);
         request.header("Idempotency-Key", key).send()
@@ -86,7 +86,7 @@ async fn a_replay_arrives_anew_and_doubles_nothing_under_the_same_key() {
     let both = json!({"from_sequence": 2, "to_destination": "lab", "idempotency_key": "other"});
     assert_eq!(replay("again", both).await.unwrap().status(), 400);
 
-    // Without a key every request replays again; here into the same destination.
+    // Without a key, every request replays again. Here the target is the same destination.
     for new in [7, 13] {
         let same = service.post(REPLAY, json!({"from_time": "2020-01-01T00:00:00Z"})).await.done();
         assert_eq!((&same["affected"], &same["new_first_sequence"]), (&json!(6), &json!(new)));

@@ -1,4 +1,4 @@
-//! The API refuses invalid input, names the wrong field, and changes nothing.
+//! Tests that the API refuses invalid input, names the wrong field, and changes nothing.
 
 use serde_json::{Value, json};
 

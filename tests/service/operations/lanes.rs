@@ -1,4 +1,4 @@
-//! Pausing, and the heads of lanes: retry-head and skip-head.
+//! Tests pausing, and commands for heads of lanes: retry-head and skip-head.
 
 use serde_json::json;
 
@@ -123,7 +123,7 @@ async fn all_halted_heads_are_tried_again_together() {
             service.halt_next(name, "no").await;
         }
     }
-    // With ordering `key` the first of each key is a head; with `none` every message is.
+    // With ordering `key`, the first message of each key is a head. With `none`, every message is a head.
     for (name, heads) in [("crm", 3), ("bag", 6)] {
         assert_eq!(service.counts(name).await["halted"], 6);
         let path = format!("destinations/{name}/retry-head");
@@ -176,7 +176,7 @@ async fn message_in_hand_is_withdrawn_unless_delivered_first() {
     let service = Service::start().await;
     service.define("crm", json!({})).await;
     service.send("crm", json!(1), json!({})).await;
-    // If the partition has an owner, the owner may be delivering what is ready.
+    // If the partition has an owner, the owner may be delivering ready messages.
     let hand = service.hand("crm").await;
     let skip = "destinations/crm/skip-head";
     let ordered = service.post(skip, json!({"sequence": 1})).await;
@@ -202,7 +202,7 @@ async fn message_in_hand_is_withdrawn_unless_delivered_first() {
     assert_eq!(hand.deliver(None).await, [1]);
 
     service.send("crm", json!(2), json!({})).await;
-    // The next message is delivered while its cancellation waits.
+    // The next message is delivered while its withdrawal is pending.
     let delivered = async {
         crate::support::wait::eventually("the withdrawal is there", async || {
             let count = service.store.withdrawals(&known).await.unwrap().len();

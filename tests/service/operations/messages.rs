@@ -1,4 +1,4 @@
-//! Listing, showing and cancelling messages.
+//! Tests listing, showing and cancelling messages.
 
 use serde_json::{Value, json};
 use support::pods::client;
@@ -95,7 +95,7 @@ async fn a_cancelled_message_leaves_without_being_delivered() {
     let path = |sequence: u64| format!("destinations/crm/messages/{sequence}");
     let cancelled = json!({"sequence": 1, "state": "cancelled"});
     assert_eq!(service.delete(&path(1)).await.ok(), cancelled);
-    // A client that lost the answer may ask again.
+    // A client that lost the answer may repeat the request.
     assert_eq!(service.delete(&path(1)).await.ok(), cancelled);
     assert_eq!(service.get(&path(1)).await.ok()["state"], "cancelled");
     assert_eq!(service.lease("crm", 1).await[0]["sequence"], 2);
@@ -161,7 +161,7 @@ async fn a_definition_that_another_pod_has_changed_is_read_again() {
         service.send("crm", json!(n), json!({})).await;
     }
     service.halt_next("crm", "no").await;
-    // Every change raises the version; the pod hears of it a little later.
+    // Every change raises the version. The pod learns of it a little later.
     let name = "crm".parse().unwrap();
     for (at, delivery) in [true, false, true].into_iter().enumerate() {
         service.store.pause(&name, None, None, Some(delivery)).await.unwrap();
@@ -189,7 +189,8 @@ async fn message_is_found_by_its_id_among_the_last_remembered() {
     assert_eq!((answer.status, answer.body["code"].as_str()), (404, Some("unknown_message")));
     assert!(answer.body["detail"].as_str().unwrap().contains("set ids_max"), "{answer:?}");
 
-    // What arrives from then on. An id may have any character; of two messages, the last counts.
+    // Only messages that arrive later have ids. An id may have any character. If two messages
+    // have the same id, the last one counts.
     service.define("erp", json!({"transform": worker, "ids_max": 3})).await;
     for (n, id) in [(2, "b"), (3, "ä/b c"), (4, "b")] {
         send(n, id).await;
@@ -203,7 +204,7 @@ async fn message_is_found_by_its_id_among_the_last_remembered() {
         service.said(&["messages", "show", "erp", "--id", "ä/b c", "-o", "json"]).await;
     assert_eq!(serde_json::from_str::<Value>(&by_command).unwrap()["sequence"], 3);
 
-    // It is found after it has left, until others have taken its place.
+    // A message is found after it has left, until newer ids have displaced it.
     service.post("destinations/erp/purge", json!({})).await.ok();
     assert_eq!(found("b").await.ok()["state"], "cancelled");
     send(5, "c").await;
@@ -213,7 +214,7 @@ async fn message_is_found_by_its_id_among_the_last_remembered() {
     send(7, "e").await;
     assert_eq!(found("b").await.status, 404);
 
-    // A lower limit removes what is beyond it; none removes all, as does the removal.
+    // A lower limit removes the ids beyond it. A definition without `ids_max` removes all ids.
     let key = service.store.keys().destination(&"erp".parse().unwrap()).ids();
     let ids =
         async || service.redis.ask::<Vec<String>>(&["ZRANGE", &key, "0", "-1"]).await.unwrap();
@@ -224,7 +225,7 @@ async fn message_is_found_by_its_id_among_the_last_remembered() {
     assert!(ids().await.is_empty());
 }
 
-/// The reference says what an id costs (`docs/reference/configuration.md`, `ids_max`).
+/// The reference states the memory of an id (`docs/reference/configuration.md`, `ids_max`).
 #[tokio::test]
 async fn an_id_costs_the_bytes_that_the_reference_says() {
     const COUNT: usize = 10_000;

@@ -1,7 +1,7 @@
-//! Interventions at a destination, over HTTP and by command, with a real pod and Redis.
+//! Tests interventions at a destination, over HTTP and by command, with a real pod and Redis.
 //!
-//! The pod has no sender. The test acts as the sender, through the store, so it decides what is
-//! being delivered and when.
+//! The pod has no sender. The test acts as the sender, through the store, so it controls which
+//! messages are delivered, and when.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ mod messages;
 mod purge;
 mod repair;
 
-/// A pod without a sender, and the store as a sender sees it.
+/// A pod without a sender, and a store for the test as the sender.
 struct Service {
     redis: TestRedis,
     pod: Pod,
@@ -62,7 +62,7 @@ impl Service {
         Service { redis, pod, store }
     }
 
-    /// Creates a destination. Without a `url` it gets one where nobody listens.
+    /// Creates a destination. Without a `url` it gets one without a listener.
     async fn define(&self, name: &str, mut fields: Value) {
         if fields["url"].is_null() {
             fields["url"] = "http://127.0.0.1:9/".into();
@@ -82,25 +82,25 @@ impl Service {
         said(client().get(self.pod.url(&format!("/v1/{path}")))).await
     }
 
-    /// Waits for the end of a bulk operation longer than a client usually does.
+    /// Sends a POST. Waits for the end of a bulk operation longer than clients usually do.
     async fn post(&self, path: &str, body: Value) -> Said {
         let request = client().post(self.pod.url(&format!("/v1/{path}"))).json(&body);
         said(request.header("prefer", "wait=60")).await
     }
 
-    /// Begins a bulk operation without waiting for its end. Returns what the answer shows of it.
+    /// Begins a bulk operation without waiting for its end. Returns the operation in the answer.
     async fn begin(&self, path: &str, body: Value) -> Value {
         let request = client().post(self.pod.url(&format!("/v1/{path}"))).json(&body);
         let answer = said(request.header("prefer", "respond-async")).await;
         match answer.status {
             202 => assert_eq!(answer.headers["location"].to_str().unwrap(), place_of(&answer.body)),
-            // A short one may be faster than the answer.
+            // A short operation may end before the answer.
             _ => assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded"))),
         }
         answer.body
     }
 
-    /// Waits until an operation has ended, as long as it goes on. Returns it.
+    /// Waits until an operation has ended, while it makes progress. Returns it.
     async fn ended(&self, begun: &Value) -> Value {
         let path = place_of(begun).replacen("/v1/", "", 1);
         let mut last = begun.clone();
@@ -177,7 +177,7 @@ async fn known(store: &Store, name: &str) -> std::sync::Arc<CatalogEntry> {
 }
 
 impl Hand {
-    /// Delivers or skips what is releasable in a lane, and logs it.
+    /// Delivers or skips the releasable messages of a lane, and logs them.
     async fn deliver(&self, lane: Option<&str>) -> Vec<u64> {
         let now = self.store.server_time_ms().await.unwrap();
         self.deliver_at(lane, |_| now).await
@@ -240,20 +240,19 @@ impl Said {
         self.body
     }
 
-    /// Checks that this is an operation that has succeeded. Returns what it did.
+    /// Checks that this is an operation that has succeeded. Returns its result.
     fn done(self) -> Value {
         work_of("succeeded", self.ok())
     }
 }
 
-/// Where an operation can be read.
+/// The path of an operation.
 fn place_of(operation: &Value) -> String {
     let word = |field: &str| operation[field].as_str().unwrap_or_else(|| panic!("{operation}"));
     format!("/v1/destinations/{}/operations/{}", word("destination"), word("id"))
 }
 
-/// Checks that an operation is in this state. Returns what it did: its counts, and what only its
-/// kind has.
+/// Checks that an operation is in this state. Returns its result: the counts, and the fields of its kind.
 fn work_of(state: &str, mut operation: Value) -> Value {
     assert_eq!(operation["state"], state, "{operation}");
     let fields = operation.as_object_mut().unwrap();

@@ -1,4 +1,4 @@
-//! Purging.
+//! Tests purging.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::Service;
 
-/// What a purge did that cancelled so many messages at once, and others when their attempts end.
+/// The expected result of a purge that cancelled `at_once` messages at once, and `withdrawing`
+/// others at the end of their attempts.
 pub(super) fn cancelled(at_once: u64, withdrawing: u64) -> Value {
     let all = at_once + withdrawing;
     json!({"matched": all, "affected": all, "failed": 0, "withdrawing": withdrawing})

@@ -1,5 +1,5 @@
-//! Damages Redis by hand: `repair` finds and repairs it, and messages flow again. Removing a
-//! destination leaves nothing behind, whatever is damaged.
+//! Tests manual damage in Redis: `repair` finds and repairs it, and messages flow again. Removing
+//! a destination leaves no data behind, whatever the damage.
 
 use std::{
     collections::BTreeMap,
@@ -21,8 +21,7 @@ impl Service {
         let _: redis::Value = self.redis.ask(&words).await.unwrap();
     }
 
-    /// All keys of a destination, with what each holds, and what its partition holds about its
-    /// messages.
+    /// All keys of a destination with their contents, and the entries of its partition about its messages.
     async fn held(&self, name: &str) -> BTreeMap<String, String> {
         let keys = self.keys(name);
         let mut all: Vec<String> = self.redis.ask(&["KEYS", &keys.pattern()]).await.unwrap();
@@ -60,7 +59,7 @@ impl Service {
         done
     }
 
-    /// Processes all messages that can be leased, and delivers these lanes. Returns what left each.
+    /// Processes all messages that can be leased, and delivers these lanes. Returns the messages that left each lane.
     async fn flow(&self, name: &str, lanes: &[Option<&str>]) -> Vec<Vec<u64>> {
         for lease in self.lease(name, 100).await {
             let done = json!({"items": [{"token": lease["token"], "body": 1}]});
@@ -76,8 +75,8 @@ impl Service {
     }
 }
 
-/// The commands that do the damage, the kinds that `repair` reports, and what leaves lanes `k` and
-/// `j` afterwards.
+/// The commands that do the damage, the kinds that `repair` reports, and the messages that leave
+/// lanes `k` and `j` afterwards.
 type Damage = (&'static [&'static str], &'static [&'static str], [&'static [u64]; 2]);
 
 const ALL: [&[u64]; 2] = [&[1, 2, 3], &[4]];
@@ -86,7 +85,7 @@ const DAMAGES: [Damage; 16] = [
     (&["LREM {d}:waiting 0 2"], &["nowhere"], ALL),
     (&["DEL {d}:waiting"], &["nowhere"], ALL),
     (&["ZREM {d}:in-progress:k 2"], &["no_lane", "left_over"], [&[1, 3], &[4]]),
-    // An unreadable message blocks its own lane and no other.
+    // An unreadable message blocks only its own lane.
     (&["HDEL {d}:messages 2"], &["damaged"], [&[1], &[4]]),
     (&["HSET {d}:messages 2 garbage"], &["damaged"], [&[1], &[4]]),
     (
@@ -270,7 +269,7 @@ async fn more_than_fits_into_a_page_is_repaired_in_every_mode() {
         ("destination", "parallel", None, COUNT),
         ("key", "parallel", Some("k"), COUNT),
         ("none", "parallel", None, COUNT),
-        // One message waits; the others wait for their turn behind it.
+        // One message waits for processing. The others await their turn behind it.
         ("key", "serial", Some("k"), 1),
     ] {
         let name = format!("{ordering}-{processing}");

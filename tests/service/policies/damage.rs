@@ -1,5 +1,5 @@
-//! Messages whose records in Redis are missing or unreadable. Each blocks only its own lane, is
-//! shown, and can be made to leave.
+//! Tests messages whose records in Redis are missing or unreadable. Each blocks only its own
+//! lane, is shown, and can be removed.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ impl Scenario {
         }
     }
 
-    /// Processes all waiting messages; completes each with its own body.
+    /// Processes all waiting messages, and completes each with its own body.
     pub(super) async fn work(&self) -> usize {
         let leases = self.lease(json!({"max": 9, "wait_ms": 20_000})).await;
         for lease in &leases {
@@ -51,7 +51,7 @@ impl Scenario {
         leases.len()
     }
 
-    /// Ends the pod, so that no sender is delivering anything.
+    /// Ends the pod, so that no sender delivers messages.
     pub(super) async fn let_go(&mut self) {
         self.pod.drains().await;
     }
@@ -113,7 +113,7 @@ async fn message_damaged_before_processing_blocks_only_its_lane() {
             let old = times.0.as_str().is_some_and(|at| at.starts_with("1970"));
             assert!(!old, "{what}: {listed}");
 
-            // Someone gets the lane going again, each time by another command.
+            // An operator unblocks the lane, each time with another command.
             let key = if ordering == "key" { json!("a") } else { Value::Null };
             match how {
                 "missing" => {

@@ -130,7 +130,7 @@ async fn what_a_repair_removed_is_not_named_any_more() {
     scenario.names(Some("damaged: erp: ingest: ")).await;
     scenario.steer("pause", json!({})).await;
     scenario.steer("repair", json!({})).await;
-    // Nobody calls ingest for the destination again: a scan for damage is enough.
+    // A scan for damage is enough: no further call of ingest is needed.
     assert_eq!(scenario.ready().await, "ready\n");
     scenario.steer("resume", json!({})).await;
     while scenario.work().await == 0 {}
@@ -315,7 +315,7 @@ async fn a_listing_that_meets_damage_says_so_and_goes_on() {
     assert_eq!((&items[1]["sequence"], items[1]["damaged"].is_string()), (&json!(2), true));
     assert!(items[0]["damaged"].is_null() && items[2]["damaged"].is_null(), "{listed}");
 
-    // A dead letter that is listed and has no record.
+    // A listed dead letter without a record.
     scenario.redis_ask::<u64>(&["ZADD", &keys.dead_letters(), "2", "2"]).await;
     let listed = scenario.get(&format!("/v1/destinations/{ERP}/dead-letters")).await;
     assert_eq!(listed["items"][0]["sequence"], 2, "{listed}");
@@ -344,7 +344,7 @@ async fn a_listing_that_meets_damage_says_so_and_goes_on() {
     scenario.is_drained().await;
 }
 
-/// A value of the wrong kind is damage, not a lost answer: the client must not ask again.
+/// A value of the wrong kind is damage, not a lost answer: the client must not repeat the request.
 #[tokio::test]
 async fn answer_with_wrong_content_is_damage_and_not_unconfirmed() {
     let scenario = Scenario::start(json!({})).await;

@@ -1,4 +1,4 @@
-//! What is due does not wait: not for other lanes, not for a wake-up, and not for a clock that was ahead.
+//! Tests that due messages do not wait for other lanes, for a wake-up, or because a clock was ahead.
 
 use domain::DestinationName;
 use redis::RedisResult;
@@ -10,9 +10,9 @@ use crate::{
     support::{pods::client, wait::eventually},
 };
 
-/// As many lanes wait as are read at once.
+/// The number of waiting lanes: more than one scan reads.
 const LANES: usize = 300;
-/// At most so many other messages are delivered before one that is due: those that were in flight or released.
+/// At most this many other messages are delivered before a due one: messages that were in flight or released.
 const BEFORE_MAX: usize = 3;
 
 /// A destination that delivers one lane at a time. The first message of lane `c` is `bad`, and one message of each
@@ -32,7 +32,7 @@ async fn with_lanes(definition: Value) -> Scenario {
     scenario
 }
 
-/// How many messages the receiver took before this one.
+/// The number of messages that the receiver accepted before this one.
 async fn taken_before(scenario: &Scenario, body: &str) -> usize {
     let body = format!("\"{body}\"");
     eventually("the receiver has it", async || {
@@ -67,7 +67,7 @@ async fn lane_of_a_dead_letter_goes_on_before_other_lanes() {
     assert!(before <= BEFORE_MAX, "{before} messages of other lanes were delivered before");
 }
 
-/// Holds the receiver's answers, lets lane `c` become due, and returns how many messages came before its head.
+/// Holds the receiver's answers, lets lane `c` become due, and returns how many messages arrived before its head.
 async fn taken_before_due_head(scenario: Scenario, is_refused: bool, retry: bool) -> usize {
     scenario.steer("resume", json!({})).await;
     eventually("its head is refused", async || match hint_of_lane(&scenario).await {
@@ -82,7 +82,7 @@ async fn taken_before_due_head(scenario: Scenario, is_refused: bool, retry: bool
     if retry {
         scenario.steer("retry-head", json!({"key": "c"})).await;
     }
-    // It is released, and waits only for the delivery in flight.
+    // The head is released, and waits only for the delivery in flight.
     eventually("the sender has the head", async || match hint_of_lane(&scenario).await {
         Some(hint) if (1.0..1e12).contains(&hint) => Ok(()),
         hint => Err(format!("hint {hint:?}")),
@@ -157,7 +157,7 @@ async fn purge_leaves_only_messages_that_are_in_flight() {
     assert_eq!(scenario.is_drained().await["cancelled_total"], 2);
 }
 
-/// A destination with this many lanes, all of whose heads were refused and are not due for a long time.
+/// A destination with this many lanes. All heads were refused, and are not due for a long time.
 async fn with_lanes_in_backoff(lanes: usize) -> Scenario {
     let hour = 3_600_000;
     let delivery = json!({"lanes_max": 64, "backoff_ms": hour, "backoff_max_ms": hour, "retry_after_max_ms": 0});
@@ -181,14 +181,14 @@ async fn all_back_off(scenario: &Scenario, lanes: usize) {
     .await;
 }
 
-/// How many scans of any kind Redis has answered.
+/// The number of scans of any kind that Redis has answered.
 async fn scans(scenario: &Scenario) -> String {
     let stats: String = scenario.redis.ask(&["INFO", "commandstats"]).await.unwrap();
     let line = stats.lines().find(|line| line.starts_with("cmdstat_zrangebyscore:"));
     line.and_then(|line| line.split(',').next()).unwrap_or_default().to_owned()
 }
 
-/// More lanes than one scan reads.
+/// Uses more lanes than one scan reads.
 #[tokio::test]
 async fn lanes_in_backoff_cause_no_scan_after_scan() {
     let scenario = with_lanes_in_backoff(LANES).await;
@@ -208,7 +208,7 @@ async fn lanes_in_backoff_cause_no_scan_after_scan() {
     .await;
 }
 
-/// Redis's clock was ahead when they were refused.
+/// Redis's clock was ahead when the heads were refused.
 #[tokio::test]
 async fn late_lanes_are_all_corrected_at_once() {
     let lanes = 50;

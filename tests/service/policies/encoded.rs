@@ -1,4 +1,4 @@
-//! Producers compress bodies (`Content-Encoding`).
+//! Tests bodies that producers compress (`Content-Encoding`).
 
 use std::io::Write;
 
@@ -17,7 +17,7 @@ fn gzip(plain: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A message whose JSON body is encoded like this.
+/// A message whose JSON body has this encoding.
 fn encoded(encoding: &str, body: &[u8]) -> Value {
     json!({"destinations": [ERP], "body_base64": BASE64_STANDARD.encode(body),
         "content_type": "application/json", "headers": {"content-encoding": encoding}})
@@ -35,7 +35,7 @@ async fn an_encoding_travels_with_its_body_and_not_with_an_output() {
     scenario.is_drained().await;
     assert_eq!(scenario.receiver.header(0, "content-encoding"), "gzip");
 
-    // An encoding that Reseq does not know travels where nothing here reads the body.
+    // Reseq forwards a body with an unknown encoding if it does not need to read the body.
     scenario.ok("POST", "/v1/messages", encoded("zstd", b"\x28\xb5\x2f\xfd")).await;
     scenario.is_drained().await;
     assert_eq!(scenario.receiver.header(1, "content-encoding"), "zstd");
@@ -57,7 +57,7 @@ async fn an_encoding_travels_with_its_body_and_not_with_an_output() {
     assert_eq!(scenario.receiver.header(2, "content-encoding"), "", "the output is not encoded");
     assert_eq!(scenario.receiver.header(3, "content-encoding"), "gzip", "it is the same body");
 
-    // A replay sends what arrived, so it is encoded again.
+    // A replay sends the body as it arrived, so it is encoded.
     scenario.steer("replay", json!({"from_sequence": 3, "to_sequence": 3})).await;
     let again = scenario.lease(json!({"wait_ms": 20_000})).await;
     assert_eq!(again[0]["headers"]["content-encoding"], "gzip", "{}", again[0]);
@@ -109,7 +109,7 @@ async fn expressions_read_encoded_bodies_or_they_are_refused() {
         assert_eq!((status, code), (415, &json!("unsupported_media_type")), "{problem}");
         assert!(problem["detail"].as_str().unwrap().contains(encoding), "{problem}");
     }
-    // More than http.body_bytes_max, once decoded, and something that is not gzip.
+    // A body longer than http.body_bytes_max after decoding, and a body that is not gzip.
     for body in [gzip(&vec![b' '; 2 << 20]), b"no gzip".to_vec()] {
         let (status, problem) = scenario.ask("POST", "/v1/messages", encoded("gzip", &body)).await;
         assert_eq!((status, &problem["code"]), (422, &json!("no_key")), "{problem}");
@@ -118,7 +118,7 @@ async fn expressions_read_encoded_bodies_or_they_are_refused() {
     assert_eq!(many, 415);
 }
 
-/// The status of a whole batch that is encoded.
+/// Sends a whole batch with an encoding. Returns the status.
 async fn client_encoded(scenario: &Scenario) -> u16 {
     let request = crate::support::pods::client()
         .post(scenario.pod.url("/v1/messages"))

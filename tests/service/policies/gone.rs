@@ -1,4 +1,4 @@
-//! History: what became of messages, and sending them again.
+//! Tests the history of messages, and sending them again.
 
 use serde_json::{Value, json};
 

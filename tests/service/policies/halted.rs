@@ -1,4 +1,4 @@
-//! Exhausted attempts: halt, dead letter, drop; and the commands that resolve them.
+//! Tests exhausted attempts (halt, dead letter, drop), and the commands that resolve them.
 
 use serde_json::{Value, json};
 
@@ -91,7 +91,7 @@ async fn gone_always_halts_and_skip_head_lets_the_lane_go_on() {
     let skipped = scenario.steer("skip-head", json!({"sequence": 2})).await;
     assert_eq!((&skipped["sequence"], &skipped["state"]), (&json!(2), &json!("dead_lettered")));
     scenario.receives(&["one", "three"]).await;
-    // The receiver can see the gap, and can ask what became of message 2.
+    // The receiver can see the gap, and can query message 2.
     assert_eq!(scenario.receiver.header(1, "reseq-previous"), "2");
     let stats = scenario.is_drained().await;
     assert_eq!((&stats["dead_lettered_total"], &stats["dead_letters"]), (&json!(1), &json!(1)));
@@ -152,7 +152,7 @@ async fn a_message_that_kills_its_processors_stops_doing_so() {
     let scenario = Scenario::start(definition).await;
     scenario.send_all(&["poison"]).await;
     for attempt in [1, 2] {
-        // A worker leases it and never answers again.
+        // A worker leases the message and never answers.
         let lease = scenario.lease(json!({"wait_ms": 20_000, "lease_ms": 100})).await;
         assert_eq!(lease[0]["attempt"], attempt);
     }
@@ -201,7 +201,7 @@ async fn repeatedly_refused_head_can_be_skipped_between_attempts() {
     let letter =
         scenario.ok("GET", &format!("/v1/destinations/{ERP}/dead-letters/2"), Value::Null).await;
     assert_eq!(letter["stage"], "delivery", "{letter}");
-    // A message that was processed is not processed again, only delivered.
+    // A processed message is not processed again, only delivered.
     scenario.receiver.accept("\"two\"");
     scenario.steer("dead-letters/redrive", json!({"sequences": [2]})).await;
     scenario.receives(&["one", "three", "two"]).await;

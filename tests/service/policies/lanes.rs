@@ -1,4 +1,4 @@
-//! Modes: serial processing, no order, priorities, batches.
+//! Tests modes: serial processing, no ordering, priorities, batches.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ async fn higher_priority_is_claimed_first_without_order() {
     let leases = scenario.lease(json!({"max": 10})).await;
     let bodies: Vec<&str> = leases.iter().map(|lease| lease["body"].as_str().unwrap()).collect();
     assert_eq!(bodies, ["high", "usual", "next", "low"]);
-    // Every message leaves as soon as it is ready, whatever came before it.
+    // Every message leaves as soon as it is ready, regardless of earlier messages.
     scenario.end("complete", &leases[3..], json!({"body": "low"})).await;
     scenario.receives(&["low"]).await;
     assert_eq!(scenario.receiver.header(0, "reseq-previous"), "0");

@@ -1,4 +1,4 @@
-//! Limits: lanes in flight, deliveries per second, the backlog in messages and in bytes.
+//! Tests limits: lanes in flight, deliveries per second, the backlog in messages and in bytes.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! Every policy of a destination, over HTTP and with real processes: what happens when things fail
-//! or wait. Each test ends with balanced counters: every message is pending or gone.
+//! Tests every policy of a destination, over HTTP and with real processes: failures, and waiting
+//! messages. Each test ends with balanced counters: every message is pending or gone.
 
 mod damage;
 mod damage_reported;

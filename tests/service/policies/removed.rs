@@ -1,5 +1,5 @@
-//! Removing a destination: what it leaves alone, and what must not be mistaken for the removed
-//! messages.
+//! Tests the removal of a destination: it must not change other destinations, and later messages
+//! must not be mistaken for removed ones.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     support::{redis::TestRedis, wait::eventually},
 };
 
-/// Names of other destinations in the same partition as this one.
+/// Names of other destinations in the partition of this one.
 fn neighbours(of: &str) -> impl Iterator<Item = String> {
     let partition = |name: &str| name.parse::<DestinationName>().unwrap().partition(64);
     let here = partition(of);
@@ -68,8 +68,7 @@ async fn a_removal_has_nothing_of_other_destinations_sent_again() {
         let path = format!("/v1/destinations/{name}");
         scenario.define(&name, json!({})).await;
         scenario.ok("DELETE", &path, Value::Null).await;
-        // When another message of the partition has been delivered, the sender has seen the
-        // removal.
+        // Once another message of the partition is delivered, the sender has seen the removal.
         let item = json!({"destinations": [quick], "body": "there"});
         scenario.ok("POST", "/v1/messages", item).await;
         arrives(&other, at + 1).await;
@@ -88,10 +87,10 @@ async fn held_messages_are_not_taken_for_recreated_destination() {
     let gate = scenario.receiver.gate.write().await;
     scenario.send("old 1", json!({})).await;
     arrives(&scenario.receiver, 1).await;
-    // Nothing tells the sender of a message behind the one that it delivers, so it has not loaded this one.
+    // The sender gets no wake-up for a message behind the one that it delivers, so it has not loaded this one.
     scenario.send("old 2", json!({})).await;
-    // While the sender is frozen, the destination is removed and made again. The receiver's answer
-    // to the old delivery waits meanwhile.
+    // While the sender is frozen, remove the destination and create it again. Meanwhile the
+    // receiver's answer to the old delivery waits.
     sender.freeze();
     scenario.ok("DELETE", &format!("{path}?force=true"), Value::Null).await;
     scenario.define(ERP, json!({})).await;
@@ -106,7 +105,7 @@ async fn held_messages_are_not_taken_for_recreated_destination() {
     assert!(epoch(1) > epoch(0) && epoch(1) == epoch(3), "{} after {}", epoch(1), epoch(0));
 }
 
-/// As after a failover that lost the end of a removal: nobody knows that it is not finished.
+/// The state after a failover that lost the end of a removal: no pod knows that it is unfinished.
 #[tokio::test]
 async fn a_definition_finishes_a_removal_that_stopped_halfway() {
     let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
@@ -119,8 +118,8 @@ async fn a_definition_finishes_a_removal_that_stopped_halfway() {
     assert_eq!(scenario.is_drained().await["last_sequence"], 1);
 }
 
-/// Two processes may find the same removal halfway. The slower one must not take what the other has
-/// defined since for what is to be removed.
+/// Two processes may find the same unfinished removal. The slower process must not remove a
+/// destination that the other has defined since.
 #[tokio::test]
 async fn a_removal_is_completed_only_where_one_has_begun() {
     let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
@@ -180,8 +179,8 @@ async fn what_is_behind_a_refused_head_is_not_read_at_each_attempt() {
         scenario.steer("resume", json!({})).await;
         scenario.is_drained().await;
         let read = output_bytes(&scenario.redis).await - before;
-        // The first run is read completely, each further attempt reads one delivery, and finally
-        // everything is read once.
+        // The sender reads the first run completely, then one delivery for each further attempt,
+        // and finally everything once.
         let bound = 2 * 40 * BODY + (ATTEMPTS + 4) * batch_max * BODY;
         assert!(read < bound, "{read} bytes were read in batches of {batch_max}; most: {bound}");
     }
@@ -191,7 +190,7 @@ async fn output_bytes(redis: &TestRedis) -> usize {
     redis.info("total_net_output_bytes").await.parse().unwrap()
 }
 
-/// The header of each delivery so far; "-" where it is absent.
+/// The header of each delivery so far; "-" if absent.
 fn previous(service: &Service) -> Vec<String> {
     let taken = service.taken.lock().unwrap();
     let header = |headers: &std::collections::HashMap<String, String>| {
@@ -212,8 +211,8 @@ async fn previous_message_is_known_even_if_key_had_none_pending() {
         send(key).await;
     }
     assert_eq!(previous(&scenario.receiver), ["0", "0", "1", "2"]);
-    // A third key displaces the least recently used one. From then on forgotten and new keys look
-    // alike, so neither gets the header.
+    // A third key displaces the least recently used one. From then on, forgotten and new keys
+    // look alike, so neither gets the header.
     for key in ["c", "b", "a", "d"] {
         send(key).await;
     }
@@ -223,7 +222,7 @@ async fn previous_message_is_known_even_if_key_had_none_pending() {
         scenario.redis.ask(&["ZRANGE", &key, "0", "-1"]).await.unwrap()
     };
     assert_eq!(remembered, ["a", "d"], "no more than two");
-    // The memory goes with the destination.
+    // Removing the destination removes these entries too.
     scenario.ok("DELETE", &format!("/v1/destinations/{ERP}"), Value::Null).await;
     scenario.define(ERP, json!({"ordering": "key", "previous_keys_max": 0})).await;
     send("a").await;

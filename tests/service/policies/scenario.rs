@@ -24,11 +24,11 @@ pub const ERP: &str = "erp";
 /// A service that records its requests, and answers by the body of each request.
 #[derive(Default)]
 pub struct Service {
-    /// Bodies that are refused: the status, and how often (none: always).
+    /// Refused bodies: the status, and how often (`None`: always).
     refused: Mutex<HashMap<String, (u16, Option<usize>)>>,
     refused_all: Mutex<Option<(u16, usize)>>,
     pub taken: Mutex<Vec<Taken>>,
-    /// Requests that came, answered or not.
+    /// Requests that have arrived, answered or not.
     pub arrived: AtomicUsize,
     /// Requests in flight: now, and at most so far.
     in_flight: Mutex<(usize, usize)>,
@@ -36,7 +36,7 @@ pub struct Service {
     pub gate: tokio::sync::RwLock<()>,
     /// The body of a successful answer.
     pub answer: Mutex<Option<String>>,
-    /// The most messages that are accepted of each batch; the answer says how many.
+    /// The most messages to accept from each batch. The answer states the number.
     pub takes_max: Mutex<Option<usize>>,
 }
 
@@ -52,7 +52,7 @@ impl Service {
         self.refused.lock().unwrap().insert(body.to_owned(), (status, times));
     }
 
-    /// Refuses the next requests with this status, whatever their bodies: `(status, count)`.
+    /// Refuses the next requests with this status, for all bodies: `(status, count)`.
     pub fn refuse_all(&self, refusal: Option<(u16, usize)>) {
         *self.refused_all.lock().unwrap() = refusal;
     }
@@ -121,7 +121,7 @@ impl Service {
 pub struct Scenario {
     pub redis: TestRedis,
     pub pod: Pod,
-    /// The sender, where it is a separate pod.
+    /// The sender, if it is a separate pod.
     pub sender: Option<Pod>,
     pub receiver: Arc<Service>,
     pub transformer: Arc<Service>,
@@ -153,7 +153,7 @@ impl Scenario {
         scenario
     }
 
-    /// Starts it with a separate sender pod, whose leases outlast every test.
+    /// Like `start`, with a separate sender pod, whose leases outlast every test.
     pub async fn start_apart(definition: Value) -> Scenario {
         let mut scenario = Scenario::start(definition).await;
         scenario.pod.kill();
@@ -211,7 +211,7 @@ impl Scenario {
         answer
     }
 
-    /// Sends such a POST request for the destination.
+    /// Sends a POST request for the destination, which must succeed.
     pub async fn steer(&self, what: &str, body: Value) -> Value {
         self.ok("POST", &format!("/v1/destinations/{ERP}/{what}"), body).await
     }
@@ -261,14 +261,14 @@ impl Scenario {
         .await;
     }
 
-    /// Waits until nothing is pending, and checks that the counters balance.
+    /// Waits until no message is pending, and checks that the counters balance.
     pub async fn is_drained(&self) -> Value {
         let stats = self.until("it is drained", |stats| stats["pending"] == 0).await;
         balanced(&stats);
         stats
     }
 
-    /// Leases messages; returns none if there is nothing to claim.
+    /// Leases messages. Returns none if there are none to claim.
     pub async fn lease(&self, body: Value) -> Vec<Value> {
         let mut asked = json!({"destinations": [ERP]});
         asked.as_object_mut().unwrap().extend(body.as_object().cloned().unwrap());
@@ -290,8 +290,8 @@ impl Scenario {
         }
     }
 
-    /// Waits long enough to be sure that nothing happens: until a message to another destination
-    /// has been delivered.
+    /// Waits until a message to another destination has been delivered, so that a pending action
+    /// would have happened.
     pub async fn nothing_happens(&self) {
         let other = Arc::new(Service::default());
         let (url, _server) = other.serve().await;
@@ -306,7 +306,7 @@ impl Scenario {
     }
 }
 
-/// Every stamped message is pending or gone, and the ways of leaving add up to what is gone.
+/// Checks that every stamped message is pending or gone, and that the counters of gone messages add up.
 pub fn balanced(stats: &Value) {
     let number = |field: &str| stats[field].as_u64().unwrap_or_else(|| panic!("{field}: {stats}"));
     let gone = ["delivered_total", "dropped_total", "dead_lettered_total", "cancelled_total"];

@@ -1,4 +1,5 @@
-//! One message crashes its worker each time. Only that message is given up, and nothing that was processed beside it.
+//! Tests a message that crashes its worker each time. Only that message is given up, not messages
+//! processed at the same time.
 
 use std::{
     collections::HashSet,
@@ -21,14 +22,14 @@ use crate::{
 
 const STALLS_MAX: usize = 3;
 
-/// The most leases on the guilty message, if `held` messages are processed together: the first one, half as many each
-/// time, one that does not count yet, and those that count.
+/// The most leases of the guilty message, if `held` messages are processed together: the first lease, one
+/// for each halving of the group, one that does not count yet, and the leases that count.
 fn leases_max(held: usize) -> usize {
     1 + held.next_power_of_two().ilog2() as usize + 1 + STALLS_MAX
 }
 
-/// A worker process that holds the messages of so many calls, of up to `max` messages each, and works off what it holds.
-/// With the guilty message among them it crashes, and is started again. Returns how often it held that one.
+/// A worker process that leases with `calls` calls, of up to `max` messages each, and processes the messages. If the
+/// guilty message is among them, it crashes, and is started again. Returns how often it held that message.
 async fn worker(scenario: &Scenario, name: &str, calls: usize, max: usize) -> usize {
     let mut crashes = 0;
     loop {
@@ -55,7 +56,7 @@ async fn worker(scenario: &Scenario, name: &str, calls: usize, max: usize) -> us
     }
 }
 
-/// The leases of these messages run out.
+/// Lets the leases of these messages expire.
 async fn leases_end(scenario: &Scenario, name: &str, held: &[Value]) {
     let held: Vec<String> =
         held.iter().map(|lease| format!("{name}/{}/", lease["sequence"])).collect();
@@ -68,7 +69,7 @@ async fn leases_end(scenario: &Scenario, name: &str, held: &[Value]) {
     }
 }
 
-/// `workers` processes work off 24 messages, of which the fourth crashes them.
+/// `workers` processes handle 24 messages. The fourth message crashes them.
 async fn worked_off(scenario: &Scenario, name: &str, fields: Value, held: (usize, usize, usize)) {
     let (workers, calls, max) = held;
     let mut definition = json!({"on_exhausted": "dead_letter"});
@@ -125,7 +126,7 @@ async fn suspects_go_out_in_halves_and_others_pass_them() {
     scenario.end("complete", &half, json!({"drop": true})).await;
     let rest = scenario.lease(json!({"max": 9, "min": 3, "wait_ms": 20_000})).await;
     assert_eq!(sequences(&rest), [3, 4], "suspects do not wait for more");
-    // Their worker lives, so they are no suspects any more.
+    // Their worker lives, so these messages are no longer suspects.
     scenario.end("fail", &rest, json!({"retry_ms": 0})).await;
     scenario.end("fail", &other, json!({"retry_ms": 0})).await;
     assert_eq!(sequences(&scenario.lease(json!({"max": 9})).await), [3, 4, 5]);
@@ -156,7 +157,7 @@ async fn one_call_or_a_process_that_holds_one_gets_no_second_suspect() {
     assert_eq!(none["leases"], json!([]));
 }
 
-/// A pod with the role `processor`, and its service, which crashes it when it gets a guilty body.
+/// A pod with the role `processor`, and its transform service, which crashes the pod when it gets the guilty body.
 #[tokio::test]
 async fn a_message_that_crashes_processors_takes_no_other_with_it() {
     let redis = TestRedis::start().await;
@@ -171,7 +172,7 @@ async fn a_message_that_crashes_processors_takes_no_other_with_it() {
                 crash.notify_one();
                 std::future::pending::<()>().await;
             }
-            // This is the work itself, long enough to be in progress when the process crashes.
+            // Simulates work that is in progress when the process crashes.
             tokio::time::sleep(Duration::from_millis(150)).await;
             seen.lock().unwrap().insert(request.body.clone());
             Some(Answer::status(200))

@@ -1,4 +1,4 @@
-//! Delays, cancelling, pausing, duplicates.
+//! Tests delays, cancelling, pausing, duplicates.
 
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ async fn an_id_is_not_queued_twice_while_it_is_queued_or_running() {
     assert_eq!(send().await["duplicate"], false);
     assert_eq!(send().await["duplicate"], true);
     let lease = scenario.lease(json!({})).await;
-    // While a worker processes it, a repeat is still a duplicate.
+    // While a worker processes the message, a repeat is still a duplicate.
     let again = send().await;
     assert_eq!((&again["duplicate"], &again["sequence"]), (&json!(true), &json!(1)));
     let other = json!({"destinations": [ERP], "body": "walk", "idempotency_key": "report 7"});
@@ -102,7 +102,7 @@ async fn an_id_is_free_again_when_its_message_was_cancelled() {
     let by_key = format!("{messages}?idempotency_key=a%20b");
     let cancelled = scenario.ok("DELETE", &by_key, json!({})).await;
     assert_eq!(cancelled, json!({"sequence": 2, "state": "cancelled"}));
-    // The key is free, though the tombstone still keeps its position behind the first message.
+    // The key is free, although the tombstone still keeps its position behind the first message.
     let again = send().await;
     assert_eq!((&again["duplicate"], &again["sequence"]), (&json!(false), &json!(3)));
     assert_eq!(send().await["duplicate"], true);

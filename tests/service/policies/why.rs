@@ -1,4 +1,4 @@
-//! What blocks a lane: over HTTP and by the command, for each cause.
+//! Tests the report of what blocks a lane, over HTTP and by the command, for each cause.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ impl Scenario {
         self.ok("GET", &format!("/v1/destinations/{ERP}/why{query}"), Value::Null).await
     }
 
-    /// Waits until this is the cause.
+    /// Waits until this is the reported cause.
     async fn blocked_by(&self, cause: &str) -> Value {
         eventually(cause, async || {
             let why = self.why("").await;
@@ -25,7 +25,7 @@ impl Scenario {
         .await
     }
 
-    /// What a command prints.
+    /// Runs a command. Returns its output.
     async fn prints(&self, args: &[&str]) -> String {
         run_at(&self.pod.url(""), args, &[], "").await.ended(0)
     }
@@ -39,7 +39,7 @@ async fn why_says_who_works_on_head_and_how_to_resume_if_halted() {
     scenario.send_all(&["one", "two", "three"]).await;
     let why = scenario.blocked_by("awaiting_worker").await;
     assert_eq!((&why["head"]["sequence"], &why["behind"]), (&json!(1), &json!(2)), "{why}");
-    // Two bodies in quotes wait behind it.
+    // Two bodies with quotes wait behind the head.
     assert_eq!(why["bytes_behind"], json!("\"two\"\"three\"".len()), "{why}");
 
     let lease = scenario.lease(json!({"worker": "host-7:42", "lease_ms": 3_600_000})).await;
@@ -47,7 +47,7 @@ async fn why_says_who_works_on_head_and_how_to_resume_if_halted() {
     assert_eq!(why["head"]["lease"]["worker"], "host-7:42", "{why}");
     assert_eq!(why["head"]["lease"]["expires_at"], lease[0]["expires_at"], "{why}");
     assert!(why["explanation"].as_str().unwrap().contains("host-7:42"), "{why}");
-    // The list of messages says it too, and an extension keeps the name.
+    // The list of messages shows the worker too, and an extension keeps the name.
     let items = json!({"items": [{"token": lease[0]["token"], "lease_ms": 7_200_000}]});
     let extended = scenario.ok("POST", "/v1/leases/extend", items).await;
     let path = format!("/v1/destinations/{ERP}/messages?state=processing");
@@ -71,7 +71,7 @@ async fn why_says_who_works_on_head_and_how_to_resume_if_halted() {
     }
     assert!(!said.contains('\u{1b}'), "{said:?}");
 
-    // The commands that it names help.
+    // The commands in the advice resolve it.
     scenario.prints(&["skip-head", ERP, "--sequence", "1", "--yes"]).await;
     assert_eq!(scenario.blocked_by("awaiting_worker").await["head"]["sequence"], 2);
 }
@@ -107,7 +107,7 @@ async fn with_ordering_by_key_each_lane_is_asked_for_by_its_key() {
     let why = scenario.why("?key=b").await;
     assert_eq!((&why["cause"], &why["behind"]), (&json!("awaiting_worker"), &json!(0)), "{why}");
     assert_eq!(scenario.why("?key=c").await["cause"], "nothing");
-    // Without a key it is the lane whose head is the oldest.
+    // Without a key, the report is about the lane with the oldest head.
     assert_eq!(scenario.why("").await["key"], "a b");
     scenario.define("whole", json!({"url": scenario.receiver_url})).await;
     let (status, problem) =
@@ -134,7 +134,7 @@ async fn a_delivery_waits_for_its_backoff_for_a_pause_or_for_a_sender() {
     scenario.receives(&["one", "two"]).await;
 }
 
-/// The sender was killed. Its key in Redis stays.
+/// The sender is killed. Its key in Redis stays.
 #[tokio::test]
 async fn withdrawal_without_a_live_sender_waits_for_an_owner() {
     let mut scenario = Scenario::start_apart(json!({})).await;
@@ -146,7 +146,7 @@ async fn withdrawal_without_a_live_sender_waits_for_an_owner() {
     let path = format!("/v1/destinations/{ERP}/messages/2");
     let (status, answer) = scenario.ask("DELETE", &path, Value::Null).await;
     assert_eq!(status, 202, "{answer}");
-    // Its heartbeat is over.
+    // Remove its heartbeat.
     scenario.redis.ask::<u64>(&["DEL", "reseq:pods"]).await.unwrap();
     let why = scenario.blocked_by("no_owner").await;
     assert_eq!(why["head"]["withdrawing"], true, "{why}");
@@ -220,7 +220,7 @@ async fn pods_show_roles_and_partitions_and_missing_role_is_cause() {
     let owner = scenario.prints(&["pods", "--destination", ERP]).await;
     assert!(owner.contains("sender") && !owner.contains("ingest"), "{owner}");
 
-    // Nobody processes.
+    // No pod processes messages.
     let definition = scenario.with_transform(json!({}));
     scenario.define(ERP, definition).await;
     scenario.send_all(&["one"]).await;
@@ -231,7 +231,7 @@ async fn pods_show_roles_and_partitions_and_missing_role_is_cause() {
     scenario.until("it is delivered", |stats| stats["delivered_total"] == 1).await;
     drop(processor);
 
-    // Nobody delivers: the sender's leases end when it stops.
+    // No pod delivers: the sender's leases end when it stops.
     let mut sender = scenario.sender.take().unwrap();
     sender.terminate();
     eventually(

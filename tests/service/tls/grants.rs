@@ -1,4 +1,4 @@
-//! Certificates of clients that say what their holders may do.
+//! Tests client certificates with grants.
 
 use reqwest::{Client, Method};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -12,7 +12,7 @@ use crate::support::{
 
 const ADMIN: &str = "an-admin-token-from-the-environment";
 
-/// A listener of each kind that wants certificates of this authority, and what certificates may do.
+/// An HTTP and a TCP listener, which require certificates of this authority, and the grants.
 fn lines(ours: &Authority, grants: &str) -> String {
     let server = ours.issue("server");
     format!(
@@ -47,19 +47,19 @@ async fn a_certificate_may_do_what_its_name_allows_and_nothing_else() {
     };
     let (messages, stats) = ("/v1/destinations/work/messages", "/v1/destinations/work/stats");
     assert_eq!(ask(&ada, Method::POST, messages, &[]).await, 202);
-    // Neither another scope nor another destination, nor tokens.
+    // The grant allows no other scope, no other destination, and no tokens.
     assert_eq!(ask(&ada, Method::GET, stats, &[]).await, 403);
     assert_eq!(ask(&ada, Method::POST, "/v1/destinations/other/messages", &[]).await, 403);
     assert_eq!(ask(&ada, Method::GET, "/v1/tokens", &[]).await, 403);
     assert_eq!(ask(&bob, Method::POST, messages, &[]).await, 403);
     assert_eq!(ask(&bob, Method::GET, stats, &[]).await, 403);
-    // A name that is not listed allows nothing.
+    // A certificate with an unlisted name may do nothing.
     assert_eq!(ask(&carl, Method::POST, messages, &[]).await, 401);
-    // A token counts in place of the certificate, also if it is wrong.
+    // A token replaces the certificate, even if the token is wrong.
     let (right, wrong) = (format!("Bearer {ADMIN}"), "Bearer rsq_wrong");
     assert_eq!(ask(&carl, Method::GET, stats, &[("authorization", &right)]).await, 200);
     assert_eq!(ask(&ada, Method::POST, messages, &[("authorization", wrong)]).await, 401);
-    // A browser shows its certificate for pages of others, too.
+    // A browser shows its certificate for pages of other origins too.
     for page in [("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")] {
         assert_eq!(ask(&ada, Method::POST, messages, &[page]).await, 403, "{page:?}");
     }
@@ -89,7 +89,7 @@ async fn a_certificate_may_do_what_its_name_allows_and_nothing_else() {
 #[tokio::test]
 async fn alternative_names_count_too() {
     let (ours, redis) = (Authority::new("ours"), TestRedis::start().await);
-    // Each certificate of the tests is for this name.
+    // All certificates of the tests have this name.
     let grants =
         grant("DNS:localhost", "scopes = ['read']") + &grant("CN=localhost", "scopes = ['admin']");
     let running = start(&redis, &lines(&ours, &grants)).await;

@@ -1,4 +1,4 @@
-//! TLS on the listeners: who gets in, certificates that change, and clients that are gone.
+//! Tests TLS on the listeners: required certificates, certificates that change, and clients that are gone.
 
 use std::{net::SocketAddr, process::Stdio, sync::Arc};
 
@@ -69,7 +69,7 @@ pub(super) async fn connect(
     connect_with(address, authority, identity, &[]).await
 }
 
-/// The same, in one of these protocols.
+/// Like `connect`, with one of these protocols.
 async fn connect_with(
     address: SocketAddr,
     authority: &Authority,
@@ -186,7 +186,7 @@ async fn the_listener_of_operators_has_certificates_of_its_own() {
     };
     let operator = || trusting(&operators).identity(shown(&operators.issue("operator")));
     assert_eq!(get(operator(), &admin).await.unwrap(), 200);
-    // Who shows none, or one of producers; and who takes the one listener for the other.
+    // Refused: clients without a certificate or with one of producers, and clients at the wrong listener.
     assert!(get(trusting(&operators), &admin).await.is_err());
     let producer = trusting(&operators).identity(shown(&ours.issue("producer")));
     assert!(get(producer, &admin).await.is_err());
@@ -216,7 +216,7 @@ async fn new_certificates_serve_new_connections_and_open_ones_stay() {
     let mut fresh = BufStream::new(accepted(&new).await);
     assert_eq!(status(&mut fresh).await, "HTTP/1.1 200 OK");
     assert_eq!(status(&mut open).await, "HTTP/1.1 200 OK");
-    // A key without its certificate: what was read before stays, and the next pair counts again.
+    // A key without its certificate: the earlier pair stays in use until the next valid pair.
     replace(&identity.key, "no key");
     let mut fresh = BufStream::new(accepted(&new).await);
     assert_eq!(status(&mut fresh).await, "HTTP/1.1 200 OK");
@@ -261,14 +261,14 @@ async fn producer_needs_certificate_or_token_as_listener_says() {
         answers.join("; ")
     };
     assert_eq!(said(0, Some(&identity), "one\ntwo\n").await, "OK 1; OK 2");
-    // The token is not looked at, and is no message.
+    // The pod ignores the token, and does not store it as a message.
     assert_eq!(said(0, Some(&identity), "AUTH whatever\nthree\n").await, "OK; OK 3");
     assert_eq!(said(0, None, "four\n").await, "");
-    // A browser shows a certificate by itself.
+    // A browser shows a certificate on its own.
     let page = said(0, Some(&identity), "POST / HTTP/1.1\nhost: a\n").await;
     assert!(page.starts_with("ERR invalid_frame") && !page.contains("OK"), "{page}");
     assert_eq!(said(0, Some(&other.issue("producer")), "five\n").await, "");
-    // A certificate alone is not enough here, and neither is a token.
+    // Here neither a certificate nor a token is enough on its own.
     let refused = said(1, Some(&identity), "six\n").await;
     assert!(refused.contains("unauthorized"), "{refused}");
     let accepted = said(1, Some(&identity), &format!("AUTH {ADMIN}\nseven\n")).await;
@@ -285,7 +285,7 @@ async fn stuck_or_failed_handshake_ends_the_connection() {
         section("http.tls", &ours.issue("server"), None)
     );
     let running = start(&redis, &lines).await;
-    // The beginning of a handshake; and what is none.
+    // The beginning of a handshake, and bytes that are not a handshake.
     for begun in [&b"\x16\x03\x01\x02\x00\x01"[..], b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"] {
         let mut stream = TcpStream::connect(running.http).await.unwrap();
         stream.write_all(begun).await.unwrap();
@@ -333,7 +333,7 @@ async fn messages_for_a_worker_that_is_gone_go_to_another() {
         let mut worker = connect(running.http, &ours, None).await.unwrap();
         worker.write_all(request.as_bytes()).await.unwrap();
         worker.flush().await.unwrap();
-        // One says goodbye, the next does not.
+        // Workers close TLS properly in one round, and not in the next.
         match round % 2 {
             0 => worker.shutdown().await.unwrap(),
             _ => drop(worker.into_inner().0),

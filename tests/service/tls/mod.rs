@@ -1,4 +1,4 @@
-//! TLS: to Redis, on the listeners, and to receivers.
+//! Tests TLS: to Redis, on the listeners, and to receivers.
 
 mod grants;
 mod listeners;

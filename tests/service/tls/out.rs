@@ -1,5 +1,4 @@
-//! TLS to receivers: one that wants a certificate, over HTTP and TCP, while certificates change; and
-//! HTTP/2.
+//! Tests TLS to receivers that require a certificate, over HTTP and TCP, while certificates change; and HTTP/2.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -31,7 +30,7 @@ use crate::support::{
 
 const COUNT: usize = 20;
 
-/// The section with what Reseq shows and trusts.
+/// The section with the certificates that Reseq shows and trusts.
 fn outgoing(authority: &Authority, identity: &Identity) -> String {
     format!("ca_file = {:?}\n{}", authority.ca_file(), section("outgoing.tls", identity, None))
         .split_once("\n[outgoing.tls]\n")
@@ -47,7 +46,7 @@ async fn send(sender: &Running, destination: &str, phase: &str) {
     }
 }
 
-/// Claims what the receiver has got, until all of these bodies were there.
+/// Claims the received messages, until all of these bodies have arrived.
 async fn arrive(receiver: &Running, client: &Client, phase: &str) {
     let wanted: BTreeSet<String> = ["web", "frames"]
         .iter()
@@ -105,7 +104,7 @@ async fn mutual_tls_receivers_get_messages_as_certificates_change() {
     }
     arrive(&receiver, &worker, "before").await;
 
-    // The files of both sides, one after the other; connections that are open stay.
+    // Change the files of both sides, one by one. Open connections stay.
     new.issue_into("server", &server);
     new.issue_into("reseq", &identity);
     replace(&old.ca_file(), &new.pem());
@@ -161,7 +160,7 @@ async fn a_receiver_that_offers_http_2_is_spoken_to_in_it() {
     sender.stop().await.unwrap();
 }
 
-/// The transform and the receiver have certificates of a private authority, and want one of Reseq.
+/// The transform and the receiver have certificates of a private authority, and require one from Reseq.
 #[tokio::test]
 async fn transform_and_receiver_of_private_authority_need_trust() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
@@ -203,7 +202,7 @@ async fn transform_and_receiver_of_private_authority_need_trust() {
     }
     assert_eq!(inbox.journal.messages(), 0, "nothing was sent to who is not known");
 
-    // Nothing is lost: from now on Reseq trusts it.
+    // From now on Reseq trusts the authority. No message is lost.
     replace(&other.ca_file(), &ours.pem());
     for name in names {
         eventually("all is delivered", async || match inbox.journal.messages_of(name) {

@@ -1,4 +1,4 @@
-//! Redis over mutual TLS: journeys, refusals, and certificates that change meanwhile.
+//! Tests Redis over mutual TLS: journeys, refusals, and certificates that change meanwhile.
 
 use crate::{
     support::{
@@ -31,7 +31,7 @@ async fn a_journey_goes_on_with_new_certificates_of_another_authority() {
         Journey::start_with(redis.url(), &section(&old, &identity), &["erp", "crm"]).await;
     journey.produce("before", COUNT).await;
 
-    // From now on, only the new authority counts: at both ends.
+    // From now on, both sides trust only the new authority.
     let mut connection = redis.connection().await;
     let of_redis = new.issue("redis");
     replace(&old.ca_file(), &new.pem());
@@ -99,7 +99,7 @@ async fn redis_of_unknown_authority_and_invalid_file_are_refused() {
     let identity = ours.issue("reseq");
     let said = refused(&section(&other, &identity)).await;
     assert!(said.contains("UnknownIssuer") && said.contains(redis.url()), "{said}");
-    // Redis wants a certificate.
+    // Redis requires a certificate.
     let said = refused(&format!("[redis.tls]\nca_file = {:?}", ours.ca_file())).await;
     assert!(said.contains("CertificateRequired"), "{said}");
     let stranger = Identity { key: other.issue("reseq").key, ..identity.clone() };

@@ -1,4 +1,4 @@
-//! Journeys on a cluster: primaries die, replicas take over, slots move.
+//! Tests journeys on a cluster: primaries die, replicas take over, slots move.
 
 use std::{
     collections::BTreeMap,
@@ -46,7 +46,7 @@ async fn one_of_each(cluster: &TestCluster) -> Vec<(&'static str, u16)> {
     found
 }
 
-/// The most bytes of a script that only looks.
+/// The most bytes of a script that only reads.
 const SMALL_SCRIPT: usize = 500;
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn journey_survives_death_failover_and_slot_moves_in_order() {
     let wakes = journey.wakes_of(names[1], 10).await;
     assert!(wakes >= 1.0, "{wakes} wake-ups a message");
 
-    // A takeover loses what the replica does not have yet: here, nothing.
+    // A takeover loses writes that the replica does not have yet. Here there are none.
     let (name, slot) = places[0];
     in_sync(&cluster, 0).await;
     cluster.nodes[0].kill();
@@ -70,7 +70,7 @@ async fn journey_survives_death_failover_and_slot_moves_in_order() {
     cluster.nodes[0].restart().await;
     cluster.wait_until_ok().await;
 
-    // Under load nothing is lost either: the primary waits until its replica has everything.
+    // Under load no message is lost either: the primary waits until its replica has all data.
     tokio::join!(cluster.failover(1), journey.produce("failover", COUNT));
 
     let (name, slot) = places[2];
@@ -100,7 +100,7 @@ async fn journey_survives_death_failover_and_slot_moves_in_order() {
     assert!(wakes >= 1.0, "{wakes} wake-ups a message");
 }
 
-/// Waits until the replica of a primary has everything that the primary has.
+/// Waits until the replica of a primary has all data of the primary.
 async fn in_sync(cluster: &TestCluster, primary: usize) {
     let replica = cluster.replica_of(primary).await;
     eventually("the replica is in sync", async || {
@@ -152,7 +152,7 @@ async fn a_dead_primary_stops_only_its_own_partitions() {
     }
 }
 
-/// Who owns each of these partitions, and how often the lease was renewed.
+/// The owner of each of these partitions, and the number of renewals of its lease.
 async fn owners(cluster: &TestCluster, but: usize) -> BTreeMap<u16, (String, u64)> {
     let keys = Keys::new("reseq", 64);
     let mut owners = BTreeMap::new();
@@ -173,7 +173,7 @@ async fn owners(cluster: &TestCluster, but: usize) -> BTreeMap<u16, (String, u64
     owners
 }
 
-/// The frozen primary holds the heartbeats (`reseq:pods`), so every sender waits for it, too.
+/// The frozen primary holds the heartbeats (`reseq:pods`), so every sender also waits for this primary.
 #[tokio::test]
 async fn frozen_primary_stops_no_lease_renewal_at_the_others() {
     const LEASE_MS: u64 = 3000;
@@ -236,7 +236,7 @@ async fn script_forgotten_by_one_node_is_sent_to_that_node_only() {
     let journey = Journey::start(&cluster.url(), &names).await;
     journey.produce("before", COUNT).await;
     journey.end().await;
-    // Otherwise a node could still need a script for the first time.
+    // Load all scripts, so that no node needs the source of a script later.
     for transition in Scripts::new().all() {
         for node in &cluster.nodes {
             transition.script.load_async(&mut node.connection().await).await.unwrap();
@@ -272,8 +272,8 @@ fn calls(line: &str) -> u64 {
 
 type SlowCall = (u64, u64, u64, Vec<Vec<u8>>, String, String);
 
-/// How many calls sent the source of a transition, from all calls that a node has noted. It cuts texts, and says how
-/// long the rest is. Small scripts, which only look, are always sent.
+/// Counts the calls that sent the source of a transition, from a node's log of all calls. The log
+/// cuts texts, and states the length of the rest. Small scripts, which only read, are always sent.
 fn sources(noted: &[SlowCall]) -> usize {
     let rest = |text: &[u8]| -> Option<usize> {
         let text = String::from_utf8_lossy(text).into_owned();
@@ -370,7 +370,7 @@ async fn pods_start_despite_dead_primary_and_serve_other_partitions() {
     for name in &names {
         journey.reaches(name, COUNT).await;
     }
-    // The keys that a start needs are on the others.
+    // The keys needed for a start are on the other primaries.
     cluster.nodes[2].kill();
     pods_start_without(names[2], names[0], &mut journey).await;
     cluster.nodes[2].restart().await;

@@ -1,4 +1,4 @@
-//! Calls that wait until what they wrote is confirmed.
+//! Tests calls that wait until their writes are confirmed.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn own(store: &Store, partition: u16, confirm: Confirm) -> (u64, bool) {
     };
     let scripts = Scripts::new();
     let call = scripts.acquire_partition.call(args.words(&store.keys().partition(partition)));
-    // A node that is being changed may not answer in time; repeating the call does no harm.
+    // A node that is being changed may not answer in time. Repeating the call is harmless.
     let deadline = Instant::now() + Duration::from_secs(30);
     let run = || store.run_confirmed(&call, confirm);
     let ((epoch, _), is_confirmed): ((u64, u64), bool) =
@@ -44,7 +44,7 @@ async fn call_is_confirmed_only_if_enough_replicas_have_it() {
     assert_eq!(own(&store, 1, Confirm::Replicas { count: 1 }).await, (epoch, true));
     redis.nodes[2].thaw();
     redis.in_sync().await;
-    // A node that does not know the script gets it; that call waits for the replicas, too.
+    // A node that does not know the script gets its source. That call waits for the replicas too.
     redis.nodes[0].ask::<()>(&["SCRIPT", "FLUSH"]).await.unwrap();
     assert_eq!(own(&store, 1, both).await, (epoch, true));
 }

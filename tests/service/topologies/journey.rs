@@ -1,4 +1,4 @@
-//! Pods, a transform and a receiver on any Redis.
+//! Pods, a transform and a receiver, on any topology of Redis.
 
 use std::{
     sync::{
@@ -87,7 +87,7 @@ impl Journey {
         }
     }
 
-    /// How many messages of a destination were delivered.
+    /// The number of delivered messages of a destination.
     pub fn delivered(&self, name: &str) -> usize {
         self.inbox.journal.messages_of(name)
     }
@@ -101,8 +101,8 @@ impl Journey {
         .await;
     }
 
-    /// The longest time between two deliveries to a destination. Measures until `work` is done and
-    /// everything that was promised by then is delivered.
+    /// The longest time between two deliveries to a destination. Measures until `work` is done
+    /// and all messages promised by then are delivered.
     pub async fn stall(&self, name: &str, work: impl Future) -> Duration {
         let is_done = AtomicBool::new(false);
         let work = async {
@@ -125,8 +125,8 @@ impl Journey {
         longest
     }
 
-    /// One attempt to send a message through the first pod. Returns the status, and after how many
-    /// seconds to try again.
+    /// Tries once to send a message through the first pod. Returns the status, and the seconds of
+    /// `Retry-After`.
     pub async fn attempt(&self, name: &str, body: Value) -> (u16, Option<u64>) {
         let url = self.pods[0].url("/v1/messages");
         let line = json!({"destinations": [name], "body": body}).to_string();
@@ -137,7 +137,7 @@ impl Journey {
         (answer.status().as_u16(), wait)
     }
 
-    /// Waits until everything was delivered, and checks that nothing is lost and all is in order.
+    /// Waits until all messages were delivered, and checks that none is lost and all are in order.
     pub async fn end(&self) -> Found {
         drained(&self.pods[0], &self.ledger, &self.names).await;
         let rule =

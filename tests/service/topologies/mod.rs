@@ -1,4 +1,4 @@
-//! Reseq on Redis with Sentinel and on Redis Cluster: journeys through failovers and slot moves.
+//! Tests Reseq on Redis with Sentinel and on Redis Cluster: journeys through failovers and slot moves.
 
 mod cluster;
 mod confirm;

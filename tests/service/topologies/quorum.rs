@@ -1,4 +1,4 @@
-//! What of the messages acknowledged at `quorum` survives a failover, and how ingest goes on.
+//! Tests that messages acknowledged at `quorum` survive a failover, and that ingest continues.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -24,7 +24,7 @@ struct Deployment {
 }
 
 impl Deployment {
-    /// Three servers, and a pod that delivers nothing, so that losses show.
+    /// Three servers, and a pod that delivers no messages, so that losses show.
     async fn start() -> Deployment {
         let redis = TestSentinel::start(2).await;
         let inbox = Arc::new(Inbox::default());
@@ -69,8 +69,7 @@ impl Deployment {
         self.redis.nodes[node].ask(&["HKEYS", "reseq:{p00}:d:quorum:messages"]).await.unwrap()
     }
 
-    /// Stops the replication to a replica that goes on living. Sentinels see that, and its
-    /// priority.
+    /// Stops the replication to a live replica. Sentinels see that, and its priority.
     async fn lags(&self, replica: usize, priority: u32) {
         let node = &self.redis.nodes[replica];
         let priority = priority.to_string();
@@ -108,7 +107,7 @@ async fn death_of_one_of_three_stops_replicated_but_not_quorum() {
     }
     let (status, said) = deployment.send("replicated").await;
     assert_eq!((status, &said["code"]), (503, &json!("not_confirmed")), "{said}");
-    // The primary alone is no majority.
+    // The primary alone is not a majority.
     deployment.redis.nodes[1].kill();
     let (status, said) = deployment.send("quorum").await;
     assert_eq!((status, &said["code"]), (503, &json!("not_confirmed")), "{said}");
@@ -132,7 +131,7 @@ async fn failover_keeps_quorum_writes_unless_priority_interferes() {
     assert_eq!(deployment.redis.other_primary(0).await, 1, "it had more");
     let kept = deployment.has(1).await;
     assert!(taken.iter().all(|sequence| kept.contains(sequence)), "{kept:?} of {taken:?}");
-    // The other replica follows it now: ingest goes on with two of three servers.
+    // The other replica follows the new primary now. Ingest continues with two of three servers.
     assert!(deployment.taken("quorum").await > COUNT as u64);
     assert_eq!(deployment.pod.metric("reseq_redis_confirmed_lost_total").await, 0.0);
 }

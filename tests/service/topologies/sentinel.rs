@@ -1,4 +1,4 @@
-//! Journeys on a primary, its replicas and their sentinels.
+//! Tests journeys on a primary, its replicas and their sentinels.
 
 use crate::{
     support::{pods::refused_start, sentinel::TestSentinel},
@@ -12,7 +12,7 @@ async fn journey_survives_a_failover_and_back_complete_and_in_order() {
     let redis = TestSentinel::start(2).await;
     let journey = Journey::start(&redis.url(), &["erp", "crm", "log"]).await;
     journey.produce("before", COUNT).await;
-    // A failover loses what the replicas do not have yet: here, nothing.
+    // A failover loses writes that the replicas do not have yet. Here there are none.
     redis.in_sync().await;
     redis.nodes[0].kill();
     let meanwhile =

@@ -1,4 +1,4 @@
-//! Reseq and the libraries that others use: each accepts what the other has signed, and nothing else.
+//! Tests Reseq with public signature libraries: each accepts only requests that the other has signed.
 
 use std::process::{Command, Stdio};
 
@@ -58,7 +58,7 @@ async fn reseq_and_the_libraries_verify_each_other() {
         return;
     };
 
-    // Their signatures are accepted, and travel on as another one of Reseq, to a second Reseq.
+    // Reseq accepts the libraries' signatures, and signs the deliveries to a second Reseq itself.
     let redis = TestRedis::start().await;
     let mut receiver = common::receiver(|| "").await;
     let last = Settings::new(redis.url()).destination(
@@ -97,11 +97,11 @@ async fn reseq_and_the_libraries_verify_each_other() {
         assert_eq!(position(&said), (number as u64 + 1, false));
     }
 
-    // What the second Reseq delivers, the libraries accept, and nothing that was changed.
+    // The libraries accept the deliveries of the second Reseq, and refuse changed ones.
     let mut tasks = Vec::new();
     for sequence in ["1", "2"] {
         let seen = within("it is delivered", receiver.seen.recv()).await.unwrap();
-        // The key that the first one found has travelled, because it is signed.
+        // The second Reseq uses the key found by the first one, because it is signed.
         assert_eq!(seen.headers["reseq-key"], "%C3%BCn%C3%AFcode");
         assert_eq!((&*seen.headers["reseq-sequence"], &*seen.body), (sequence, body.as_bytes()));
         let mut headers = json!(seen.headers);

@@ -1,4 +1,4 @@
-//! Destinations that verify signatures: a signature is a credential, and whatever has none needs a token.
+//! Tests destinations that verify signatures: a signature is a credential, and a request without one needs a token.
 
 mod libraries;
 mod refused;
@@ -26,7 +26,7 @@ const ADMIN: &str = "an-admin-token-from-the-environment";
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
 
-/// Secrets of the four destinations. Each knows an old one, too.
+/// Secrets of the four destinations. Each destination also knows an old secret.
 const STANDARD: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const STANDARD_OLD: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 const STRIPE: &str = "whsec_a_secret_of_stripe_as_it_is";
@@ -35,7 +35,7 @@ const SLACK: &str = "8f742231b10e8888abcd99yyyzzz85a5";
 
 type Headers = Vec<(&'static str, String)>;
 
-/// One pod, four destinations that verify signatures, one that does not, and a topic with two of them.
+/// One pod, four destinations that verify signatures, one that does not, and a topic with two destinations.
 struct Service {
     pod: Pod,
     receiver: common::Receiver,
@@ -118,7 +118,7 @@ fn slack(time: u64, body: &str) -> Headers {
 }
 
 impl Service {
-    /// With tokens, or as a process that serves only its own machine without any.
+    /// Starts a pod with tokens, or one that serves only its own machine without tokens.
     async fn start(has_tokens: bool) -> Service {
         let redis = TestRedis::start().await;
         let receiver = common::receiver(|| "").await;
@@ -134,7 +134,7 @@ impl Service {
             ),
             ("stripe", format!("kind = \"stripe\"\nsecrets = [\"{STRIPE}\"]")),
             ("github", format!("kind = \"github\"\nsecrets = [\"{GITHUB}\"]")),
-            // With a header as idempotency key, which is not signed.
+            // A destination with a header as idempotency key, which is not signed.
             (
                 "headed",
                 format!(
@@ -215,7 +215,7 @@ impl Service {
 #[tokio::test]
 async fn a_signed_request_needs_no_token_and_is_stored_once() {
     let mut service = Service::start(true).await;
-    // As it is sent, spaces and all: the signature is of the bytes.
+    // The signature covers the exact bytes, including spaces.
     let body = "{ \"n\":  1.0 }\n";
     let now = now();
     for (name, headers) in [
@@ -231,7 +231,7 @@ async fn a_signed_request_needs_no_token_and_is_stored_once() {
             (&*seen[0].headers["reseq-destination"], &*seen[0].body),
             (name, body.as_bytes())
         );
-        // Recorded and sent again. A header that is not signed makes it no other message.
+        // A recorded request is sent again. It stays a repeat if a header changes that is not signed.
         let mut again = headers.clone();
         again.retain(|(name, _)| *name != "x-github-delivery");
         for unsigned in ["idempotency-key", "x-github-delivery", "x-event"] {
@@ -241,7 +241,7 @@ async fn a_signed_request_needs_no_token_and_is_stored_once() {
         // Another body under this signature.
         let refused = service.send(name, &headers, "{}").await;
         is_problem(&refused, 401, "invalid_signature", "no secret of the destination");
-        // What describes the message is not signed either.
+        // Headers that describe the message are not signed either.
         for name_of in ["reseq-key", "reseq-id", "reseq-priority", "reseq-delay"] {
             let mut more = headers.clone();
             more.push((name_of, "1".to_owned()));
@@ -251,7 +251,7 @@ async fn a_signed_request_needs_no_token_and_is_stored_once() {
         let refused = service.send(name, &Headers::new(), body).await;
         is_problem(&refused, 401, "no_signature", headers.last().unwrap().0);
     }
-    // The old secret, while it is still there.
+    // The old secret counts while the definition has it.
     let old = standard(STANDARD_OLD, "msg_2", now, "2");
     assert_eq!(position(&service.send("standard", &old, "2").await), (2, false));
     // A retry of the sender has a new time and the same id.
@@ -268,7 +268,7 @@ async fn a_signed_request_needs_no_token_and_is_stored_once() {
             is_problem(&refused, 401, "timestamp_outside_tolerance", "verify.tolerance_ms");
         }
     }
-    // A long body is verified, too.
+    // Reseq verifies a long body too.
     let long = "x".repeat(300_000);
     let headers = standard(STANDARD, "msg_4", now, &long);
     let refused = service.send("standard", &headers, &long.replace("xx", "xy")).await;
@@ -296,13 +296,13 @@ async fn without_a_signature_a_token_that_may_send_is_needed() {
     is_problem(&said(raw(&reader)).await, 403, "forbidden", "ingest");
     is_problem(&said(raw(&other)).await, 403, "forbidden", "does not list");
     is_problem(&said(raw("nonsense")).await, 401, "unauthorized", "not valid");
-    // With a signature, it does not matter which other credentials a sender has.
+    // With a valid signature, other credentials do not matter.
     let signed = github("d1", "{}");
     for (number, token) in [&reader, &other, "of-the-sender"].into_iter().enumerate() {
         let request = service.post(&path("github"), &signed, "{}").bearer_auth(token);
         assert_eq!(position(&said(request).await), (2, number > 0));
     }
-    // A signature for one destination is nothing for another.
+    // A signature for one destination does not count for another.
     is_problem(&service.send("plain", &signed, "{}").await, 401, "unauthorized", "token");
     is_problem(&service.send("nowhere", &signed, "{}").await, 401, "unauthorized", "token");
     let json = |body: Value| service.post("/v1/messages", &signed, &body.to_string());
@@ -318,7 +318,7 @@ async fn without_a_signature_a_token_that_may_send_is_needed() {
     assert_eq!(service.frames("hello\n", 1).await[0].split(' ').nth(1), Some("unauthorized"));
     let frames = service.frames(&format!("AUTH {sender}\nhello\n"), 2).await;
     assert_eq!(frames, ["OK", "OK 4"]);
-    // Whoever may only operate cannot send by way of a replay from another destination.
+    // A token with only the scope `operate` cannot send by a replay from another destination.
     let sent = service.post(&path("plain"), &Headers::new(), "{}").bearer_auth(ADMIN);
     assert_eq!(position(&said(sent).await), (1, false));
     let operator = service.token("operate", &["plain", "github"]).await;
@@ -338,7 +338,7 @@ async fn where_no_token_is_needed_a_signature_is() {
     let none = Headers::new();
     is_problem(&service.send("github", &none, "{}").await, 401, "no_signature", "x-hub");
     assert_eq!(position(&service.send("plain", &none, "{}").await), (1, false));
-    // The topic has both: nothing is stored for either.
+    // The topic has both destinations. No message is stored for either.
     let topic = service.post("/v1/topics/all/messages", &github("d1", "{}"), "{}");
     is_problem(&said(topic).await, 401, "no_signature", "github");
     let both = json!({"destinations": ["plain", "github"], "body": {}}).to_string();
@@ -360,7 +360,7 @@ async fn where_no_token_is_needed_a_signature_is() {
     is_problem(&said(call).await, 401, "no_signature", "github");
     let sequence = stats(&service.pod, "github").await.unwrap()["last_sequence"].clone();
     assert_eq!(sequence, 0);
-    // A web page has no secret, so a signed request may name any host: a tunnel passes on its own.
+    // A web page has no secret, so a signed request may name any host, such as the host of a tunnel.
     let signed = github("d1", "{}");
     let request = |headers: &Headers| {
         service.post(&path("github"), headers, "{}").header("host", "hooks.example")
@@ -373,7 +373,7 @@ async fn where_no_token_is_needed_a_signature_is() {
         "forbidden_origin",
         "",
     );
-    // The definition is changed: the next request needs the new secret, and no mask is a secret.
+    // After a change of the definition, the next request needs the new secret. A mask does not count as a secret.
     let at = |method: Method, path: &str| client().request(method, service.pod.url(path));
     let definition = json!({"url": service.receiver.url(),
         "verify": {"kind": "github", "secrets": ["the first of two secrets"]}});
@@ -396,7 +396,7 @@ async fn where_no_token_is_needed_a_signature_is() {
     );
     let patch = |patch: Value| said(at(Method::PATCH, "/v1/destinations/made").json(&patch));
     let second = signed_with("the second of two secrets");
-    // The same body, which is all that is signed: a repeat.
+    // Only the body is signed, so the same body is a repeat.
     let both = patch(json!({"verify": {"secrets": ["the second of two secrets", "***"]}})).await;
     assert_eq!((both.0, &both.1["verify"]["secrets"]), (200, &json!(["***", "***"])), "{}", both.1);
     assert_eq!(position(&service.send("made", &second, "{}").await), (1, true));

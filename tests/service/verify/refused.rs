@@ -1,4 +1,4 @@
-//! Named requests whose signature is not right, each with its exact answer; and definitions that verify nothing.
+//! Tests requests with wrong signatures, each with its exact answer, and definitions that would verify nothing.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use reqwest::Method;
@@ -19,7 +19,7 @@ const NOT_RIGHT: &str = "no secret of the destination gives this signature of th
 const NOT_COVERED: &str =
     "the signature does not cover it, so anybody could have set it; leave it out, or send a token";
 
-/// A request, and its answer.
+/// A request, and its expected answer.
 struct Case {
     name: &'static str,
     destination: &'static str,
@@ -33,7 +33,7 @@ struct Case {
 /// The cases for one destination.
 struct Cases {
     destination: &'static str,
-    /// The headers of a request that is right.
+    /// The headers of a correct request.
     right: Headers,
     all: Vec<Case>,
 }
@@ -53,7 +53,7 @@ impl Cases {
         self.add(name, headers, "invalid_signature", detail);
     }
 
-    /// The right request with one header changed.
+    /// Adds the correct request with one changed header.
     fn with(&mut self, name: &'static str, header: &'static str, value: &str, detail: &str) {
         let headers = self.changed(header, value);
         self.invalid(name, headers, detail);
@@ -68,13 +68,13 @@ impl Cases {
         headers
     }
 
-    /// The right request without one header.
+    /// Adds the correct request without one header.
     fn without(&mut self, name: &'static str, header: &str) {
         let headers = self.right.iter().filter(|(known, _)| *known != header).cloned().collect();
         self.invalid(name, headers, &format!("{header}: is missing"));
     }
 
-    /// The right request with one header more.
+    /// Adds the correct request with one more header.
     fn and(
         &mut self,
         name: &'static str,
@@ -88,7 +88,7 @@ impl Cases {
         self.add(name, headers, code, detail);
     }
 
-    /// The right headers with another body.
+    /// Adds the correct headers with another body.
     fn body(&mut self, name: &'static str, body: &str, header: &str) {
         let headers = self.right.clone();
         self.invalid(name, headers, &format!("{header}: {NOT_RIGHT}"));
@@ -232,7 +232,7 @@ fn of_standard(now: u64) -> Vec<Case> {
     cases.all
 }
 
-/// A destination with a public key alone.
+/// A destination with only a public key.
 fn of_public(now: u64) -> (String, Vec<Case>) {
     let pair = Ed25519KeyPair::from_seed_unchecked(&[5; 32]).unwrap();
     let other = Ed25519KeyPair::from_seed_unchecked(&[6; 32]).unwrap();
@@ -398,7 +398,7 @@ fn of_slack(now: u64) -> Vec<Case> {
     cases.all
 }
 
-/// The detail of an answer, without how many seconds a time is away: the test takes some itself.
+/// The detail of an answer without the number of seconds, which depends on the duration of the test.
 fn without_seconds(detail: &str) -> String {
     let mut words: Vec<&str> = detail.split(' ').collect();
     if let Some(at) = words
@@ -448,7 +448,7 @@ async fn each_wrong_request_gets_its_answer_and_stores_nothing() {
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
-    // Afterwards the right ones are accepted, as the first.
+    // Afterwards the correct requests are accepted, as first messages.
     for (name, headers) in [
         ("standard", standard(STANDARD, "msg_1", super::now(), BODY)),
         ("stripe", stripe(super::now(), BODY)),
@@ -459,7 +459,7 @@ async fn each_wrong_request_gets_its_answer_and_stores_nothing() {
         assert_eq!(position(&said(request).await), (1, false), "{name}");
     }
 
-    // Definitions that would verify nothing, or something else than was meant.
+    // Definitions that would verify nothing, or something unintended.
     let good = "a secret of 16 bytes";
     let of = |kind: &str, fields: Value| {
         let mut verify = json!({"kind": kind, "secrets": [good]});

@@ -1,5 +1,5 @@
-//! How long lanes stand still when their sender is killed, when it is ended as planned, and when
-//! another sender comes and takes its share; under steady load, with order checked all the while.
+//! Measures how long lanes stand still when their sender is killed, when it ends as planned, and
+//! when another sender joins and takes its share. The load is steady, and order is checked.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,15 +22,15 @@ mod report;
 
 /// Messages a second in each lane, without --rate.
 const RATE_OF_LANE: f64 = 64.0;
-/// From the first message of an event's phase to the event, at least: it is seen who delivers what.
+/// The shortest time from the start of a phase to its event, to see which sender delivers which destinations.
 const LEAD: Duration = Duration::from_secs(1);
-/// At most so much later, drawn, as leases are renewed and looked at once a second: how long lanes
-/// stand still depends on when in that second it happens.
+/// The event happens up to this much later, at random: senders renew and check leases once a
+/// second, so the result depends on the time within that second.
 const DRAWN_US_MAX: u64 = 1_000_000;
-/// Messages go on for so long after the event, beyond a lease if nothing is given back.
+/// Messages are sent for this long after the event, and for a lease more if the sender gives nothing back.
 const TAIL: Duration = Duration::from_secs(4);
 
-/// By sender: how much it has delivered to each destination so far.
+/// By sender: the number of messages delivered to each destination so far.
 type Deliveries = BTreeMap<String, BTreeMap<String, f64>>;
 
 impl Bench<'_> {
@@ -97,17 +97,18 @@ impl Bench<'_> {
     }
 }
 
-/// What was done.
+/// An event that was caused.
 struct Strike {
-    /// When, from the start of the run.
+    /// Time of the event, from the start of the run.
     at: Duration,
-    /// To whom.
+    /// The sender concerned.
     sender: String,
-    /// The destinations that change hands by it, and how much its sender had delivered to each.
+    /// The destinations that change their sender, and the number of messages that the old sender
+    /// had delivered to each.
     moved: BTreeMap<String, f64>,
 }
 
-/// Waits until it has been seen who delivers what, and then does it.
+/// Waits until it is known which sender delivers which destinations, then causes the event.
 async fn strike(
     harness: &mut Harness,
     config: &Config,
@@ -121,7 +122,7 @@ async fn strike(
     if case == Case::Joined {
         let at = tally.now();
         setup::start_sender(harness, config, newcomer).await?;
-        // What it takes is only known later.
+        // The destinations that it takes are known only later.
         return Ok(Strike { at, sender: format!("sender {newcomer}"), moved: BTreeMap::new() });
     }
     let busiest = busiest(&before, deliveries(harness).await);
@@ -143,8 +144,8 @@ async fn deliveries(harness: &Harness) -> Deliveries {
     all
 }
 
-/// The sender that delivers to the most destinations, and those: to these it has delivered more
-/// than before.
+/// The sender that delivers to the most destinations, and these destinations: their counts have
+/// grown since `before`.
 fn busiest(before: &Deliveries, after: Deliveries) -> Option<(String, BTreeMap<String, f64>)> {
     let grown = after.into_iter().map(|(sender, mut counts)| {
         let before = before.get(&sender);

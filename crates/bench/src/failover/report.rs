@@ -8,28 +8,28 @@ use crate::{
     args::BenchArgs, counters::Counters, receive::Arrival, report::rounded, verify::Verified,
 };
 
-/// A killed sender's lanes flow again within so much more than the lease.
+/// The lanes of a killed sender may stand still for a lease and this much more.
 const KILLED_SLACK: Duration = Duration::from_secs(1);
-/// The most time that lanes stand still while they are handed over.
+/// The longest time that lanes may stand still during a planned handover.
 const PLANNED_MAX: Duration = Duration::from_millis(200);
 
-/// What happens to a sender.
+/// An event of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Case {
     /// SIGKILL.
     Killed,
-    /// SIGTERM: it gives its partitions back.
+    /// SIGTERM: the sender gives its partitions back.
     Ended,
-    /// Another one comes, and takes its share.
+    /// Another sender joins, and takes its share.
     Joined,
 }
 
 impl Case {
-    /// All, in the order of the table.
+    /// All events, in the order of the table.
     const ALL: [Case; 3] = [Case::Killed, Case::Ended, Case::Joined];
 
-    /// What happens, in words.
+    /// Describes the event, in words.
     pub fn words(self) -> &'static str {
         match self {
             Case::Killed => "a sender is killed",
@@ -38,7 +38,7 @@ impl Case {
         }
     }
 
-    /// How long a lane that changes hands may stand still.
+    /// The longest time that a lane that changes its sender may stand still.
     fn limit(self, lease: Duration) -> Duration {
         match self {
             Case::Killed => lease + KILLED_SLACK,
@@ -47,21 +47,21 @@ impl Case {
     }
 }
 
-/// The longest time between two arrivals in a lane, the later of which came after the event.
+/// The longest time between two arrivals in a lane, if the later one is after the event.
 pub fn gap(arrivals: &[Arrival], event: Duration) -> Option<Duration> {
     let pairs = arrivals.windows(2).filter(|pair| pair[1].at > event);
     pairs.map(|pair| pair[1].at.saturating_sub(pair[0].at)).max()
 }
 
-/// One event, and what was seen around it.
+/// One event, and the measurements around it.
 pub struct Event {
-    /// What happened.
+    /// The kind of event.
     pub case: Case,
-    /// The gap of each lane that changed hands.
+    /// The gap of each lane that changed its sender.
     pub gaps: Vec<Duration>,
-    /// The longest of those that did not.
+    /// The longest gap of the other lanes.
     pub others_max: Duration,
-    /// All that was sent around it.
+    /// The messages sent around the event.
     pub judged: Verified,
 }
 
@@ -74,30 +74,30 @@ pub struct Failovers {
     pub lease_ms: u64,
     /// Messages a second, over all lanes.
     pub rate: f64,
-    /// From one message of a lane to its next: no gap can be shorter.
+    /// The time between two messages of a lane. No gap can be shorter.
     pub pace_ms: f64,
     #[serde(flatten)]
     pub tallied: Counters,
     pub cases: Vec<Gaps>,
-    /// What went wrong beside the messages, in words.
+    /// Problems apart from the messages, in words.
     pub problems: Vec<String>,
 }
 
-/// The gaps of the lanes that changed hands in one way.
+/// The gaps of the lanes that changed their sender in one kind of event.
 #[derive(Debug, Serialize)]
 pub struct Gaps {
     pub case: Case,
     pub events: u64,
-    /// Lanes that changed hands, over all events.
+    /// Lanes that changed their sender, over all events.
     pub lanes: u64,
     pub gap_p50_ms: f64,
     pub gap_max_ms: f64,
-    /// The longest gap of each event, in their order.
+    /// The longest gap of each event, in the order of events.
     pub gaps_max_ms: Vec<f64>,
-    /// The longest gap, around each event, of the lanes that did not change hands: what the machine
-    /// does to all lanes shows in these, too.
+    /// Around each event, the longest gap of the lanes that did not change their sender: delays
+    /// of the machine itself show here too.
     pub others_max_ms: Vec<f64>,
-    /// What a gap may be.
+    /// The longest allowed gap.
     pub limit_ms: f64,
     pub repeats: u64,
     #[serde(skip)]
@@ -105,7 +105,7 @@ pub struct Gaps {
 }
 
 impl Failovers {
-    /// With no event yet.
+    /// A report without events.
     pub fn new(args: &BenchArgs, rate: f64, pace: Duration, lease: Duration) -> Failovers {
         Failovers {
             destinations: args.destinations,
@@ -135,7 +135,7 @@ impl Failovers {
 }
 
 impl Gaps {
-    /// With no event yet.
+    /// No gaps yet.
     fn none(case: Case, lease: Duration) -> Gaps {
         Gaps {
             case,
@@ -151,7 +151,7 @@ impl Gaps {
         }
     }
 
-    /// Adds those of one event.
+    /// Adds the gaps of one event.
     fn add(&mut self, gaps: &[Duration], others_max: Duration, repeats: u64) {
         self.events += 1;
         self.others_max_ms.push(ms(others_max));
@@ -161,7 +161,7 @@ impl Gaps {
         self.all_ms.extend(gaps_ms);
         self.all_ms.sort_by(f64::total_cmp);
         self.lanes = self.all_ms.len() as u64;
-        // By nearest rank.
+        // The median by nearest rank.
         let middle = self.all_ms.len().div_ceil(2).saturating_sub(1);
         self.gap_p50_ms = self.all_ms.get(middle).copied().unwrap_or_default();
         self.gap_max_ms = self.all_ms.last().copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A producer over HTTP: one request at a time on one connection, with one message or with many.
+//! A producer over HTTP: one request at a time on one connection, with one or many messages.
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{ANSWER_MAX, Load, Pace, Relaxed, Sent};
 use crate::{args::Transport, setup::destination_name};
 
-/// What stands before the sequence in an answer.
+/// The text before the sequence in an answer.
 const SEQUENCE: &str = "\"sequence\":";
 
 /// Sends the messages of one stream.
@@ -110,7 +110,7 @@ async fn answer(
     Ok(text)
 }
 
-/// The sequences in an answer, which holds a line for each message, in order.
+/// The sequences in an answer, which has a line for each message, in order.
 fn sequences(text: &str) -> impl Iterator<Item = u64> {
     text.split(SEQUENCE).skip(1).filter_map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_digit())?;

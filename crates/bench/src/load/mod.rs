@@ -1,4 +1,4 @@
-//! The producers: as many connections as the plan has streams, each sends its messages in order.
+//! The producers: one connection for each stream of the plan. Each sends its messages in order.
 
 use std::{
     net::SocketAddr,
@@ -22,40 +22,40 @@ use super::{
 mod http;
 mod tcp;
 
-/// How often it is looked whether there is room for more, with --pending.
+/// The time between two checks for room, with --pending.
 const ROOM_EVERY: Duration = Duration::from_millis(1);
-/// The most time that an answer may take.
+/// Time limit for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// Where ingest listens.
+/// The listeners of ingest.
 pub struct Listeners {
     /// `http://…` of each ingest process.
     pub http: Vec<String>,
-    /// Over TCP, for each stream.
+    /// The TCP listener of each stream.
     pub tcp: Vec<SocketAddr>,
     /// The token that producers show, if any.
     pub token: Option<String>,
 }
 
-/// What one stream sent in one phase, in order: message `index` has the number
-/// `base + stream + index * streams`.
+/// The messages that one stream sent in one phase, in order: message `index` has the number `base
+/// + stream + index * streams`.
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// When each was written, from the start of the run.
+    /// When each message was written, from the start of the run.
     pub at: Vec<Duration>,
-    /// The sequence that each was answered with.
+    /// The sequence in the answer to each message.
     pub sequences: Vec<u64>,
-    /// How far behind its schedule a message was written at most.
+    /// The longest delay of a message behind its schedule.
     pub late: Duration,
 }
 
-/// What all streams share.
+/// The state that all streams share.
 pub struct Load {
-    /// Which message goes where.
+    /// The destination and lane of each message.
     pub plan: Plan,
-    /// The clock of sending and arriving.
+    /// The common clock of sending and arrival.
     pub tally: Arc<Tally>,
-    /// Where to.
+    /// The listeners to send to.
     pub listeners: Listeners,
     way: Transport,
     batch: usize,
@@ -64,7 +64,7 @@ pub struct Load {
     envelope: Envelope,
     with_idempotency_keys: bool,
     pending_max: u64,
-    /// In this phase.
+    /// Messages sent in this phase.
     sent: AtomicU64,
     accepted: AtomicU64,
 }
@@ -93,13 +93,12 @@ impl Load {
         self.accepted.load(Relaxed)
     }
 
-    /// True if one more message may be on its way.
+    /// True if one more message may be in flight.
     fn has_room(&self) -> bool {
         self.sent.load(Relaxed).saturating_sub(self.tally.delivered()) < self.pending_max
     }
 
-    /// Writes a message as JSON after what is in `out`; `to` says where it is to go, with a comma
-    /// behind it, or nothing.
+    /// Appends a message as JSON to `out`. `to` is empty, or the field with its destination and a comma.
     fn write_item(&self, number: u64, to: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(format!("{{{to}").as_bytes());
         if self.plan.keys > 1 {
@@ -113,7 +112,7 @@ impl Load {
         out.push(b'}');
     }
 
-    /// Sends a phase; returns what each stream sent, when all of it has been accepted.
+    /// Sends a phase. Returns the messages of each stream once ingest has accepted all.
     pub async fn send(self: &Arc<Self>, phase: Phase) -> anyhow::Result<Vec<Sent>> {
         let start = self.tally.now();
         self.sent.store(0, Relaxed);
@@ -139,14 +138,14 @@ impl Load {
     }
 }
 
-/// When the messages of a stream are due, on the clock of the run.
+/// The schedule of a stream, on the clock of the run.
 struct Pace {
     start: Duration,
     turn: Turn,
 }
 
 impl Pace {
-    /// The next message, if it is due and there is room for it; notes when it goes.
+    /// The next message, if it is due and there is room for it. Notes the time of sending.
     fn take(&mut self, now: Duration, load: &Load, sent: &mut Sent) -> Option<u64> {
         let since = now.saturating_sub(self.start);
         if !load.has_room() {
@@ -162,7 +161,7 @@ impl Pace {
         Some(number)
     }
 
-    /// How long until the next one may be due; none if there is none.
+    /// The time until the next message may be sent; `None` if there is none.
     fn wait(&self, now: Duration, load: &Load) -> Option<Duration> {
         let since = now.saturating_sub(self.start);
         let shortest = if load.has_room() { Duration::ZERO } else { ROOM_EVERY };

@@ -1,5 +1,5 @@
-//! A producer over TCP: many frames a write, answers read as they come, at most a window of frames
-//! without an answer.
+//! A producer over TCP: writes many frames at once, reads answers as they arrive, and has at most
+//! a window of frames without an answer.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use tokio_util::codec::{Decoder, Encoder};
 
 use super::{ANSWER_MAX, Load, Pace, Relaxed, Sent};
 
-/// No more frames are made while this many bytes wait to be written.
+/// While this many bytes wait to be written, no more frames are encoded.
 const WRITE_BYTES: usize = 256 << 10;
-/// So much room there is to read into.
+/// The size of the buffer for reading.
 const READ_BYTES: usize = 64 << 10;
 
 struct Connection<'a> {
@@ -55,7 +55,7 @@ pub async fn send(load: &Load, stream: u64, pace: Pace) -> anyhow::Result<Sent> 
 }
 
 impl Connection<'_> {
-    /// The first frame says who sends.
+    /// The first frame authenticates the producer.
     async fn authenticate(&mut self, token: &str) -> anyhow::Result<()> {
         self.codec.encode(format!("AUTH {token}").into(), &mut self.output)?;
         self.stream.write_all_buf(&mut self.output).await?;
@@ -103,7 +103,7 @@ impl Connection<'_> {
         self.sent.at.len() - self.sent.sequences.len()
     }
 
-    /// Makes frames of what is due.
+    /// Encodes the due messages as frames.
     fn fill(&mut self) -> anyhow::Result<()> {
         while self.unanswered() < self.load.window && self.output.len() < WRITE_BYTES {
             let now = self.load.tally.now();

@@ -1,4 +1,4 @@
-//! The receiver over HTTP: any request is answered 200 at once.
+//! The receiver over HTTP. Answers every request with 200 at once.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -14,7 +14,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use super::Tally;
 use crate::plan::{Numbered, numbered};
 
-/// The part of an envelope that is looked at.
+/// The part of an envelope that the receiver reads.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow)]
@@ -23,18 +23,18 @@ struct Envelope<'a> {
     body_base64: Option<&'a str>,
 }
 
-/// Accepts connections for as long as it is polled.
+/// Accepts connections while polled.
 pub async fn serve(listener: TcpListener, with_batches: bool, tally: Arc<Tally>) {
-    // Owned here, so that the connections end with the listener.
+    // Owns the connections, so that they end with the listener.
     let mut connections = JoinSet::new();
     loop {
-        // An accept fails for a connection that has gone again, which its peer will notice.
+        // `accept` fails if the connection is already gone. The peer will notice that.
         if let Ok((stream, _)) = listener.accept().await {
-            // Without it answers may wait for an acknowledgement, which would be blamed on Reseq.
+            // Otherwise answers may wait for an acknowledgement, and that time would count for Reseq.
             let _ = stream.set_nodelay(true);
             let tally = tally.clone();
             let service = service_fn(move |request| accept(request, with_batches, tally.clone()));
-            // A connection ends when the sender ends: what was not accepted comes again.
+            // A connection ends when the sender ends. Messages that were not accepted come again.
             connections
                 .spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
         }
@@ -57,7 +57,7 @@ async fn accept(
             Err(_) => tally.arrives(None, at),
         },
         Ok(body) => tally.arrives(numbered(&body), at),
-        // It broke off: the sender will send it again.
+        // The request broke off. The sender will repeat it.
         Err(_) => {}
     }
     Ok(Response::new(Empty::new()))

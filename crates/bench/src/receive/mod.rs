@@ -1,4 +1,4 @@
-//! The receivers: they accept everything at once and write down what came when.
+//! The receivers. They accept everything at once, and record each arrival.
 
 use std::{
     net::SocketAddr,
@@ -21,17 +21,17 @@ use super::{
 mod http;
 mod tcp;
 
-/// A number beyond this is none that was sent.
+/// No sent message has an index beyond this.
 const INDEX_MAX: usize = 1 << 31;
 
-/// One receiver for all destinations; dropping it ends it.
+/// One receiver for all destinations. Dropping this ends it.
 pub struct Receivers {
     url: String,
     _server: AbortOnDropHandle<()>,
 }
 
 impl Receivers {
-    /// Starts it on a free port.
+    /// Starts the receiver on a free port.
     pub async fn start(
         way: Transport,
         framing: Framing,
@@ -55,13 +55,13 @@ impl Receivers {
         Ok(Receivers { url, _server: AbortOnDropHandle::new(server) })
     }
 
-    /// As a destination names it.
+    /// The URL for the definition of a destination.
     pub fn url(&self) -> String {
         self.url.clone()
     }
 }
 
-/// What has arrived in this phase, by lane, in the order of arrival.
+/// The arrivals of this phase, by lane, in the order of arrival.
 pub struct Tally {
     plan: Plan,
     start: Instant,
@@ -76,7 +76,7 @@ pub struct Tally {
 #[derive(Default)]
 struct Lane {
     arrivals: Vec<Arrival>,
-    /// A bit for each message of the lane in this phase: it has arrived.
+    /// A bit for each message of the lane in this phase: set if the message has arrived.
     seen: Vec<u64>,
 }
 
@@ -85,13 +85,13 @@ struct Lane {
 pub struct Arrival {
     /// Its number.
     pub number: u64,
-    /// When, from the start of the run.
+    /// Time of arrival, from the start of the run.
     pub at: Duration,
-    /// How long its work really took, where that is noted.
+    /// How long its work really took, if noted.
     pub worked: Option<Duration>,
 }
 
-/// What arrived in a phase.
+/// The arrivals of a phase.
 pub struct Arrived {
     /// The first arrivals of each lane, in the order of arrival.
     pub lanes: Vec<Vec<Arrival>>,
@@ -102,14 +102,14 @@ pub struct Arrived {
 }
 
 impl Tally {
-    /// An empty one.
+    /// An empty tally.
     pub fn new(plan: Plan) -> Tally {
         let lanes = (0..plan.lanes()).map(|_| Mutex::default()).collect();
         let [base, delivered, repeats, foreign] = Default::default();
         Tally { plan, start: Instant::now(), base, delivered, repeats, foreign, lanes }
     }
 
-    /// The time since the start of the run: the one clock of sending and arriving.
+    /// The time since the start of the run: the common clock of sending and arrival.
     pub fn now(&self) -> Duration {
         self.start.elapsed()
     }
@@ -119,14 +119,14 @@ impl Tally {
         self.delivered.load(Relaxed)
     }
 
-    /// A message arrives; none: a body that is none of the bench's.
+    /// A message arrives; `None`: the body is not from the bench.
     fn arrives(&self, message: Option<Numbered>, at: Duration) {
         let base = self.base.load(Relaxed);
         let Some(Numbered { number, worked }) = message else {
             self.foreign.fetch_add(1, Relaxed);
             return;
         };
-        // Of a phase that is over: it was complete, so this is a repeat.
+        // The message is from an earlier phase. That phase was complete, so this is a repeat.
         if number < base {
             self.repeats.fetch_add(1, Relaxed);
             return;
@@ -151,7 +151,7 @@ impl Tally {
         self.delivered.fetch_add(1, Relaxed);
     }
 
-    /// Ends a phase: what arrived in it. The next one has the numbers from `base` on.
+    /// Ends a phase, and returns its arrivals. The next phase has the numbers from `base` on.
     pub fn take(&self, base: u64) -> Arrived {
         let lanes = self.lanes.iter().map(|lane| {
             let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The receiver over TCP: each frame is answered in order, all that came at once with one write.
+//! The receiver over TCP. Answers frames in order, with one write for all frames that arrived together.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use crate::plan::numbered;
 
 /// The longest frame, in bytes.
 const FRAME_BYTES_MAX: usize = 2 << 20;
-/// So much is read at once.
+/// The most bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
-/// Accepts connections for as long as it is polled.
+/// Accepts connections while polled.
 pub async fn serve(listener: TcpListener, framing: Framing, tally: Arc<Tally>) {
-    // Owned here, so that the connections end with the listener.
+    // Owns the connections, so that they end with the listener.
     let mut connections = JoinSet::new();
     loop {
-        // An accept fails for a connection that has gone again, which its peer will notice.
+        // `accept` fails if the connection is already gone. The peer will notice that.
         if let Ok((stream, _)) = listener.accept().await {
             let tally = tally.clone();
             connections.spawn(async move {
-                // A connection ends when the sender ends: what was not accepted comes again.
+                // A connection ends when the sender ends. Messages that were not accepted come again.
                 let _ = accept(stream, framing, &tally).await;
             });
         }

@@ -12,7 +12,7 @@ fn encode(framing: Framing, frames: &[Vec<u8>]) -> BytesMut {
     wire
 }
 
-/// The frames of a connection that receives these pieces and then ends.
+/// The frames read from a connection that receives these pieces and then ends.
 fn read<'a>(
     codec: &mut FrameCodec,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -53,13 +53,13 @@ fn the_longest_frame_passes_and_one_byte_more_does_not() {
         let error = read_all(framing, 7, &wire).unwrap_err();
         assert!(matches!(error, FrameError::TooLong { max: 7 }), "{error}");
     }
-    // However long a frame is announced to be, memory grows only with its bytes.
+    // Memory grows only with the bytes received, not with the announced length.
     let mut buffer = BytesMut::new();
     let mut codec = FrameCodec::new(Framing::Length, 256 << 20);
     let announced = [0x0f, 0xff, 0xff, 0xff, b'x'];
     let error = read(&mut codec, [&announced[..]], &mut buffer).unwrap_err();
     assert!(matches!(error, FrameError::Truncated) && buffer.capacity() < 1 << 10, "{error}");
-    // The length alone is enough: nothing is awaited or reserved.
+    // The length alone is enough for the error: the codec neither waits for bytes nor reserves memory.
     let mut buffer = BytesMut::new();
     let mut codec = FrameCodec::new(Framing::Length, 1 << 20);
     let error = read(&mut codec, [&[0xff; 4][..]], &mut buffer).unwrap_err();
@@ -88,7 +88,7 @@ fn a_line_with_a_line_break_cannot_be_written() {
     assert_eq!(&wire[..], b"before");
 }
 
-/// Splits `wire` at these places (of 0 to 255 parts of its length).
+/// Splits `wire` at these places, each in 256ths of its length.
 fn cut(wire: &[u8], mut places: Vec<u8>) -> Vec<&[u8]> {
     places.sort_unstable();
     let mut pieces = Vec::new();
@@ -122,7 +122,7 @@ proptest! {
 
     #[test]
     fn garbage_never_panics_nor_reserves_more_than_the_limit(
-        // Leading zeros put some lengths within the limit.
+        // With leading zeros, some announced lengths are within the limit.
         zeros in 0usize..4,
         garbage: Vec<u8>,
         places: Vec<u8>,

@@ -7,10 +7,10 @@
 //! reseq-signature     the same of the headers below and the body
 //! ```
 //!
-//! `webhook-signature` does not cover the headers that say where a message belongs. `reseq-signature` does. It
-//! signs the line `reseq-signature`, then a line `<name>:<value>` for each header of the list that the
-//! request has, in this order, then an empty line, then the body. Its first line has no full stop, so it is
-//! never the text of the other signature.
+//! `webhook-signature` does not cover the headers that say where a message belongs;
+//! `reseq-signature` does. It signs the line `reseq-signature`, then a line `<name>:<value>` for
+//! each header of the list that the request has, in this order, then an empty line, then the body.
+//! The first line has no full stop, so this text is never one that `webhook-signature` signs.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -40,7 +40,7 @@ impl Key {
             StandardSecret::Private(seed) => {
                 Ed25519KeyPair::from_seed_unchecked(&seed).ok().map(Key::Ed25519)
             }
-            // Not valid in a definition.
+            // A valid definition has no public key here.
             StandardSecret::Public(_) => None,
         }
     }
@@ -99,7 +99,7 @@ pub(super) fn covered_content(headers: &HeaderMap, body: &[u8]) -> Vec<u8> {
 }
 
 fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
-    // Ids are encoded, the rest is ASCII.
+    // Cannot fail: ids are encoded, and the other values are ASCII.
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(HeaderName::from_static(name), value);
     }
@@ -117,7 +117,7 @@ mod tests {
         Signer::new(&sign, || 1_614_265_330_123)
     }
 
-    /// The example of the specification, and of its libraries.
+    /// The example in the specification of Standard Webhooks, and in its libraries.
     #[test]
     fn v1_is_as_in_the_specification() {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";

@@ -22,10 +22,10 @@ use crate::code::{Code, Coded};
 use domain::destination::{HmacAlgorithm, StandardSecret, Verify, VerifyKind};
 use faults::planted;
 
-/// Why a request is not accepted. The text never contains a secret or the right signature.
+/// Why a request is refused. The text never contains a secret or the right signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// It has no signature; the text names the header.
+    /// The request has no signature; the text names the missing header.
     #[error(
         "the destination verifies signatures, and the request has no header {0}; sign it, or send a token with \
          the scope ingest"
@@ -57,16 +57,16 @@ enum Tag {
     Ed25519(Vec<u8>),
 }
 
-/// What a request claims: its signatures, and the text that they sign. Its time is checked.
+/// The signatures of a request, and the text that they sign. The time is already checked.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// What is signed before and after the body.
+    /// The signed bytes before and after the body.
     before: Vec<u8>,
     after: Vec<u8>,
     tags: Vec<Tag>,
     id: Option<String>,
     timestamp: Option<String>,
-    /// The second signature of a delivery of Reseq: the text that it signs, without the body, and its tags.
+    /// The second signature of a delivery from Reseq: the text that it signs, without the body, and its tags.
     own: Option<(Vec<u8>, Vec<Tag>)>,
 }
 
@@ -89,7 +89,7 @@ impl Claim {
     pub fn check(&self, verify: &Verify, body: &[u8]) -> Result<(), SignatureError> {
         let keys: Vec<Key> =
             verify.secrets.iter().filter_map(|secret| Key::of(verify, secret)).collect();
-        // Otherwise a digit could belong to the time, or to the body.
+        // If a digit of the body touches the time, nobody can tell where the time ends.
         let is_joined =
             |ends: [Option<&u8>; 2]| ends.iter().all(|byte| byte.is_some_and(u8::is_ascii_digit));
         if self.timestamp.is_some()
@@ -122,18 +122,18 @@ impl Claim {
         self.id.as_deref()
     }
 
-    /// The time of the signature, as it is signed.
+    /// The time of the signature, in the form in which it is signed.
     pub fn timestamp(&self) -> Option<&str> {
         self.timestamp.as_deref()
     }
 
-    /// True if the `Reseq-*` headers of a delivery are signed, too.
+    /// True if the `Reseq-*` headers of a delivery are signed too.
     pub fn covers_delivery_headers(&self) -> bool {
         self.own.is_some()
     }
 }
 
-/// A secret, ready to verify with.
+/// A secret as a key for verifying.
 enum Key {
     Hmac(hmac::Key),
     Ed25519([u8; 32]),
@@ -155,7 +155,7 @@ impl Key {
                 Some(Key::Hmac(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
             }
             StandardSecret::Public(key) => Some(Key::Ed25519(key)),
-            // Not valid in a definition.
+            // A valid definition has no private key here.
             StandardSecret::Private(_) => None,
         }
     }

@@ -23,7 +23,7 @@ impl Begun {
         Begun { client, number }
     }
 
-    /// Wraps the answer's body, whose end marks the answer as complete.
+    /// Wraps the answer's body. The end of the body marks the answer as complete.
     pub fn answering(self, body: Body) -> Body {
         self.client.note_unread(self.number, true);
         Body::new(Answering { body, request: self })
@@ -36,7 +36,7 @@ impl Drop for Begun {
     }
 }
 
-/// Passes a body on. Dropping it marks the answer as complete.
+/// Forwards a body. Dropping this marks the answer as complete.
 struct Answering {
     body: Body,
     request: Begun,
@@ -51,8 +51,8 @@ impl HttpBody for Answering {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        // It is asked for more when the client has room for it. Until then it waits for the client; a body that is
-        // not ready waits for Reseq.
+        // The server polls for a frame when the client has room for it. Until then, a ready frame
+        // waits for the client; a body that is not ready waits for Reseq.
         self.request.client.note_unread(self.request.number, frame.is_ready());
         frame
     }
@@ -74,7 +74,7 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    /// These bytes for this client; calls `lost` when they are known not to have arrived.
+    /// Sends these bytes to this client. Calls `lost` if they certainly did not arrive.
     pub fn new(bytes: Bytes, client: Option<ClientConnection>, lost: Lost) -> Tracked {
         Tracked { body: Full::new(bytes), client, lost: Some(lost) }
     }
@@ -89,9 +89,9 @@ impl HttpBody for Tracked {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        // The connection now holds all of it, and knows whether it arrives.
-        // Over HTTP/2 others may follow at once, and nobody knows which of them arrived: then the lease of what was
-        // lost expires by itself.
+        // The connection now holds the whole answer, and tracks whether it arrives. Over HTTP/2,
+        // other answers may follow at once, and the connection cannot tell which arrived: leases
+        // in a lost answer then expire by themselves.
         let client = self.client.take().filter(|client| !client.is_multiplexed());
         if let (Some(client), Some(lost)) = (&client, self.lost.take()) {
             client.left().now_or_never();

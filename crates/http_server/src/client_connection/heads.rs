@@ -1,7 +1,7 @@
-//! Watches over HTTP/2 whether the head of a request has begun and not ended. The HTTP library waits for its end without
-//! a time limit.
+//! Detects, over HTTP/2, a head of a request that has begun and not ended. The HTTP library waits
+//! for its end without a time limit.
 
-/// The length of what a client begins a connection with.
+/// The length of the preface with which a client begins a connection.
 const PREFACE_BYTES: usize = 24;
 /// The length of a frame without its payload.
 const FRAME_BYTES: usize = 9;
@@ -16,11 +16,11 @@ const END_HEADERS: u8 = 4;
 pub(super) struct Heads {
     /// The beginning of a frame, without its payload.
     begun: Vec<u8>,
-    /// The bytes left of a payload, or of the preface.
+    /// The remaining bytes of a payload, or of the preface.
     left: usize,
-    /// The payload is a part of a body, whose speed is watched elsewhere.
+    /// True if the payload is part of a body. [`crate::min_rate`] checks the speed of bodies.
     is_body: bool,
-    /// A head goes on in the next frame.
+    /// True if a head continues in the next frame.
     goes_on: bool,
 }
 
@@ -31,8 +31,8 @@ impl Default for Heads {
 }
 
 impl Heads {
-    /// Follows these bytes, which come after those of the calls before. Returns whether all that had begun was whole at
-    /// some time among them, and whether it is at their end.
+    /// Continues with these bytes, after the bytes of earlier calls. Returns whether all frames
+    /// and heads were complete at some point within these bytes, and whether they are at the end.
     pub(super) fn follow(&mut self, mut bytes: &[u8]) -> (bool, bool) {
         let mut was_whole = self.is_whole();
         while !bytes.is_empty() {
@@ -92,11 +92,11 @@ mod tests {
             let ends: Vec<bool> = bytes.chunks(1).map(|byte| by_byte.follow(byte).1).collect();
             assert_eq!(ends.last(), Some(is_whole), "{bytes:?}");
         }
-        // A body that has begun is no head, and the rest of a frame is one.
+        // An incomplete body does not count, an incomplete frame of a head does.
         assert_eq!(whole.follow(&frame(DATA, 0, 200)[..50]), (true, true));
         assert_eq!(by_byte.follow(&frame(HEADERS, END_HEADERS, 5)[..12]), (true, false));
         assert_eq!(by_byte.follow(b"x"), (false, false));
-        // The head before has ended, and another one has begun.
+        // The first head has ended, and another one has begun.
         let both = [b"x".to_vec(), frame(HEADERS, 0, 1)].concat();
         assert_eq!(by_byte.follow(&both), (true, false));
     }

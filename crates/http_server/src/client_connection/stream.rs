@@ -1,4 +1,4 @@
-//! The stream of a connection. The server uses it, and the client records what it does.
+//! The stream of a connection. The server uses it, and [`ClientConnection`] records the reads and writes.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use super::{Activity, ClientConnection};
 /// The stream of a [`ClientConnection`].
 pub struct ClientIo {
     client: ClientConnection,
-    /// What is written here is encrypted, and says nothing about answers.
+    /// True if the written bytes are encrypted. They then do not show which answers were written.
     is_under_tls: bool,
 }
 

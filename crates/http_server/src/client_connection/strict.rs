@@ -1,36 +1,37 @@
-//! Watches how HTTP/1 requests are framed, and refuses what two programs may read in two ways: with a proxy in front of
-//! Reseq, one request could then smuggle in another (RFC 9112, 11.2).
+//! Checks the framing of HTTP/1 requests, and refuses requests that two programs may read differently.
+//! With a proxy in front of Reseq, such a request could smuggle in another (RFC 9112, 11.2).
 //!
-//! The HTTP library accepts some of this, as the standard allows: a length beside `Transfer-Encoding`, the same length
-//! twice, lines that end without a carriage return. It reads the same bytes; what it refuses itself is not looked at here.
+//! The HTTP library accepts some of these requests, as the standard allows: a length beside
+//! `Transfer-Encoding`, the same length twice, lines that end without a carriage return. It reads
+//! the same bytes, so this module does not repeat the library's own checks.
 
 /// The longest head of a request, in bytes.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// What is wrong with a request.
+/// Why a request is ambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Ambiguous {
     /// A line of the head, or of the chunks, ends without a carriage return.
     #[error("a line ends with a line feed alone; end each with CR and LF")]
     BareLineFeed,
-    /// Both ways to say where the body ends.
+    /// The head has both `Content-Length` and `Transfer-Encoding`.
     #[error("the request has both Content-Length and Transfer-Encoding; send one of them")]
     LengthAndEncoding,
     /// The same header more than once.
     #[error("the request has the header {0} more than once")]
     Repeated(&'static str),
-    /// A transfer coding that this service does not undo.
+    /// A transfer coding other than chunked.
     #[error("Transfer-Encoding: only chunked is allowed")]
     Encoding,
-    /// A header that decides about the body is too long to be one.
+    /// A line for a header that frames the body is longer than a valid one.
     #[error("a header that says where the body ends is too long")]
     TooLong,
-    /// More than [`HEAD_BYTES_MAX`]. The HTTP library notices it only after what it has read at once.
+    /// More than [`HEAD_BYTES_MAX`]. The HTTP library may notice this only after reading more.
     #[error("the head of the request has more than {HEAD_BYTES_MAX} bytes")]
     LongHead,
 }
 
-/// The most bytes of a line that are looked at: enough for the headers that count.
+/// Only this many bytes of a line are checked: enough for the headers that frame the body.
 const LINE_MAX: usize = 64;
 
 /// Follows the requests of one connection, byte by byte.
@@ -44,7 +45,7 @@ pub(super) struct Framing {
     head: Head,
 }
 
-/// What comes next.
+/// The part of a request that comes next.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Part {
     #[default]
@@ -55,11 +56,11 @@ enum Part {
     /// The rest of a chunk and its line break, in bytes.
     Chunk(u64),
     Trailers,
-    /// The library refuses the request.
+    /// The library will refuse the request.
     Unknown,
 }
 
-/// What the head of a request says so far.
+/// The parts of a request's head so far.
 #[derive(Debug, Default)]
 struct Head {
     has_request_line: bool,
@@ -71,7 +72,7 @@ struct Head {
 }
 
 impl Framing {
-    /// Follows these bytes, which come after those of the calls before.
+    /// Continues with these bytes, after the bytes of earlier calls.
     pub(super) fn follow(&mut self, mut bytes: &[u8]) -> Result<(), Ambiguous> {
         while !bytes.is_empty() {
             let (Part::Body(left) | Part::Chunk(left)) = self.part else {
@@ -93,7 +94,7 @@ impl Framing {
         Ok(())
     }
 
-    /// Takes bytes up to the end of the line; returns the others.
+    /// Takes bytes up to the end of the line, and returns the rest.
     fn follow_line<'b>(&mut self, bytes: &'b [u8]) -> Result<&'b [u8], Ambiguous> {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         if self.part == Part::Head {
@@ -125,7 +126,7 @@ impl Framing {
 }
 
 impl Head {
-    /// Follows a line without its end. Returns what comes after it.
+    /// Handles a line without its end. Returns the part that comes next.
     fn follow(&mut self, line: &[u8], is_cut: bool) -> Result<Part, Ambiguous> {
         if !self.has_request_line {
             self.has_request_line = !line.is_empty();
@@ -141,7 +142,7 @@ impl Head {
             std::mem::replace(&mut self.has_host, true).then_some("Host")
         } else if is("content-length") {
             let digits = std::str::from_utf8(value.trim_ascii()).unwrap_or_default();
-            // The library refuses what is no number.
+            // The library refuses a length that is not a number.
             self.length = digits.parse().unwrap_or_default();
             std::mem::replace(&mut self.has_length, true).then_some("Content-Length")
         } else if is("transfer-encoding") {
@@ -170,7 +171,7 @@ impl Head {
     }
 }
 
-/// What follows the line that begins a chunk.
+/// The part after the line that begins a chunk.
 fn size_of_chunk(line: &[u8]) -> Part {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let size = std::str::from_utf8(&line[..digits]).ok();
@@ -185,7 +186,7 @@ fn size_of_chunk(line: &[u8]) -> Part {
 mod tests {
     use super::*;
 
-    /// Follows a text, in pieces of each length.
+    /// Feeds a text in pieces, with pieces of each length.
     fn follow(text: &str) -> Result<Part, Ambiguous> {
         let in_pieces = |length: usize| {
             let mut framing = Framing::default();
@@ -219,7 +220,7 @@ mod tests {
             assert_eq!(follow(&request), Ok(Part::Head), "{request:?}");
             let three = format!("{request}{GET}{request}");
             assert_eq!(follow(&three), Ok(Part::Head), "{three:?}");
-            // What comes after it is looked at, too.
+            // The next request on the connection is checked too.
             let bad = format!("{request}GET / HTTP/1.1\nHost: a\r\n\r\n");
             assert_eq!(follow(&bad), Err(Ambiguous::BareLineFeed), "{bad:?}");
         }

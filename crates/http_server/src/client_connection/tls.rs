@@ -1,4 +1,4 @@
-//! The stream of a connection over TLS, once both sides have shaken hands.
+//! The stream of a connection over TLS, after the handshake.
 
 use std::{
     io,
@@ -45,7 +45,7 @@ impl AsyncRead for TlsIo {
         if buffer.filled().len() == before {
             state.has_ended = true;
         } else if state.activity == Activity::Idle && !self.client.is_multiplexed() {
-            // It may have arrived with the end of the handshake.
+            // The request may have arrived together with the end of the handshake.
             (state.activity, state.since) = (Activity::Head, Instant::now());
         }
         Poll::Ready(Ok(()))
@@ -73,7 +73,7 @@ impl AsyncWrite for TlsIo {
         self.stream.is_write_vectored()
     }
 
-    /// Called when the server has handed over everything. It has left when this is ready.
+    /// The server calls this after its last write. When this is ready, all bytes have left.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         self.client.has_written();

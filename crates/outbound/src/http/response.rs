@@ -1,4 +1,4 @@
-//! Parses answers: content encoding, refusal as text, and the wait they ask for.
+//! Parses answers: the content encoding, a refusal as text, and the time to wait.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ use time::{
 use domain::excerpt::excerpt;
 use domain::{attempts::DETAIL_BYTES_MAX, wait_in_units};
 
-/// How much of an answer is read only to reuse its connection, in bytes.
+/// Reseq reads at most this many bytes of an answer only to reuse its connection.
 const DRAIN_BYTES_MAX: u64 = 64 * 1024;
 
 /// The content encoding of an answer, if any. Reseq asks for none and decodes none.
@@ -26,7 +26,7 @@ pub fn content_encoding(answer: &Response) -> Option<String> {
     (!shown.trim().is_empty() && !shown.trim().eq_ignore_ascii_case("identity")).then_some(shown)
 }
 
-/// True if only closing the connection ends the body: then a truncated body looks complete.
+/// True if only the end of the connection ends the body. A truncated body then looks complete.
 pub fn ends_with_connection(answer: &Response) -> bool {
     answer.version() < Version::HTTP_2
         && answer.content_length().is_none()
@@ -41,8 +41,8 @@ pub fn refusal(status: StatusCode) -> String {
     format!("status {}", status.as_u16())
 }
 
-/// The wait that an answer asks for: `Retry-After` in seconds or as a date (RFC 9110, 10.2.3), also as RFC 5322 and
-/// RFC 3339 write it. A past date means no wait; an unreadable value counts as absent.
+/// The time to wait from `Retry-After`: seconds or a date (RFC 9110, 10.2.3), also in the formats
+/// of RFC 5322 and RFC 3339. A past date means no wait; an unreadable value counts as absent.
 pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     wait_in_units(text, Duration::from_secs(1)).or_else(|| {
@@ -63,8 +63,7 @@ pub async fn refusal_in_full(answer: Response) -> String {
     if said.is_empty() { status } else { format!("{status}: {said}") }
 }
 
-/// The beginning of an answer's body as text, at most `bytes_max`; if it breaks off, the part
-/// received.
+/// The beginning of an answer's body as text, at most `bytes_max`. If the body breaks off, the part received.
 async fn excerpt_of(mut answer: Response, bytes_max: usize) -> String {
     let mut body = BytesMut::new();
     while body.len() < bytes_max
@@ -79,8 +78,8 @@ async fn excerpt_of(mut answer: Response, bytes_max: usize) -> String {
     String::from_utf8_lossy(&body).trim().to_owned()
 }
 
-/// Reads the rest of an answer so that its connection can be reused. A long rest is not worth it,
-/// and closes the connection.
+/// Reads the rest of an answer so that its connection can be reused. If the rest is long, closes
+/// the connection instead.
 pub async fn drain(mut answer: Response) {
     let mut left = DRAIN_BYTES_MAX;
     if answer.content_length().is_some_and(|announced| announced > left) {

@@ -1,7 +1,8 @@
-//! Look-ups of host names: one of a name at a time, a limited number, and none longer than five seconds.
+//! Looks up host names: each name at most once at a time, a limited number of names at a time,
+//! for at most five seconds.
 //!
-//! A new name that is not answered within a second is *silent* until it is found: its look-ups leave places to those of
-//! all other names, so that a new name does not wait behind silent ones.
+//! A new name without an answer within a second is *silent* until a look-up finds it. Look-ups of silent
+//! names leave places free for other names, so that a new name does not wait behind silent ones.
 
 use std::{
     collections::HashMap,
@@ -26,11 +27,11 @@ use shares::{FairShare, Place, Shares};
 
 /// A look-up takes at most this long.
 const LOOKUP_MAX: Duration = Duration::from_secs(5);
-/// The same for a name without a known result: then it is looked up again, as a silent one.
+/// The limit for a name without a known result. Then the name is looked up again, as a silent one.
 const FIRST_MAX: Duration = Duration::from_secs(1);
 /// The most look-ups at once.
 pub const LOOKUPS_MAX: usize = 64;
-/// How many names have a known result.
+/// The most names whose last result is remembered.
 const KNOWN_MAX: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 /// The most look-ups of one destination at once.
 const EACH_MAX: usize = 16;
@@ -42,7 +43,7 @@ pub trait Lookup: Send + Sync {
     async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// Who looks a name up; `None`: a definition is checked.
+/// The destination that needs the name; `None`: the check of a definition.
 pub(super) type Who = Option<DestinationName>;
 
 type Answer = Shared<BoxFuture<'static, Result<Vec<IpAddr>, (io::ErrorKind, String)>>>;
@@ -58,14 +59,14 @@ pub(super) struct Lookups {
 }
 
 struct Names {
-    /// Whoever asks for the same name gets the same answer.
+    /// Callers that ask for the same name share one look-up.
     in_flight: HashMap<String, Answer>,
-    /// By name: whether its last look-up found something, or was not answered.
+    /// By name: true if the last look-up found addresses, false if it failed or had no answer.
     known: LruCache<String, bool>,
 }
 
 impl Lookups {
-    /// Looks up in this way, at most this many names at once.
+    /// Uses `lookup`, for at most `all` names at once.
     pub(super) fn new(lookup: Arc<dyn Lookup>, all: usize) -> Lookups {
         let share = FairShare::new("lookups", Shares::new(all, EACH_MAX));
         let names = Names { in_flight: HashMap::new(), known: LruCache::new(KNOWN_MAX) };
@@ -117,13 +118,13 @@ impl Lookups {
             return begun.clone();
         }
         let (this, owned) = (self.clone(), name.to_owned());
-        // In a task: it ends, and gives its place back, also when nobody waits for it any more.
+        // In a task, the look-up ends and gives its place back even if its callers have left.
         let task = tokio::spawn(async move {
             let found = timeout(within, this.lookup.lookup(&owned)).await;
             let mut names = this.names();
             names.in_flight.remove(&owned);
             match &found {
-                // The server has answered.
+                // The server answered that the name does not exist: the name is not silent.
                 Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
                     names.known.pop(&owned);
                 }

@@ -1,10 +1,9 @@
-//! Outgoing connections: which addresses Reseq connects to, and how it finds them.
+//! Outgoing connections: the addresses that Reseq may connect to, and how it finds them.
 //!
-//! A definition names a host. Whoever may write definitions must not reach this machine, its network or a
-//! cloud's metadata through Reseq (server-side request forgery). So each address is checked twice: when a
-//! destination is defined, and when a connection is opened. The second check is the one that counts. It
-//! is made on the very addresses that the connection then goes to, so that a name whose addresses change
-//! in between (DNS rebinding) gains nothing.
+//! A definition names a host. An author of definitions must not reach this machine, its network or a cloud's
+//! metadata through Reseq (server-side request forgery). So Reseq checks each address twice: when a destination
+//! is defined, and when a connection is opened. The second check decides. It checks the same addresses that the
+//! connection then uses, so changing the addresses of a name in between (DNS rebinding) does not help.
 //!
 //! ```text
 //! definition ──► check_url ─────────────► 422 refused_address, or a warning if the name is unknown now
@@ -42,7 +41,7 @@ use faults::planted;
 use lookups::{Lookups, Who};
 use policy::Policy;
 
-/// How long a definition waits until its names are resolved.
+/// Defining a destination waits at most this long for the look-up of a name.
 const DEFINITION_LOOKUP_MAX: Duration = Duration::from_secs(2);
 
 /// The outgoing connections of a process. Cheap to clone.
@@ -52,13 +51,13 @@ pub struct Outgoing {
     lookups: Lookups,
 }
 
-/// Why there is no connection, or none may be opened.
+/// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum OutgoingError {
-    /// The address may not be connected to.
+    /// Reseq may not connect to the address.
     #[error(transparent)]
     Refused(#[from] RefusedAddress),
-    /// The URL has no host, or the host is none.
+    /// The URL has no host, or the host is not valid.
     #[error("the url names no host that can be connected to")]
     NoHost,
     /// The name could not be resolved, or the connection failed.
@@ -73,27 +72,27 @@ impl Outgoing {
         Outgoing { policy: Policy::new(allowed), lookups }
     }
 
-    /// Resolves names in this way instead.
+    /// Uses `lookup` to resolve names.
     pub fn with_lookup(self, lookup: Arc<dyn Lookup>) -> Outgoing {
         self.with_lookups(lookup, LOOKUPS_MAX)
     }
 
-    /// Resolves names in this way instead, at most this many at once.
+    /// Uses `lookup` to resolve names, at most this many at once.
     pub fn with_lookups(self, lookup: Arc<dyn Lookup>, at_once: usize) -> Outgoing {
         Outgoing { lookups: Lookups::new(lookup, at_once), ..self }
     }
 
-    /// Notes where this process listens. Nothing connects there.
+    /// Notes the addresses where this process listens. Reseq never connects to them.
     pub fn note_listeners(&self, listeners: Vec<SocketAddr>) {
         self.policy.note_listeners(listeners);
     }
 
-    /// Notes where the Redis servers of this deployment are. Nothing connects there.
+    /// Notes the addresses of this deployment's Redis servers. Deliveries and transforms never connect to them.
     pub fn note_redis(&self, servers: Vec<SocketAddr>) {
         self.policy.note_redis(servers);
     }
 
-    /// Checks where a destination and its transform lead. An error has the name of the field.
+    /// Checks the URLs of a destination and its transform. The error names the field.
     pub async fn check_destination(
         &self,
         destination: &Destination,
@@ -104,8 +103,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Checks the URL of a definition. A name that cannot be resolved now is logged: the check at the
-    /// connection decides.
+    /// Checks the URL of a definition. If the name cannot be resolved now, logs that: the check
+    /// at the connection decides.
     pub async fn check_url(&self, url: &str) -> Result<(), OutgoingError> {
         let Some((name, port)) = self.check_without_lookup(url)? else { return Ok(()) };
         let problem = match timeout(DEFINITION_LOOKUP_MAX, self.permitted(&None, &name, port)).await
@@ -123,7 +122,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Checks the URL of a definition if its host is an address. Otherwise returns its name and port.
+    /// Checks the URL of a definition if its host is an address. Otherwise returns the name and port to look up.
     pub fn check_without_lookup(&self, url: &str) -> Result<Option<(String, u16)>, OutgoingError> {
         match target(url)? {
             (Host::Domain(name), port) => Ok(Some((name, port))),
@@ -142,8 +141,8 @@ impl Outgoing {
         }
     }
 
-    /// Looks up the host of this URL of a destination, unless its last look-up found something: a look-up that is not
-    /// answered must not hold a place for a connection.
+    /// Looks up the host of this URL, unless its last look-up found addresses. Call it before
+    /// taking a place for a connection: a look-up without an answer must not hold one.
     pub(super) async fn find_first(
         &self,
         destination: &DestinationName,
@@ -184,7 +183,7 @@ impl Outgoing {
         Ok(vec![address])
     }
 
-    /// The addresses of a name that may be connected to; an error if all are refused.
+    /// The allowed addresses of a name; an error if all are refused.
     async fn permitted(
         &self,
         who: &Who,
@@ -192,7 +191,7 @@ impl Outgoing {
         port: u16,
     ) -> Result<Vec<SocketAddr>, OutgoingError> {
         let found = match is_localhost(name) {
-            // Whatever a resolver says (RFC 6761).
+            // localhost is always this machine, even if a resolver says otherwise (RFC 6761).
             true => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
             false => self.lookups.find(who, name).await?,
         };
@@ -218,8 +217,8 @@ impl Outgoing {
     }
 }
 
-/// The host and port of a URL. The host of a `tcp://` URL is read like that of `http://`: in its octal,
-/// hexadecimal and other forms, too, an address is an address.
+/// The host and port of a URL. Parses the host of a `tcp://` URL like that of `http://`, so that
+/// octal, hexadecimal and other forms count as addresses.
 fn target(url: &str) -> Result<(Host<String>, u16), OutgoingError> {
     let url = Url::parse(url).map_err(|_| OutgoingError::NoHost)?;
     let port = url.port_or_known_default().ok_or(OutgoingError::NoHost)?;

@@ -1,5 +1,5 @@
-//! Which addresses Reseq connects to: public ones, and those that the operator allows. Never its own
-//! listeners and its own Redis.
+//! The addresses that Reseq may connect to: public addresses and networks that the operator
+//! allows, but never its own listeners or its own Redis.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
@@ -10,23 +10,22 @@ use super::ranges::{canonical, inside, special};
 use domain::AllowedNetwork;
 use faults::planted;
 
-/// An address that Reseq does not connect to. The text says what to do.
+/// An address that Reseq may not connect to. The text says what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefusedAddress {
     /// The address and port.
     pub address: SocketAddr,
-    /// Why.
     pub reason: RefusedReason,
 }
 
 /// Why an address is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusedReason {
-    /// It is not public, and not allowed.
+    /// The address is neither public nor allowed.
     NotPublic(&'static str),
     /// Reseq itself listens there.
     OwnListener,
-    /// Reseq's data is there.
+    /// Reseq's own Redis is there.
     OwnRedis,
 }
 
@@ -63,7 +62,7 @@ pub(super) struct Policy {
     own: Arc<RwLock<Own>>,
 }
 
-/// Addresses that no allow-list opens.
+/// Addresses that `outgoing.allow` can never allow.
 #[derive(Debug, Default)]
 struct Own {
     listeners: Vec<SocketAddr>,
@@ -75,17 +74,17 @@ impl Policy {
         Policy { allowed: allowed.into(), own: Arc::default() }
     }
 
-    /// Notes where this process listens.
+    /// Notes the addresses where this process listens.
     pub(super) fn note_listeners(&self, listeners: Vec<SocketAddr>) {
         self.own.write().unwrap_or_else(PoisonError::into_inner).listeners = listeners;
     }
 
-    /// Notes where its Redis servers are.
+    /// Notes the addresses of its Redis servers.
     pub(super) fn note_redis(&self, redis: Vec<SocketAddr>) {
         self.own.write().unwrap_or_else(PoisonError::into_inner).redis = redis;
     }
 
-    /// Whether Reseq may connect to this address.
+    /// Returns an error if Reseq may not connect to this address.
     pub(super) fn check(&self, address: SocketAddr) -> Result<(), RefusedAddress> {
         let (ip, port) = (canonical(address.ip()), address.port());
         let forms = [Some(ip), inside(ip)];
@@ -106,7 +105,7 @@ impl Policy {
 
     fn check_own(&self, ip: IpAddr, port: u16) -> Result<(), RefusedReason> {
         let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
-        // A connection to "no address" reaches this machine.
+        // A connection to 0.0.0.0 or [::] reaches this machine.
         let ip = match ip {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -120,7 +119,7 @@ impl Policy {
         if is_at(&own.listeners, |own| own.is_unspecified()) {
             return Err(RefusedReason::OwnListener);
         }
-        // Which addresses of its machine a Redis listens on is not known: by default, 127.0.0.1 and ::1.
+        // It is unknown which other addresses of this machine Redis listens on. By default: 127.0.0.1 and ::1.
         if is_at(&own.redis, |own| is_of_this_machine(own) && !planted::is("one_address_of_redis"))
         {
             return Err(RefusedReason::OwnRedis);
@@ -129,7 +128,7 @@ impl Policy {
     }
 }
 
-/// True for an address of this machine: only such an address can be bound.
+/// True for an address of this machine. Only such an address can be bound.
 fn is_of_this_machine(ip: IpAddr) -> bool {
     ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }

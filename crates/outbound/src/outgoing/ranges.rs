@@ -1,11 +1,11 @@
-//! Which addresses are not public, and the IPv4 addresses that hide in IPv6 addresses.
+//! Tells which addresses are not public, and finds IPv4 addresses inside IPv6 addresses.
 //!
-//! From the registries of special-purpose addresses of IANA (RFC 6890 and its successors). Of IPv6, only
-//! what is global unicast (`2000::/3`) can be public.
+//! The source is IANA's registries of special-purpose addresses (RFC 6890 and its successors). In
+//! IPv6, only global unicast addresses (`2000::/3`) can be public.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// IPv4 networks that are not public: address, length of the prefix, what it is.
+/// IPv4 networks that are not public: address, length of the prefix, description.
 const SPECIAL_V4: [([u8; 4], u32, &str); 16] = [
     ([0, 0, 0, 0], 8, "an address of this host"),
     ([10, 0, 0, 0], 8, "a private address"),
@@ -25,7 +25,7 @@ const SPECIAL_V4: [([u8; 4], u32, &str); 16] = [
     ([240, 0, 0, 0], 4, "a reserved address"),
 ];
 
-/// IPv6 networks that are not public, before the rule about global unicast.
+/// IPv6 networks that are not public. Checked before the rule about global unicast.
 const SPECIAL_V6: [([u16; 8], u32, &str); 14] = [
     ([0, 0, 0, 0, 0, 0, 0, 0], 128, "an address of this host"),
     ([0, 0, 0, 0, 0, 0, 0, 1], 128, "a loopback address"),
@@ -43,15 +43,15 @@ const SPECIAL_V6: [([u16; 8], u32, &str); 14] = [
     ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "a multicast address"),
 ];
 
-/// NAT64 with its well-known prefix: `64:ff9b::/96` (RFC 6052). Networks with IPv6 only reach all of IPv4
-/// through it.
+/// NAT64 with its well-known prefix: `64:ff9b::/96` (RFC 6052). IPv6-only networks reach all of
+/// IPv4 through it.
 const NAT64: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
 /// The first word of 6to4 (RFC 3056).
 const SIX_TO_FOUR: u16 = 0x2002;
 /// The third quarter of an ISATAP address (RFC 5214), without the bit that says whether it is unique.
 const ISATAP: [u16; 2] = [0x0000, 0x5efe];
 
-/// What kind of address this is, if it is not public. Does not look inside IPv6 addresses.
+/// The kind of address, if it is not public. Ignores IPv4 addresses inside IPv6 addresses.
 pub(super) fn special(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => {
@@ -75,12 +75,12 @@ pub(super) fn special(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The address that the system connects to: IPv4 that is mapped into IPv6 is IPv4.
+/// The address that the system connects to: turns IPv4 mapped into IPv6 back into IPv4.
 pub(super) fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// The IPv4 address that a gateway or tunnel makes of this IPv6 address.
+/// The IPv4 address that a gateway or tunnel extracts from this IPv6 address.
 pub(super) fn inside(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(address) = address else { return None };
     let words = address.segments();

@@ -1,4 +1,4 @@
-//! Resolves the names of the HTTP client: it gets only addresses that it may connect to.
+//! Resolves names for the HTTP client, and returns only allowed addresses.
 
 use std::future::Future;
 
@@ -9,8 +9,8 @@ use domain::DestinationName;
 use faults::planted;
 
 tokio::task_local! {
-    /// The destination and the port of the request in progress. The HTTP client tells its resolver only the name,
-    /// but asks it within the call that sends the request.
+    /// The destination and the port of the request in progress. The HTTP client passes only the
+    /// name to its resolver, but calls it within the call that sends the request.
     static REQUEST: (DestinationName, u16);
 }
 
@@ -31,7 +31,7 @@ impl Resolve for Resolver {
         let request = REQUEST.try_with(Clone::clone);
         let outgoing = self.0.clone();
         Box::pin(async move {
-            // Without the port, nothing can be checked, so nothing is connected to.
+            // Without the port, the check is impossible, so refuse to connect.
             let (destination, port) =
                 request.map_err(|_| "the port of the request is not known")?;
             let destination = Some(destination);

@@ -18,9 +18,9 @@ use hickory_resolver::{
 
 use super::Lookup;
 
-/// The files that decide: read again when one of them has changed.
+/// The files that configure the system's resolver. They are read again when one has changed.
 const FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
-/// A server that has not answered by then is asked again, or another one is.
+/// If a server has not answered within this time, the resolver asks it again, or asks another server.
 const ANSWER_MAX: Duration = Duration::from_millis(1500);
 
 type Changed = [Option<SystemTime>; 2];
@@ -28,14 +28,14 @@ type Changed = [Option<SystemTime>; 2];
 /// Resolves as the system does.
 #[derive(Default)]
 pub struct SystemLookup {
-    /// Asked in place of the servers of `/etc/resolv.conf`, if there are any.
+    /// If not empty, these servers replace the servers of `/etc/resolv.conf`.
     servers: Vec<SocketAddr>,
-    /// The resolver, and when the files that it was built from had changed.
+    /// The resolver, and the modification times of the files from which it was built.
     resolver: Mutex<Option<(Changed, TokioResolver)>>,
 }
 
 impl SystemLookup {
-    /// Asks these DNS servers in place of the system's. None: those of the system.
+    /// Uses these DNS servers. If empty: the servers of the system.
     pub fn of_servers(servers: Vec<SocketAddr>) -> SystemLookup {
         SystemLookup { servers, resolver: Mutex::default() }
     }
@@ -56,7 +56,7 @@ impl SystemLookup {
     fn build(&self) -> Result<TokioResolver, NetError> {
         let (config, of_system) = read_system_conf().unwrap_or_else(|error| {
             tracing::debug!(%error, "/etc/resolv.conf names no DNS server");
-            // As resolv.conf(5) says.
+            // The default according to resolv.conf(5).
             let local = NameServerConfig::udp_and_tcp(Ipv4Addr::LOCALHOST.into());
             (ResolverConfig::from_parts(None, Vec::new(), vec![local]), ResolverOpts::default())
         });
@@ -71,9 +71,9 @@ impl SystemLookup {
         *options = of_system;
         options.timeout = options.timeout.min(ANSWER_MAX);
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-        // Each look-up asks: a connection is opened rarely, and a change is followed at once.
+        // Without a cache, changes take effect at once. Look-ups are rare, because new connections are rare.
         options.cache_size = 0;
-        // One server at a time, with the questions for the two kinds of addresses.
+        // Asks one server at a time, for both kinds of addresses.
         options.num_concurrent_reqs = 1;
         builder.build()
     }
@@ -92,7 +92,7 @@ impl Lookup for SystemLookup {
             Ok(resolver) => resolver.lookup_ip(name).await,
             Err(error) => Err(error),
         };
-        // The error repeats the name, which is a part of the URL.
+        // Log the error instead of returning it: it repeats the name, which is part of the URL.
         let found = found.map_err(|error| {
             tracing::debug!(%error, "a look-up failed");
             match error.is_no_records_found() || error.is_nx_domain() {

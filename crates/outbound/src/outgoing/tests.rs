@@ -1,4 +1,4 @@
-//! Disguises of addresses that must not be reached, through the same parsing as in production.
+//! Tests disguised forms of refused addresses, with the same parsing as in production.
 
 use std::sync::{
     Mutex,
@@ -15,7 +15,7 @@ use crate::{
 };
 use tls::Connector;
 
-/// Hosts that lead to where nobody may lead Reseq, with the kind of address that each is.
+/// Hosts that Reseq must refuse, each with its kind of address.
 const DISGUISES: [(&str, &str); 118] = [
     // This machine.
     ("127.0.0.1", "loopback"),
@@ -156,7 +156,7 @@ fn refusal(result: Result<(), OutgoingError>, of: &str) -> RefusedAddress {
     }
 }
 
-/// What a request to this URL ends with; nothing has been sent if it is refused.
+/// Sends a request to this URL. The error says that the address was refused.
 async fn request(clients: &Clients, url: &str) -> Result<(), RefusedAddress> {
     let url = Url::parse(url).unwrap();
     let error = match clients.post(&erp(), &url, |request| request).await {
@@ -282,7 +282,7 @@ async fn no_allow_list_opens_reseq_itself_and_its_redis() {
     }
 }
 
-/// Answers with the first of these addresses at the first question, and so on; with the last one for good.
+/// Gives each question the next answer of the list. After the last answer, repeats it.
 struct Rebinding {
     answers: Mutex<Vec<Vec<IpAddr>>>,
     asked: AtomicUsize,
@@ -321,7 +321,7 @@ async fn name_leading_elsewhere_after_definition_is_not_connected() {
         };
         assert_eq!(refused.address, SocketAddr::from(([127, 0, 0, 1], port)));
     }
-    // Nobody has connected.
+    // No connection has arrived.
     let accepted = std::future::poll_fn(|context| {
         std::task::Poll::Ready(listener.poll_accept(context).is_ready())
     });
@@ -334,7 +334,7 @@ async fn only_allowed_addresses_of_a_name_are_connected_to() {
     let port = listener.local_addr().unwrap().port();
     let allow = vec![format!("127.0.0.1:{port}").parse().unwrap()];
     for scheme in ["http", "tcp"] {
-        // Without the filter, 127.0.0.2 would be the first to answer, with "connection refused".
+        // Without the filter, 127.0.0.2 would answer first, with "connection refused".
         let rebinding = Rebinding::with(&[&["127.0.0.2", "127.0.0.1"]]);
         let outgoing = Outgoing::new(allow.clone()).with_lookup(rebinding);
         let url = format!("{scheme}://mixed.example:{port}/");
@@ -380,7 +380,7 @@ async fn a_resolver_that_does_not_know_the_port_connects_to_nothing() {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Answers when told to. Counts who asks at once, and how often all in all.
+/// A look-up that waits for a permit. Counts the current questions and all questions.
 struct Silent {
     now: AtomicUsize,
     asked: AtomicUsize,
@@ -408,7 +408,7 @@ fn silent() -> (Arc<Silent>, Outgoing) {
     (silent, outgoing)
 }
 
-/// Asks for so many names at once.
+/// Starts `count` look-ups at once, and waits until `now` of them run.
 async fn asks(outgoing: &Outgoing, name: &str, count: usize, now: usize, silent: &Silent) {
     for number in 0..count {
         let (outgoing, who) = (outgoing.clone(), Some(name.parse().unwrap()));
@@ -426,7 +426,7 @@ async fn silent_dns_takes_the_share_of_its_destination_alone() {
     asks(&outgoing, "evil", 100, 16, &silent).await;
     let other = Some("other".parse().unwrap());
     outgoing.permitted(&other, "answered.example", 1).await.unwrap();
-    // Each gets half of what the others leave, and at most 16.
+    // Each destination gets half of the places left by the others, and at most 16.
     let mut taken = 16;
     for (name, more) in [("evil-2", 16), ("evil-3", 16), ("evil-4", 8)] {
         taken += more;
@@ -454,7 +454,7 @@ async fn new_name_does_not_wait_behind_silent_ones() {
             tokio::spawn(async move { while outgoing.permitted(&who, &name, 1).await.is_err() {} });
         }
     }
-    // Each name once, and those for which there are places as silent ones.
+    // 20 first look-ups, and 4 more for silent names: as many as may run at once.
     while silent.asked.load(Ordering::Relaxed) < 24 || outgoing.lookups.share.taken() != 4 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -472,7 +472,7 @@ async fn name_that_many_ask_for_is_looked_up_once() {
     for one in &mut asking {
         assert!(futures::FutureExt::now_or_never(one.as_mut()).is_none());
     }
-    // Whoever began it may leave: the others get the answer all the same.
+    // The caller that started the look-up leaves. The others still get the answer.
     drop(asking.remove(0));
     silent.answers.add_permits(50);
     for one in asking {

@@ -1,4 +1,4 @@
-//! Bugs of delivering that can be planted.
+//! Planted bugs of delivery.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{Deliver, Verdict};
 use domain::Stamped;
 use faults::planted;
 
-/// The way with the bug that is planted in it, if any is.
+/// The transport, with the planted bug if there is one.
 pub(super) fn wrap(way: Arc<dyn Deliver>) -> Arc<dyn Deliver> {
     if planted::is("accepted_when_sent") {
         return Arc::new(AcceptedWhenSent(way));

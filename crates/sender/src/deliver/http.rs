@@ -1,7 +1,7 @@
 //! Delivery by a POST to the receiver's URL.
 //!
 //! ```text
-//! 2xx                  accepted; of a batch as much as the answer says (`formats::batch_answer`)
+//! 2xx                  accepted; for a batch, the answer says how many (`formats::batch_answer`)
 //! 400, 413, 415, 422   refused permanently
 //! 410                  refused: the receiver is gone, and the lane halts
 //! anything else        refused; tried again
@@ -27,13 +27,13 @@ use outbound::{
 use store::{server_clock, server_clock_ms};
 use telemetry::SpanOf;
 
-/// The longest answer to a batch that is read, in bytes; a longer one accepts nothing.
+/// The longest answer to a batch that Reseq reads, in bytes. A longer answer accepts no message.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// A receiver that speaks HTTP: any 2xx says that it has the message.
+/// A receiver that speaks HTTP. Any 2xx means that it has the message.
 pub struct Http {
     endpoint: Endpoint,
-    /// Set where messages travel in envelopes, several in one request.
+    /// Set if messages are sent in envelopes, several in one request.
     batches: Option<Batches>,
 }
 
@@ -75,8 +75,8 @@ impl Http {
         self.endpoint.send_batch(messages, batches.by_key, attempt, span, content_type, body).await
     }
 
-    /// How many of the `count` messages of a batch a 2xx is for. It is no yes to what it does not clearly
-    /// name, and none at all if it was not read to its end.
+    /// Reads how many of the `count` messages of a batch a 2xx accepts. An unclear or incomplete
+    /// answer accepts no message.
     async fn accepted(&self, answer: Response, count: usize) -> Verdict {
         let status = answer.status();
         let retry_after = retry_after(answer.headers(), server_clock());
@@ -87,7 +87,7 @@ impl Http {
             None => match self.endpoint.read(answer, ANSWER_BYTES_MAX).await {
                 Ok(body) => accepted(&body, count),
                 Err(error @ BodyError::TooLong { .. }) => Accepted::Unclear(error.to_string()),
-                // It may have been about to say that it has only some.
+                // The missing rest might have said that the receiver accepted only some messages.
                 Err(BodyError::Broken(error)) => return unanswered(error),
             },
         };
@@ -117,7 +117,7 @@ impl Deliver for Http {
             if self.batches.is_some() {
                 return self.accepted(answer, messages.len()).await;
             }
-            // The status settles it; how the rest of the answer fares does not matter.
+            // The status decides. Errors in the rest of the answer do not matter.
             drain(answer).await;
             return Verdict::Accepted(1);
         }

@@ -17,22 +17,22 @@ mod tcp;
 /// The result of one delivery attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The receiver accepted this many of the messages, from the first on.
+    /// The receiver accepted this many messages, the first ones.
     Accepted(usize),
     /// The receiver did not accept one of the messages, or its answer is unknown.
     Refused {
-        /// How many before that one it accepted.
+        /// The number of messages before the refused one, all accepted.
         accepted: usize,
         /// What happened.
         error: AttemptError,
-        /// How long the receiver asked to wait, if it did.
+        /// The wait that the receiver asked for, if any.
         retry_after: Option<Duration>,
         /// Whether to try again.
         finality: Finality,
     },
 }
 
-/// What a refusal says about further attempts.
+/// Whether another attempt may succeed after a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finality {
     /// Another attempt may succeed.
@@ -49,9 +49,9 @@ pub enum Finality {
 /// A transport to a receiver. One value serves all lanes of a destination at once.
 #[async_trait]
 pub trait Deliver: Send + Sync {
-    /// One attempt at messages of one lane, in order, the `attempt`th (from 1) at the first of
-    /// them, within the destination's `delivery.timeout_ms`. More than one only where
-    /// `delivery.batch_max` or `delivery.window_max` says so.
+    /// Attempts to deliver messages of one lane, in order, within the destination's
+    /// `delivery.timeout_ms`. `attempt` is the number, from 1, of this attempt at the first message.
+    /// There is more than one message only if `delivery.batch_max` or `delivery.window_max` allows it.
     async fn deliver(&self, messages: &[Arc<Stamped>], attempt: u32) -> Verdict;
 }
 

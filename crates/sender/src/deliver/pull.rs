@@ -1,5 +1,5 @@
-//! Delivery to consumers, who take the messages themselves. The owner gets a message only when they have accepted it, or
-//! to decide what becomes of it (`lua/include/pulled.lua`).
+//! Delivery to consumers, which fetch messages themselves. The owner gets a message only after a
+//! consumer accepted it, or to resolve it after a refusal (`lua/include/pulled.lua`).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::{Deliver, Finality, Verdict};
 use domain::Stamped;
 
-/// Tells what consumers said of messages, and does no I/O.
+/// Returns the consumers' answers that the messages carry, and does no I/O.
 pub struct Pull;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Delivery as frames over TCP connections that are kept open.
+//! Delivery as frames over TCP connections that stay open between deliveries.
 //!
 //! ```text
 //!            ┌───────── idle ◄───────── answered, nothing else unread
@@ -8,8 +8,8 @@
 //!                  └──► closed ◄───┘ on any error, time-out, odd answer, dropped attempt
 //! ```
 //!
-//! During an attempt the connection belongs to the attempt's future: whatever ends it early
-//! closes the connection, so that no connection with an unanswered frame is used again.
+//! During an attempt the connection belongs to the attempt's future. If the attempt ends early,
+//! the connection closes, so that no connection with an unanswered frame is used again.
 
 use std::{
     future::poll_fn,
@@ -42,10 +42,10 @@ use outbound::{
     receiver_stream::ReceiverStream,
 };
 
-/// An idle connection whose other end vanished is noticed after some probes this far apart.
+/// TCP probes an idle connection at this interval, to detect that the receiver has vanished.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// How long to wait on a new connection for text that a receiver sends before any frame, at most.
+/// The longest wait on a new connection for text that a receiver sends before any frame.
 const GREETING_MAX: Duration = Duration::from_millis(200);
 
 type Connection = Framed<ReceiverStream, FrameCodec>;
@@ -66,11 +66,11 @@ pub struct Tcp {
     /// written. So all lanes take turns on one connection.
     turn: tokio::sync::Mutex<()>,
     idle_max: usize,
-    /// True once a connection was silent at first: then others need not wait for a greeting.
+    /// True once a new connection was silent at first. Later connections then do not wait for a greeting.
     waits_for_frames: AtomicBool,
 }
 
-/// With their generations. The last one used is on top, so a lane by itself stays on one connection.
+/// Idle connections with their generations. The last one used is on top, so a single lane stays on one connection.
 #[derive(Default)]
 struct IdleConnections(Mutex<Vec<(u64, Connection)>>);
 
@@ -86,8 +86,8 @@ impl Idle for IdleConnections {
     }
 }
 
-/// The progress of an attempt, and the deadline of the next answer: one time-out after the attempt began,
-/// and then after each answer.
+/// The progress of an attempt, and the deadline of the next answer: one time-out after the
+/// beginning or the previous answer.
 struct Progress {
     accepted: usize,
     /// The generation of its connection.
@@ -106,12 +106,12 @@ impl Progress {
     }
 }
 
-/// What ended an attempt before all of its frames were accepted.
+/// The reason why an attempt ended before all its frames were accepted.
 struct Stop {
     error: AttemptError,
     retry_after: Option<Duration>,
     finality: Finality,
-    /// True if not even a part of a frame was written, so the receiver cannot have processed anything.
+    /// True if no part of a frame was written, so the receiver has processed nothing.
     is_untouched: bool,
 }
 
@@ -124,7 +124,7 @@ impl Stop {
         Stop { finality: Finality::Permanent, ..Stop::again(error) }
     }
 
-    /// No connection, or one that broke.
+    /// There is no connection, or the connection broke.
     fn broken(reason: String) -> Stop {
         Stop::again(error(ErrorKind::Connection, reason))
     }
@@ -143,8 +143,8 @@ impl Stop {
     }
 }
 
-/// Frames on their way out. What does not fit into the socket goes on leaving while answers come:
-/// neither side then waits for the other to read.
+/// Frames to write. While answers arrive, it keeps writing the bytes that the socket had no room
+/// for, so that neither side waits for the other to read.
 struct Outbox {
     frames_bytes: usize,
     is_empty: bool,
@@ -172,7 +172,7 @@ impl Outbox {
     }
 }
 
-/// Parses the receiver's answer; an error if it is none.
+/// Parses the receiver's answer. An error if it is not a valid answer.
 fn understood(answer: Answer) -> Result<FromReceiver, Stop> {
     let odd = |reason: String| Stop::again(error(ErrorKind::Status, reason));
     match answer {
@@ -220,12 +220,12 @@ impl Tcp {
         };
         let place = self.clients.place(&self.destination, &self.url).await;
         let _place = place.map_err(|error| unconnected(&error))?;
-        // It has not been tried yet, however long others took.
+        // The time limit starts now: the waits above do not count.
         progress.deadline = Instant::now() + self.timeout;
         progress.generation = self.clients.generation();
         if let Some(connection) = self.take_idle(progress.generation).await {
             match self.exchange(connection, bodies, progress).await {
-                // The receiver closed it just now; it has nothing, so a fresh one is safe.
+                // The receiver has just closed this connection, and got nothing. Trying a new connection is safe.
                 Err(stop) if stop.is_untouched => {}
                 result => return result,
             }
@@ -258,7 +258,7 @@ impl Tcp {
             match understood(answer.map_err(|_| self.timed_out())??)? {
                 FromReceiver::Ok => progress.accepted_one(self.timeout),
                 refusal => {
-                    // What is in flight behind it has no answer, and must not get one later.
+                    // Frames in flight behind this one must not get their answers in the next attempt.
                     if progress.accepted + 1 == bodies.len() {
                         self.keep(connection, progress.generation);
                     }
@@ -291,7 +291,7 @@ impl Tcp {
             .and_then(|()| SockRef::from(stream.tcp()).set_tcp_keepalive(&keepalive));
         prepared.map_err(|error| Stop::broken(format!("no connection: {error}")))?;
         let mut connection = Framed::new(stream, FrameCodec::new(self.framing, ANSWER_BYTES_MAX));
-        // All frames of an attempt leave together: how many these are is bounded elsewhere.
+        // Write all frames of an attempt together. The caller limits their number.
         connection.set_backpressure_boundary(usize::MAX);
         if self.ack == Ack::Line {
             self.refuse_greeting(&mut connection).await?;
@@ -299,8 +299,8 @@ impl Tcp {
         Ok(connection)
     }
 
-    /// Refuses a receiver that sends something before any frame, such as `OK MPD 0.23`: it would pass for the answer
-    /// to the first frame.
+    /// Refuses a receiver that sends text before any frame, such as `OK MPD 0.23`: Reseq would
+    /// take it for the answer to the first frame.
     async fn refuse_greeting(&self, connection: &mut Connection) -> Result<(), Stop> {
         let is_known = self.waits_for_frames.load(Relaxed);
         let wait = if is_known { Duration::ZERO } else { GREETING_MAX.min(self.timeout / 4) };
@@ -317,7 +317,7 @@ impl Tcp {
         }
     }
 
-    /// An idle connection of this generation that the receiver has not closed as far as can be seen.
+    /// An idle connection of this generation that the receiver has not visibly closed.
     async fn take_idle(&self, now: u64) -> Option<Connection> {
         loop {
             let idle = self.idle.lock().pop();
@@ -328,8 +328,8 @@ impl Tcp {
         }
     }
 
-    /// Keeps a connection for the next frame, unless there is unread input: it could be taken for the answer
-    /// to the next frame.
+    /// Keeps a connection for the next frame, unless it has unread input, which could look like
+    /// the answer to that frame.
     fn keep(&self, connection: Connection, generation: u64) {
         let may_be_idle = self.clients.keeps_idle(generation);
         let mut idle = self.idle.lock();
@@ -341,7 +341,7 @@ impl Tcp {
 
 #[async_trait]
 impl Deliver for Tcp {
-    /// A frame is one message; the frames of one call are in flight together.
+    /// Sends one frame for each message. All frames of one call are in flight together.
     async fn deliver(&self, messages: &[Arc<Stamped>], _attempt: u32) -> Verdict {
         let frames = messages.iter().map(|message| match self.envelope {
             Envelope::None => message.message.body.bytes.clone(),
@@ -417,7 +417,7 @@ mod tests {
         let deliver = async {
             let mut progress = Progress::begin(tcp.timeout);
             let first = tcp.attempt(&[Bytes::from_static(b"one")], &mut progress).await;
-            // Writing fails from now on, while nothing can be read: as after a late RST.
+            // From now on, writes fail and there is nothing to read, as after a late RST.
             let idle = tcp.take_idle(0).await.unwrap();
             SockRef::from(idle.get_ref().tcp()).shutdown(Shutdown::Write).unwrap();
             tcp.keep(idle, 0);

@@ -25,10 +25,10 @@ use store::{CatalogEntry, LaneRequest, PendingWithdrawal, ReleasableLanes, Relea
 
 /// The most lanes of one call.
 pub(super) const CALL_LANES_MAX: usize = 256;
-/// The most messages that one call settles, unless its first lane alone has more. `SETTLED_MAX` in
-/// `lua/release.lua` is higher than either.
+/// The most messages that one call settles, unless its first lane has more. Both numbers are
+/// below `SETTLED_MAX` in `lua/release.lua`.
 const CALL_SETTLED_MAX: usize = 4_000;
-/// The most names of lanes to keep until there is room.
+/// The most names of lanes to keep until there is room for these lanes.
 const NAMED_MAX: usize = 1024;
 /// The pause after a call that Redis did not answer.
 pub(super) const CALL_PAUSE: Duration = Duration::from_millis(100);
@@ -40,21 +40,20 @@ pub(super) type Names = Result<ReleasableLanes, StoreError>;
 
 /// The result of a call.
 pub(super) enum Answer {
-    /// With the names of lanes, if the same call scanned for them.
+    /// A release, with the names of lanes if the same call scanned for them.
     Released(Vec<LaneRequest>, Result<Released, StoreError>, Option<Names>),
     Resolved(Vec<Resolved>),
     Named(Names),
     /// Pending withdrawals.
     Withdrawals(Result<Vec<PendingWithdrawal>, StoreError>),
-    /// How many withdrawals were carried out.
+    /// The number of withdrawals carried out.
     Withdrawn(usize, Result<(), StoreError>),
 }
 
 impl DestinationSender {
-    /// Begins the next call to Redis, if there is anything to ask.
+    /// Begins the next call to Redis, if one is needed.
     pub(super) fn begin_call(&mut self) {
-        // Wait for a lookup, too: a call that was refused because of an old definition is repeated
-        // with the new one.
+        // Wait for a lookup too: a call refused because of an old definition must be repeated with the new one.
         let is_busy = self.in_flight.call.is_some() || self.in_flight.lookup.is_some();
         if is_busy || !self.scheduler.may_call(Instant::now()) {
             return;
@@ -97,7 +96,7 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// The requests of the lanes whose turn it is to ask. Drops lanes that are done.
+    /// The requests of the lanes that ask in this call. Drops lanes that are done.
     fn requests(&mut self, rules: &Rules) -> Vec<LaneRequest> {
         let mut requests: Vec<LaneRequest> = Vec::new();
         let mut settled = 0;
@@ -125,8 +124,8 @@ impl DestinationSender {
         requests
     }
 
-    /// Asks for the names of lanes that are due, and of others if there is room for some: for more than fit, so that not
-    /// every lane that is dropped causes another call.
+    /// Scans for due lanes, and for other lanes if there is room. Asks for more names than fit,
+    /// so that a dropped lane seldom causes another call.
     fn scan(&mut self, entry: &Arc<CatalogEntry>) -> Option<BoxFuture<'static, Names>> {
         if self.is_one_lane() {
             return None;
@@ -209,8 +208,8 @@ impl DestinationSender {
         }
     }
 
-    /// The scan has ended. Ignores the lanes that `asked` Redis at the same time: the scan may be older
-    /// than their answers, and a later message of such a lane has sent a wake-up.
+    /// The scan has ended. Ignores the lanes that `asked` Redis in the same call: the scan may be
+    /// older than their answers, and later messages of these lanes have sent wake-ups.
     fn named(&mut self, names: Names, asked: &[LaneRequest]) {
         match names {
             Ok(names) => {
@@ -226,7 +225,7 @@ impl DestinationSender {
         }
     }
 
-    /// A call has failed. The caller of this method has already queued what has to be repeated.
+    /// A call has failed. The caller of this method has already queued the requests to repeat.
     pub(super) fn call_failed(&mut self, error: StoreError) {
         let wait = match error {
             StoreError::StaleEpoch(epoch) => {
@@ -240,7 +239,7 @@ impl DestinationSender {
             StoreError::StaleDefinition | StoreError::UnknownDestination => {
                 return self.look_up();
             }
-            // The store has logged why.
+            // The store has already logged this error.
             error if error.is_logged() => CALL_PAUSE_LONG,
             StoreError::TakeoverWait(_) => CALL_PAUSE_LONG,
             error if error.is_temporary() => {

@@ -1,4 +1,4 @@
-//! The definition of the destination, as this pod knows it.
+//! The definition of the destination in this pod's memory.
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -13,24 +13,24 @@ use crate::{
 use faults::planted;
 use store::{CatalogEntry, StoreError};
 
-/// The most messages that one call releases of one lane, whatever the configuration says.
+/// The most messages that one call releases of one lane. The configuration cannot raise it.
 const RELEASE_BATCH_MAX: usize = 1024;
 
-/// What a lookup of the definition found.
+/// The result of a lookup of the definition.
 pub(super) type Lookup = Result<Option<Arc<CatalogEntry>>, StoreError>;
 
-/// The definition, and what is derived from it.
+/// The definition, and values derived from it.
 #[derive(Clone)]
 pub(super) struct Definition {
     pub(super) entry: Arc<CatalogEntry>,
-    /// Delivers to its receiver.
+    /// Delivers to the destination's receiver.
     pub(super) transport: Arc<dyn Deliver>,
     pub(super) rules: Arc<Rules>,
 }
 
 impl DestinationSender {
-    /// Adopts what this pod knows of the destination. Looks up what it does not know; until then the old
-    /// definition applies.
+    /// Adopts the definition from this pod's catalog. If the catalog has none, starts a lookup;
+    /// until it ends, the old definition applies.
     pub(super) fn adopt_definition(&mut self) {
         let Some(entry) = self.deps.catalog.get(self.deps.name.as_str()) else {
             self.look_up();
@@ -61,8 +61,8 @@ impl DestinationSender {
         self.definition = Some(Definition { entry, transport, rules });
     }
 
-    /// Begins to look up the definition in Redis. Only the next call waits for it; the task handles
-    /// all other events meanwhile.
+    /// Begins to look up the definition in Redis. Only the next call waits for the lookup.
+    /// Meanwhile the task handles all other events.
     pub(super) fn look_up(&mut self) {
         if self.in_flight.lookup.is_some() {
             return;
@@ -79,7 +79,7 @@ impl DestinationSender {
         self.in_flight.lookup = Some(lookup.boxed());
     }
 
-    /// Ends the task if the destination is gone, or nothing is known of it.
+    /// Ends the task if the destination is gone, or Redis does not answer and there is no old definition.
     pub(super) fn looked_up(&mut self, found: &Lookup) -> ControlFlow<()> {
         let is_known = match found {
             Ok(Some(_)) => true,
@@ -90,9 +90,8 @@ impl DestinationSender {
         if is_known { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// The destination has other lanes now: its ordering has changed, or it was removed and created
-    /// again, and its sequences start from 1. Everything that is loaded or in flight belongs to the old
-    /// lanes.
+    /// The destination has other lanes now: its ordering has changed, or it was removed and created again, and
+    /// its sequences start from 1. All loaded lanes and calls in flight belong to the old lanes.
     fn forget_lanes(&mut self) {
         self.lanes.clear();
         self.heard_upto = None;
@@ -105,7 +104,7 @@ impl DestinationSender {
     }
 }
 
-/// What the definition says of each lane.
+/// The rules of the definition for each lane.
 fn rules_of(destination: &domain::Destination, release_batch_max: usize) -> Rules {
     let delivery = &destination.delivery;
     let is_single = destination.ordering == domain::Ordering::None;

@@ -17,7 +17,7 @@ use domain::excerpt::excerpt;
 use domain::{AttemptError, DeliveryKind, MessageIds, Stamped, TransformKind};
 use faults::pause::{Point, point};
 
-/// After delivering this many full runs, a lane makes room for other lanes that wait.
+/// After delivering this many full releases, a lane makes room for waiting lanes.
 const RUNS_MAX: usize = 4;
 
 /// A delivery that has ended.
@@ -29,16 +29,16 @@ pub(super) struct Delivered {
 }
 
 impl DestinationSender {
-    /// Begins the deliveries that may begin: lanes in turn, one delivery per lane, within the rate limit.
+    /// Begins all deliveries that may begin now: lanes in turn, one delivery per lane, within the rate limit.
     pub(super) fn begin_deliveries(&mut self) {
         let Some(definition) = self.definition.clone() else { return };
-        // What consumers have accepted is settled all the same. They get nothing more (`lua/consume.lua`).
+        // If paused, still settle messages that consumers accepted. Consumers get no more (`lua/consume.lua`).
         let is_paused = definition.entry.paused.delivery && !definition.rules.is_pulled;
         if !is_paused {
             self.scheduler.resume();
         }
-        // Checked for each delivery: the lease may have just expired.
-        // More lanes than `lanes_max` may be loaded, but not as many deliver.
+        // Checked for each delivery: the lease may have just expired. More than `lanes_max` lanes
+        // may be loaded, but at most `lanes_max` deliver.
         while self.in_flight.deliveries.len() < self.lanes_max()
             && self.deps.lease.may_send()
             && let Some(key) = self.scheduler.next_to_send()
@@ -51,7 +51,7 @@ impl DestinationSender {
         }
     }
 
-    /// Nothing is sent while the destination is paused.
+    /// The destination is paused: the lane sends nothing until it is resumed.
     fn rest(&mut self, key: &LaneKey) {
         if self.lanes.contains_key(key) {
             self.scheduler.rest(key);
@@ -62,7 +62,7 @@ impl DestinationSender {
     fn begin_delivery(&mut self, key: &LaneKey, definition: &Definition) -> bool {
         let Some(lane) = self.lanes.get_mut(key) else { return true };
         let turn = lane.turn(&definition.rules, now());
-        // It may have to ask for more.
+        // The lane may need more messages from Redis.
         self.scheduler.wants_request(key);
         if lane.next() == Next::Resolve {
             self.scheduler.wants_resolve(key);
@@ -92,7 +92,7 @@ impl DestinationSender {
         let delivery = async move {
             let begun = Instant::now();
             point(Point::SenderSending).await;
-            // If the lease has expired since, this waits until the task ends.
+            // If the lease has expired meanwhile, this waits until the task ends.
             lease.still_lasts().await;
             let verdict = transport.deliver(&messages, attempt).await;
             point(match verdict {
@@ -148,14 +148,14 @@ impl DestinationSender {
         }
         self.reapply_withdrawals(&key);
         if is_refused {
-            // What becomes of its head does not wait for other lanes.
+            // Resolving the refused head does not wait for other lanes.
             self.scheduler.goes_first(&key);
         }
         self.schedule(&key);
     }
 
-    /// Shows how a delivery ended to those who watch. Of the messages of a refused request, the first
-    /// that was not accepted stands for all.
+    /// Publishes the end of a delivery for `reseq tail`. For a refused request, shows only the
+    /// first message that was not accepted.
     fn show(&self, messages: &[Arc<Stamped>], verdict: &Verdict, took: Duration, now_ms: u64) {
         let (destination, pod) = (&self.deps.name, self.deps.store.pod());
         let ended = Ended { destination, pod, messages, took, now_ms };
@@ -191,7 +191,8 @@ impl DestinationSender {
         let (name, key) = (&self.deps.name, key.as_deref());
         let (reason, count) = (excerpt(error.detail.as_bytes()), messages.len());
         let MessageIds { id, trace } = head.message.ids();
-        // Over TCP each frame is answered, and a consumer names the message, so there the first is the cause.
+        // Over TCP each frame has an answer, and a consumer names the message: then the first
+        // message is the cause.
         let is_batch = count > 1 && destination.delivery.kind == DeliveryKind::Push;
         let may_be_another = is_batch && !destination.is_tcp() && finality != Finality::Halts;
         match &disposition {
@@ -209,7 +210,7 @@ impl DestinationSender {
                 );
                 return Some(Refusal::Batch { count });
             }
-            // Logged when Redis has carried it out.
+            // Log these after Redis has carried them out.
             Disposition::Halt | Disposition::Withdraw(..) => {}
         }
         Some(Refusal::Head { failed, error, disposition })

@@ -1,15 +1,15 @@
-//! Takes a message that a wake-up carries, instead of asking Redis for it.
+//! Takes a message from a wake-up, instead of reading it from Redis.
 //!
-//! A hand-over says that this message was the first of its lane, and ready, when Redis published it. That may have
-//! been long ago, so nothing may have happened to the message since. What this task knows decides:
+//! A hand-over says that this message was the ready head of its lane when Redis published it. That may have
+//! been long ago. The task takes the message only if it knows that the message has not changed since:
 //!
-//! - Only the owner of the partition lets messages of it leave. The lease of this owner began in the epoch of the
-//!   hand-over and lasts, so nobody else has let it leave.
-//! - This task is the only one of its destination under the lease. It has seen a message before, so what had left when
-//!   it began has lower sequences; and it notes the highest sequence of which it has heard since.
-//! - Withdrawals are carried out by this task, and it knows of none.
+//! - Only the owner of the partition settles its messages. This owner's lease began in the epoch
+//!   of the hand-over and still lasts, so no other owner has settled the message.
+//! - This task is the only one for its destination under the lease, and it notes the highest
+//!   sequence that it has seen. So a message with a higher sequence has not left.
+//! - This task carries out withdrawals, and it knows of none.
 //!
-//! In any other case it asks Redis, as after a wake-up without a message.
+//! In any other case the task asks Redis, as after a wake-up without a message.
 
 use super::{Definition, DestinationSender, now};
 use crate::lane::Lane;
@@ -17,15 +17,15 @@ use domain::{Epoch, Sequence};
 use faults::planted;
 use store::HandOver;
 
-/// What this task knows, as far as it decides about a hand-over.
+/// The task's knowledge that decides about a hand-over.
 #[derive(Debug, Clone)]
 struct Known {
     version: u64,
     epoch: Epoch,
     heard_upto: Option<Sequence>,
-    /// The destination is one lane, and its messages are sent to a receiver.
+    /// The destination is one lane, and Reseq sends its messages to a receiver.
     is_one_lane_with_receiver: bool,
-    /// No lane is loaded, no call and no lookup on its way, and the partition is not given back.
+    /// No lane is loaded, no call or lookup is in flight, and the partition is not being given back.
     is_idle: bool,
     has_no_withdrawals: bool,
 }
@@ -44,7 +44,7 @@ impl Known {
 }
 
 impl DestinationSender {
-    /// Loads the lane with the message, if it may be delivered now. False if Redis has to be asked.
+    /// Loads the lane with the message, if the message may be delivered now. False if the task must ask Redis.
     pub(super) fn take_handed(&mut self, handed: &HandOver) -> bool {
         let Some(definition) = self.definition.clone() else { return false };
         if !self.known(&definition).allows(handed) {
@@ -70,7 +70,7 @@ impl DestinationSender {
         }
     }
 
-    /// This message has been released to this task, or is withdrawn.
+    /// Redis released this message to this task, or the message is being withdrawn.
     pub(super) fn heard_of(&mut self, sequence: Sequence) {
         self.heard_upto = self.heard_upto.max(Some(sequence));
     }
@@ -94,7 +94,7 @@ mod tests {
             has_no_withdrawals: true,
         };
         assert!(known.allows(&handed));
-        // Those between have left without this task: an operator took them out while they were halted.
+        // An operator removed the halted messages in between, without this task.
         assert!(Known { heard_upto: Some(1), ..known.clone() }.allows(&handed));
         for other in [
             Known { version: 4, ..known.clone() },

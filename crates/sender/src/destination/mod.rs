@@ -2,7 +2,7 @@
 //!
 //! The task waits for one [`Event`], passes it to the method for it, and begins what the
 //! [`Scheduler`] says: one delivery per lane, and one call to Redis. It waits for nothing else:
-//! everything that takes time is in flight ([`InFlight`]), so an expired lease stops it at once.
+//! all slow work is in flight ([`InFlight`]), so an expired lease stops the task at once.
 
 mod calls;
 mod definition;
@@ -69,49 +69,49 @@ impl Gauge {
     }
 }
 
-/// What a destination's task needs.
+/// The dependencies of a destination's task.
 pub(super) struct Dependencies {
     pub(super) store: Store,
     pub(super) catalog: Catalog,
     /// Sends HTTP deliveries.
     pub(super) clients: Clients,
-    /// How deeply the JSON of batches and envelopes may nest.
+    /// The deepest nesting of the JSON of batches and envelopes.
     pub(super) json_depth_max: usize,
     /// The most messages that one call releases of one lane.
     pub(super) release_batch_max: usize,
     pub(super) name: DestinationName,
     pub(super) lease: Arc<PartitionLease>,
-    /// Shows deliveries to those who watch.
+    /// Publishes deliveries for `reseq tail`.
     pub(super) tail: Arc<Tail>,
-    /// Shows how much is being delivered.
+    /// Counts the messages in delivery, for display.
     pub(super) gauge: Arc<Gauge>,
 }
 
 pub(super) struct DestinationSender {
     deps: Dependencies,
-    /// `None` until this pod knows it.
+    /// `None` until this pod knows the definition.
     definition: Option<Definition>,
     lanes: HashMap<LaneKey, Lane>,
     scheduler: Scheduler,
     withdrawals: Withdrawals,
     in_flight: InFlight,
-    /// The highest sequence of which this task has heard, if the destination is one lane.
+    /// The highest sequence that this task has seen, if the destination is one lane.
     heard_upto: Option<Sequence>,
 }
 
-/// Everything that has begun and has not ended.
+/// Work that has begun and not ended.
 #[derive(Default)]
 struct InFlight {
     deliveries: FuturesUnordered<BoxFuture<'static, Delivered>>,
     /// The messages of these deliveries.
     messages: usize,
-    /// One call at a time. What lanes need meanwhile goes into the next call.
+    /// One call at a time. Requests that lanes make meanwhile go into the next call.
     call: Option<BoxFuture<'static, Answer>>,
     /// The lookup of the definition.
     lookup: Option<BoxFuture<'static, Lookup>>,
 }
 
-/// What the task waits for.
+/// The events that the task waits for.
 enum Event {
     /// The lease has expired or is lost.
     LeaseEnded,
@@ -126,7 +126,7 @@ enum Event {
     LookedUp(Lookup),
     /// A timer of the scheduler is due.
     TimeCame,
-    /// There was nothing to do for a minute.
+    /// The task was idle for a minute.
     Idle,
 }
 
@@ -162,8 +162,8 @@ impl DestinationSender {
         }
     }
 
-    /// Runs until the lease has ended, the lanes are drained, the destination is gone, or there was
-    /// nothing to do for a minute.
+    /// Runs until the lease has ended, the lanes are drained, the destination is gone, or the
+    /// task was idle for a minute.
     pub(super) async fn run(mut self, poke: Arc<Poke>) {
         let lease = self.deps.lease.clone();
         let mut signals = Signals::new(&self.deps, poke);
@@ -212,14 +212,14 @@ impl DestinationSender {
         match event {
             Event::LeaseEnded => return ControlFlow::Break(()),
             Event::Draining => self.draining(),
-            // The next round adopts it.
+            // The next round adopts the new definition.
             Event::DefinitionChanged => {}
             Event::Poked(poked) => self.poked(&poked),
             Event::DeliveryEnded(delivered) => self.delivery_ended(delivered),
             Event::Answered(answer) => self.answered(answer),
             Event::LookedUp(found) => return self.looked_up(&found),
             Event::TimeCame => self.time_came(),
-            // A poke that came meanwhile is an event of the next round.
+            // If a poke arrived meanwhile, the next round handles it.
             Event::Idle if signals.poke.end() => return ControlFlow::Break(()),
             Event::Idle => {}
         }
@@ -234,17 +234,17 @@ impl DestinationSender {
         }
     }
 
-    /// True if nothing is left to do before the partition is given back.
+    /// True when this task has finished its work before the partition is given back.
     fn is_drained(&self) -> bool {
         self.scheduler.is_draining() && self.lanes.is_empty() && self.in_flight.call.is_none()
     }
 
     fn poked(&mut self, poked: &Poked) {
         if poked.has_gap {
-            // Redis may be another one now: the next message is asked for, which checks the epoch.
+            // A new Redis primary may be in another epoch. Ask it for the next message, which checks the epoch.
             self.heard_upto = None;
         }
-        // What else there is may concern the message: a withdrawal.
+        // Another event, such as a withdrawal, may concern the message. Then ask Redis.
         let alone = poked.handed.as_ref().filter(|_| !poked.has_more);
         if alone.is_some_and(|handed| self.take_handed(handed)) {
             return;
@@ -260,7 +260,7 @@ impl DestinationSender {
 
 /// The lanes.
 impl DestinationSender {
-    /// Puts a lane, after one of its events, into the queues where it has something to do; or drops it.
+    /// After an event of a lane, puts the lane into the queues for its next actions, or drops it.
     fn schedule(&mut self, key: &LaneKey) {
         match self.lanes.get(key).map(Lane::next) {
             None => {}
@@ -278,7 +278,7 @@ impl DestinationSender {
         if let Some(lane) = self.lanes.remove(key)
             && lane.is_yielding()
         {
-            // Redis may hold more of its messages. A scan finds it again.
+            // Redis may hold more messages of this lane. A scan finds the lane again.
             self.scheduler.wants_scan();
         }
     }
@@ -289,7 +289,7 @@ impl DestinationSender {
         delivery.map_or(0, |delivery| delivery.lanes_max as usize)
     }
 
-    /// True when no further lane can be loaded, except those that are due.
+    /// True when no further lane can be loaded, except due lanes.
     fn is_full(&self) -> bool {
         self.scheduler.is_full(self.lanes.len(), self.lanes_max())
     }
@@ -301,8 +301,7 @@ impl DestinationSender {
         ordering == Some(domain::Ordering::Destination)
     }
 
-    /// Loads lanes that may have something to release: the destination's own, or those that Redis
-    /// named.
+    /// Loads lanes that may have messages to release: the destination's only lane, or lanes that Redis named.
     fn load_lanes(&mut self) {
         if self.definition.is_none() {
             return;
@@ -322,7 +321,7 @@ impl DestinationSender {
         }
     }
 
-    /// Begins again with a lane, before others: a message that was at its front is a tombstone now.
+    /// Reloads a lane ahead of others, because a message at its front became a tombstone.
     fn load_again(&mut self, key: &LaneKey) {
         self.drop_lane(key);
         if !self.scheduler.is_draining() {
@@ -343,7 +342,7 @@ fn now() -> Now {
     Now { instant: Instant::now(), ms: server_clock_ms() }
 }
 
-/// Resolves when `call` has ended, and clears it. Never resolves if there is none.
+/// Resolves when `call` has ended, and clears it. Never resolves if there is no call.
 async fn ended<T>(call: &mut Option<BoxFuture<'static, T>>) -> T {
     let Some(in_flight) = call else { return std::future::pending().await };
     let result = in_flight.await;

@@ -1,5 +1,5 @@
-//! Wakes the task of a destination when there may be something to do, and tells when the task has
-//! ended, so that another one is started.
+//! Wakes the task of a destination when it may have work, and reports when the task has ended, so
+//! that the caller starts another.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use store::HandOver;
 
-/// Pokes one task. No poke is lost: a task that was poked does not end.
+/// Pokes one task. No poke is lost: a poked task does not end before it takes the poke.
 #[derive(Default)]
 pub(crate) struct Poke {
     state: Mutex<State>,
@@ -19,16 +19,16 @@ struct State {
     has_ended: bool,
     /// The task has not taken the last poke yet.
     is_poked: bool,
-    /// What the task takes with the next poke.
+    /// The content of the next poke.
     next: Poked,
 }
 
-/// What a poke said.
+/// The content of a poke.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Poked {
     /// The message that may leave now.
     pub(super) handed: Option<HandOver>,
-    /// There may be something else to do.
+    /// There may be other work.
     pub(super) has_more: bool,
     /// Pokes may have been missed before this one.
     pub(super) has_gap: bool,
@@ -52,13 +52,13 @@ impl Poke {
         true
     }
 
-    /// Pokes may have been missed. Wakes nobody: who has something to do is found otherwise.
+    /// Pokes may have been missed. Does not wake the task: a scan finds destinations with work.
     pub(crate) fn note_gap(&self) {
         self.lock().next.has_gap = true;
     }
 
-    /// Resolves when the task was poked. The task must look for work after this resolves: a poke during
-    /// that search is kept for the next call.
+    /// Resolves when the task was poked. The task must look for work after this resolves. A poke
+    /// during that search counts for the next call.
     pub(super) async fn poked(&self) -> Poked {
         loop {
             self.notify.notified().await;

@@ -22,8 +22,8 @@ use faults::{
 };
 use store::{CatalogEntry, Owner, RefusedHead, Store, StoreError, Who, Withdrawal, Withdrawn};
 
-/// The disposition of a head whose attempt number `failed` was refused, by the definition. `chance` is
-/// a random number in `[0, 1)`.
+/// The disposition, by the definition, of a head whose attempt number `failed` was refused.
+/// `chance` is a random number in `[0, 1)`.
 pub(super) fn disposition(
     destination: &Destination,
     failed: u32,
@@ -96,8 +96,8 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// The call has ended. Drops the lanes of the heads that are resolved; a head that is a tombstone now is passed at
-    /// once.
+    /// The call has ended. Drops the lanes of the resolved heads. If a head became a tombstone,
+    /// reloads its lane at once.
     pub(super) fn resolved(&mut self, answers: Vec<Resolved>) {
         for (key, head, done) in answers {
             match done {
@@ -109,7 +109,7 @@ impl DestinationSender {
                     }
                     self.report(&key, &head, &ids);
                 }
-                // It is not the head any more, or another call has handled it.
+                // The message is no longer the head, or another call has handled it.
                 Err(StoreError::WrongHead) => {
                     self.drop_lane(&key);
                     self.scheduler.wants_scan();
@@ -127,7 +127,7 @@ impl DestinationSender {
         }
     }
 
-    /// Logs and counts what became of a head, and scans for its lane when it may be released.
+    /// Logs and counts the result for a head, and schedules a scan for the time when its lane may be released.
     fn report(&mut self, key: &LaneKey, head: &Refused, ids: &MessageIds) {
         let (destination, sequence) = (self.deps.name.as_str(), head.sequence);
         let (key, attempts) = (key.as_deref(), head.failed);
@@ -174,8 +174,8 @@ impl DestinationSender {
     }
 }
 
-/// Carries out the disposition of a head. Returns what became of it: it is halted if there is no room
-/// for another dead letter.
+/// Carries out the disposition of a head, and returns the disposition that took effect: the head
+/// is halted if there is no room for another dead letter.
 async fn carry_out(
     store: &Store,
     owner: &Owner,

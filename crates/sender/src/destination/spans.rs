@@ -6,8 +6,8 @@ use domain::{Stamped, TraceContext};
 use store::server_clock;
 use telemetry::{Noted, SpanOf};
 
-/// Notes the spans of the messages of a delivery: of those that were accepted, and of the first that was not. Those of
-/// one batch are linked with that of its first message, whose `traceparent` the request had.
+/// Notes the spans of the accepted messages of a delivery, and of the first message that was not accepted. In a
+/// batch, links each span to the span of the first message, whose `traceparent` the request had.
 pub(super) fn note(
     messages: &[Arc<Stamped>],
     accepted: usize,

@@ -1,5 +1,5 @@
-//! Withdrawals: requests that a message leaves without being delivered. Only the owner of the partition knows
-//! whether the message is loaded.
+//! Withdrawals: requests to remove a message without delivering it. Only the owner of the
+//! partition knows whether the message is loaded.
 //!
 //! If the message is in flight, the withdrawal waits until the attempt has ended. If the receiver accepted
 //! it, Redis forgets the withdrawal when the message is settled. If the receiver refused it, the
@@ -16,14 +16,14 @@ use store::{
     CatalogEntry, PendingWithdrawal, StoreError, WITHDRAWALS_MAX, Who, Withdrawal, Withdrawn,
 };
 
-/// What this sender knows of the withdrawals of its destination.
+/// The withdrawals of the destination that this sender knows.
 #[derive(Default)]
 pub(super) struct Withdrawals {
-    /// There may be some that this sender does not know. Each release returns the pending ones.
+    /// There may be withdrawals that this sender does not know. Each release returns the pending ones.
     ask: bool,
-    /// Those of messages that are in flight, that were accepted, or that are a refused head.
+    /// Withdrawals of messages that are in flight, were accepted, or are a refused head.
     held: HashMap<Sequence, PendingWithdrawal>,
-    /// Those that the next call carries out.
+    /// Withdrawals that the next call carries out.
     ready: Vec<PendingWithdrawal>,
 }
 
@@ -33,24 +33,24 @@ impl Withdrawals {
         self.held.get(&sequence)
     }
 
-    /// True if there are none, as far as this sender knows.
+    /// True if this sender knows that there are no withdrawals.
     pub(super) fn are_none(&self) -> bool {
         !self.ask && self.held.is_empty() && self.ready.is_empty()
     }
 
-    /// There may be new ones.
+    /// There may be new withdrawals.
     pub(super) fn ask(&mut self) {
         self.ask = true;
     }
 
-    /// A release begins. True if it was needed for withdrawals.
+    /// A release begins. True if the sender had to ask for withdrawals.
     pub(super) fn asked(&mut self) -> bool {
         std::mem::take(&mut self.ask)
     }
 }
 
 impl DestinationSender {
-    /// A call that reads withdrawals, if there may be some and no release has returned them.
+    /// A call that reads withdrawals, if there may be new ones and no release has returned them.
     pub(super) fn withdrawals_call(
         &mut self,
         entry: &Arc<CatalogEntry>,
@@ -62,8 +62,8 @@ impl DestinationSender {
         Some(async move { Answer::Withdrawals(store.withdrawals(&entry).await) }.boxed())
     }
 
-    /// Redis returned the pending withdrawals. Drops the messages that are to leave from their lanes, if they are not
-    /// in flight.
+    /// Redis returned the pending withdrawals. Drops the withdrawn messages from their lanes,
+    /// unless they are in flight.
     pub(super) fn note_withdrawals(&mut self, pending: Vec<PendingWithdrawal>) {
         if pending.len() < WITHDRAWALS_MAX {
             self.withdrawals.held.clear();
@@ -130,8 +130,8 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// The call has ended, and `done` messages became tombstones: a scan finds those that can be passed now, and
-    /// there may be more withdrawals than Redis returned.
+    /// The call has ended, and `done` messages became tombstones. A scan finds lanes that can now
+    /// pass them. There may be more withdrawals than Redis returned.
     pub(super) fn withdrawn(&mut self, done: usize, answer: Result<(), StoreError>) {
         if done > 0 {
             self.scheduler.wants_scan();

@@ -1,25 +1,25 @@
-//! How much a lane sends and holds at once.
+//! Limits of the messages that a lane sends and holds at once.
 
 use std::time::Duration;
 
-/// What the definition of the destination says about a lane.
+/// The rules of the destination's definition for a lane.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     /// The most messages in the queue.
     pub(crate) release_batch_max: usize,
     /// The most messages of one delivery.
     pub(crate) batch_max: usize,
-    /// The most messages of a delivery whose first message was refused before.
+    /// The most messages of a delivery whose first message was refused earlier.
     pub(crate) refused_max: usize,
     /// The most bytes of bodies in one delivery of several messages.
     pub(crate) batch_bytes_max: u64,
-    /// How long a batch that is not full waits for more messages.
+    /// A batch that is not full waits this long for more messages.
     pub(crate) linger: Duration,
     /// The lane is one message: the destination has no ordering.
     pub(crate) is_single: bool,
-    /// Consumers take the messages: the lane gets only those that they have accepted or refused.
+    /// Consumers take the messages: the lane gets only messages that consumers accepted or refused.
     pub(crate) is_pulled: bool,
-    /// Whether the log records what leaves, and if so, whether with its body.
+    /// `Some` if the log records settled messages; true if it records their bodies too.
     pub(crate) log: Option<bool>,
 }
 
@@ -28,9 +28,9 @@ pub(crate) struct Rules {
 pub(super) struct Limits {
     /// Number of messages to send individually, to find the one that made a batch fail.
     one_by_one: usize,
-    /// The most messages to hold, as long as this is below `release_batch_max`: the head was refused before.
-    /// If it is refused again, everything behind it is dropped from the queue, so the lane fetches little at
-    /// first, and twice as much after each delivery.
+    /// The most messages to hold, while below `release_batch_max`, because the head was refused
+    /// earlier. If the head is refused again, the lane drops everything behind it. So the lane
+    /// fetches few messages at first, and twice as many after each delivery.
     slow_start: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Limits {
         self.slow_start.unwrap_or(rules.release_batch_max)
     }
 
-    /// True if batches do not wait to become full.
+    /// True during the slow start. Batches then do not wait to become full.
     pub(super) fn is_slow_start(&self) -> bool {
         self.slow_start.is_some()
     }

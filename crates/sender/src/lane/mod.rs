@@ -1,6 +1,6 @@
 //! State of one lane: messages released but not yet settled, and the next allowed action. No I/O.
 //!
-//! Where a message is:
+//! The way of a message:
 //!
 //! ```text
 //!            released              accepted           settled by the next call
@@ -33,8 +33,8 @@
 //!        for more messages (turn)
 //! ```
 //!
-//! In `Ended`, `Yielding` and `Draining` the lane takes no more messages. It is dropped as soon as
-//! nothing is left to do for it ([`Next::Drop`]).
+//! In `Ended`, `Yielding` and `Draining` the lane takes no more messages. It is dropped as soon
+//! as it has no more work ([`Next::Drop`]).
 
 mod limits;
 mod phase;
@@ -88,20 +88,20 @@ pub(super) struct Lane {
     limits: Limits,
     /// Number of messages delivered since the lane was loaded.
     delivered: usize,
-    /// When the last delivery would have ended with the least times, in ms since 1970.
+    /// When the last delivery could have ended at the earliest, in ms since 1970.
     ideal_end_ms: u64,
 }
 
 /// The events.
 impl Lane {
-    /// A lane that got its first message without asking for it.
+    /// A lane that got its first message from a wake-up.
     pub(super) fn handed(message: Stamped, rules: &Rules, now: Now) -> Lane {
         let mut lane = Lane { supply: Supply::Known(now.instant), ..Lane::default() };
         lane.fill([message], rules, now);
         lane
     }
 
-    /// It is the lane's turn to send. Returns whether the next delivery may begin.
+    /// Called when it is the lane's turn to send. Returns whether the next delivery may begin.
     pub(super) fn turn(&mut self, rules: &Rules, now: Now) -> Turn {
         let Phase::Ready = self.phase else { return Turn::No };
         let Some(first) = self.queue.front() else { return Turn::No };
@@ -116,7 +116,7 @@ impl Lane {
         if until <= now.instant || self.next_batch(rules).1 {
             return Turn::Yes;
         }
-        // No wake-up announces a message behind a head that is already here: ask again.
+        // Redis sends no wake-up for a message behind a released head, so ask again.
         let pause = (rules.linger / LINGER_ASKS).max(Duration::from_millis(1));
         if let Supply::Known(at) = self.supply
             && at + pause <= now.instant
@@ -174,7 +174,7 @@ impl Lane {
         }
         let is_empty = messages.is_empty() && request.held_upto == 0;
         if rules.is_pulled && !messages.is_empty() {
-            // There may be more. A scan finds the lane again.
+            // Redis may hold more messages. A scan finds the lane again.
             self.supply.yield_to_others();
         } else if request.limit > 0 && (is_empty || rules.is_single) {
             self.supply.end();
@@ -189,9 +189,9 @@ impl Lane {
         }
     }
 
-    /// A message is to be withdrawn. Removes it and everything behind it from the queue. True if the
-    /// withdrawal can be carried out at once. False if the message is in flight or was accepted, or if it
-    /// is the refused head, whose disposition is now the withdrawal.
+    /// Withdraws a message: removes it and everything behind it from the queue. True if the
+    /// withdrawal can be carried out at once. False if the message is in flight or was accepted,
+    /// or is the refused head. The head's disposition is then the withdrawal.
     pub(super) fn withdrawn(&mut self, sequence: Sequence, how: Tombstone, reason: &str) -> bool {
         if sequence <= self.settling.upto() || sequence <= self.in_flight_upto() {
             return false;
@@ -222,8 +222,8 @@ impl Lane {
         self.supply = Supply::Draining;
     }
 
-    /// The lane's turn to ask Redis: to settle, to release more, or both. `None` if it has nothing to settle
-    /// and enough messages. Settles the same messages in each call until [`Lane::released`].
+    /// The lane's request to Redis: to settle, to release more, or both. `None` if the lane has no messages to
+    /// settle and needs no more. Settles the same messages in each call until [`Lane::released`].
     pub(super) fn request(&mut self, key: Option<&str>, rules: &Rules) -> Option<LaneRequest> {
         let is_open = self.supply.is_open() && !self.is_refused();
         let asks = is_open && matches!(self.supply, Supply::Unknown);
@@ -245,9 +245,9 @@ impl Lane {
     }
 }
 
-/// What the destination reads.
+/// The state that the destination reads.
 impl Lane {
-    /// What the destination has to do next for this lane, after any event.
+    /// The destination's next action for this lane, after any event.
     pub(super) fn next(&self) -> Next {
         if !self.settling.is_empty() {
             return Next::Continue;
@@ -260,7 +260,7 @@ impl Lane {
         }
     }
 
-    /// True if it made room for other lanes, so that Redis may hold more of its messages.
+    /// True if the lane made room for other lanes, so that Redis may hold more of its messages.
     pub(super) fn is_yielding(&self) -> bool {
         matches!(self.supply, Supply::Yielding)
     }
@@ -273,12 +273,12 @@ impl Lane {
         }
     }
 
-    /// What names the front of the queue in logs.
+    /// The ids of the front of the queue, for logs.
     pub(super) fn head_ids(&self) -> Option<MessageIds> {
         self.queue.front().map(|head| head.message.message.ids())
     }
 
-    /// How many messages the next call settles.
+    /// The number of messages that the next call settles.
     pub(super) fn settles(&self) -> usize {
         self.settling.next_count()
     }
@@ -295,8 +295,8 @@ impl Lane {
         }
     }
 
-    /// The last sequence in the queue; if it is empty, the last one that left and that no call has reported to Redis
-    /// yet; 0: none.
+    /// The last sequence in the queue. If the queue is empty: the last message that left and that
+    /// no call has reported to Redis yet; 0: none.
     fn last(&self) -> Sequence {
         self.queue.back().map_or(self.settling.fresh_upto(), BufferedMessage::sequence)
     }
@@ -327,15 +327,15 @@ impl Lane {
 
 /// Steps of the events.
 impl Lane {
-    /// Puts messages behind the queue. Tombstones at its front wait for no delivery: not for a turn, nor until the
-    /// destination is resumed.
+    /// Appends messages to the queue. Passes tombstones at its front at once: even if other lanes
+    /// wait, or the destination is paused.
     fn fill(&mut self, messages: impl IntoIterator<Item = Stamped>, rules: &Rules, now: Now) {
         let buffered = |message| BufferedMessage { message: Arc::new(message), came: now.instant };
         self.queue.extend(messages.into_iter().map(buffered));
         self.pass_tombstones(rules, now);
     }
 
-    /// Passes tombstones at the front: they are not sent.
+    /// Settles tombstones at the front of the queue without sending them.
     fn pass_tombstones(&mut self, rules: &Rules, now: Now) {
         let Phase::Ready = self.phase else { return };
         while let Some(buffered) = self.pop_if(|buffered| buffered.message.tombstone.is_some()) {
@@ -360,7 +360,7 @@ impl Lane {
         }
     }
 
-    /// The front is refused. Drops everything behind it: nothing may leave before the front.
+    /// The front is refused. Drops everything behind it, because no message may leave before the front.
     fn refuse(&mut self, failed: u32, error: AttemptError, disposition: Disposition) {
         if let Some(head) = self.queue.front() {
             let sequence = head.sequence();

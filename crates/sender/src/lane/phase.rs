@@ -9,13 +9,13 @@ use domain::{AttemptError, Sequence, Tombstone};
 /// What happens to the front of the queue.
 #[derive(Debug, Default)]
 pub(super) enum Phase {
-    /// Nothing is in flight. The front of the queue, if there is one, may be sent.
+    /// No message is in flight. The front of the queue, if there is one, may be sent.
     #[default]
     Ready,
     /// The messages up to `upto` are in flight.
     Delivering { upto: Sequence },
-    /// The head was refused. Nothing more is sent: a call carries out the disposition of the head, and
-    /// then the lane is dropped.
+    /// The head was refused. The lane sends no more: a call carries out the disposition of the
+    /// head, then the lane is dropped.
     Refused(Refused),
 }
 
@@ -25,14 +25,14 @@ pub(super) enum Supply {
     /// The lane has to ask Redis.
     #[default]
     Unknown,
-    /// Redis released what it had at this time.
+    /// At this time, Redis released all ready messages up to the limit.
     Known(Instant),
     /// Redis had nothing more. The lane is dropped as soon as it is empty.
     Ended,
     /// Other lanes wait. The lane sends what it holds, takes no more, and is dropped.
     Yielding,
-    /// The partition is given back. What is in flight ends, what was delivered is settled, and the rest
-    /// is left to the next owner.
+    /// The partition is being given back. Deliveries in flight end, delivered messages are
+    /// settled, and the next owner gets the rest.
     Draining,
 }
 
@@ -42,14 +42,14 @@ impl Supply {
         matches!(self, Supply::Unknown | Supply::Known(_))
     }
 
-    /// Redis released what it had.
+    /// Redis answered a request for messages.
     pub(super) fn known(&mut self, at: Instant) {
         if self.is_open() {
             *self = Supply::Known(at);
         }
     }
 
-    /// Redis has to be asked again.
+    /// The lane must ask Redis again.
     pub(super) fn ask_again(&mut self) {
         if self.is_open() {
             *self = Supply::Unknown;
@@ -63,7 +63,7 @@ impl Supply {
         }
     }
 
-    /// Other lanes wait. Draining is stronger.
+    /// Other lanes wait. Has no effect on a draining lane.
     pub(super) fn yield_to_others(&mut self) {
         if !matches!(self, Supply::Draining) {
             *self = Supply::Yielding;
@@ -71,14 +71,14 @@ impl Supply {
     }
 }
 
-/// What happens to a head that its receiver did not accept.
+/// The action for a head that its receiver did not accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Disposition {
-    /// It is sent again after this time.
+    /// Send the head again after this time.
     Postpone(Duration),
-    /// It stays, and its lane waits for manual intervention.
+    /// Keep the head. Its lane waits for manual intervention.
     Halt,
-    /// It leaves without being delivered.
+    /// Remove the head without delivering it.
     Withdraw(Tombstone, String),
 }
 
@@ -86,7 +86,7 @@ pub(crate) enum Disposition {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) sequence: Sequence,
-    /// Failed attempts at its delivery, this one included.
+    /// Failed attempts to deliver it, including this one.
     pub(crate) failed: u32,
     pub(crate) error: AttemptError,
     pub(crate) disposition: Disposition,
@@ -95,22 +95,21 @@ pub(crate) struct Refused {
 /// How a delivery ended.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// How many messages of the delivery the receiver accepted, from the first on.
+    /// The number of messages that the receiver accepted, from the first on.
     pub(crate) accepted: usize,
     pub(crate) delivery_ms: u64,
-    /// Why it did not accept the next one; `None` if it accepted all.
+    /// Why the receiver did not accept the next message; `None` if it accepted all.
     pub(crate) refusal: Option<Refusal>,
 }
 
-/// What the receiver refused.
+/// The messages that the receiver refused.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The first message that it did not accept. Nothing behind it may leave before it does.
+    /// The first message that the receiver did not accept. No message behind it may leave before it does.
     Head { failed: u32, error: AttemptError, disposition: Disposition },
-    /// A batch of `count` messages that is not sent again as a batch: its attempts are used up, or the refusal
-    /// is final. The receiver did not say
-    /// which message is the cause, so they are sent one by one, without a wait. The refusal does not count
-    /// as an attempt at any of them.
+    /// A batch of `count` messages that is not sent again as a batch: its attempts are used up, or
+    /// the refusal is final. The receiver did not say which message is the cause, so the lane sends
+    /// them one by one, without a wait. The refusal does not count as an attempt at any message.
     Batch { count: usize },
 }
 

@@ -1,16 +1,16 @@
-//! Messages that have left a lane, before Redis knows it.
+//! Messages that have left a lane, and that Redis has not settled yet.
 
 use domain::{Sequence, Stamped};
 use store::{LogEntry, Settled};
 
-/// In two parts, because Redis may have carried out a call that it did not answer. The call is repeated
-/// with exactly the same content, so that nothing is counted twice. What left later goes with the next
-/// call.
+/// Has two parts, because Redis may have carried out a call without answering. The call is
+/// repeated with exactly the same content, so that Redis counts no message twice. Messages that
+/// left later go into the next call.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
     /// The content of a call that is not answered yet.
     carried: Settled,
-    /// What left since.
+    /// Messages that left after that call began.
     fresh: Settled,
 }
 
@@ -28,7 +28,7 @@ impl Settling {
         self.fresh.add(message, entry);
     }
 
-    /// What the next call settles.
+    /// The content of the next call.
     pub(super) fn carry(&mut self) -> Settled {
         if self.carried.upto == 0 {
             self.carried = std::mem::take(&mut self.fresh);
@@ -36,7 +36,7 @@ impl Settling {
         self.carried.clone()
     }
 
-    /// How many messages [`Settling::carry`] would return.
+    /// The number of messages that [`Settling::carry`] would return.
     pub(super) fn next_count(&self) -> usize {
         if self.carried.upto == 0 { self.fresh.count } else { self.carried.count }
     }
@@ -55,7 +55,7 @@ impl Settling {
         self.carried.upto.max(self.fresh.upto)
     }
 
-    /// The last message that has left and is in no call; 0: none.
+    /// The last message that has left and is not in a call yet; 0: none.
     pub(super) fn fresh_upto(&self) -> Sequence {
         self.fresh.upto
     }

@@ -22,7 +22,7 @@ fn rules(batch_max: usize) -> Rules {
 }
 
 fn at(ms: u64) -> Now {
-    // An instant cannot be created from a number, so all count from one.
+    // An `Instant` cannot be made from a number, so all tests count from a shared start.
     thread_local!(static START: Instant = Instant::now());
     Now { instant: START.with(|start| *start) + Duration::from_millis(ms), ms }
 }
@@ -140,7 +140,7 @@ fn fetch_behind_a_refused_head_grows_as_deliveries_succeed() {
         next = last + 1;
     }
     assert_eq!(wants, [2, 3, 3], "twice as much in hand each time, up to a run of 6");
-    // A batch does not wait for more then.
+    // After a refusal, a batch does not wait for more messages.
     let lingering = Rules { linger: Duration::from_secs(1), ..rules(3) };
     assert_eq!(begin(&mut with(&lingering, &[refused()]), &lingering, at(0)), [1]);
     assert!(begin(&mut with(&lingering, &plain(1..=1)), &lingering, at(0)).is_empty());
@@ -330,12 +330,12 @@ fn lane_that_delivered_much_yields_but_sends_what_it_holds() {
     assert_eq!((lane.next(), lane.is_yielding()), (Next::Drop, true));
 }
 
-/// What may happen to a lane, as its destination drives it.
+/// The events of a lane, in the order in which its destination may cause them.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Begin,
     Accept(usize),
-    /// The receiver accepts the first so many, and refuses the next in one of three ways.
+    /// The receiver accepts this many messages, and refuses the next one in one of three ways.
     Refuse(usize, u8),
     RefuseTogether,
     Ask,
@@ -343,11 +343,11 @@ enum Step {
     /// The call fails, before or after it was carried out.
     Fail(bool),
     Finish(Sequence),
-    /// Somebody requests that the message leaves.
+    /// An operator requests to withdraw the message.
     RequestWithdrawal(Sequence),
     ApplyWithdrawal,
     Tick(u64),
-    /// The partition is given back; the next lane is the next owner's.
+    /// The partition is given back. The next lane belongs to the next owner.
     Drain,
 }
 
@@ -369,13 +369,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..500)
 }
 
-/// One lane as Redis and the receiver see it.
+/// One lane from the view of Redis and the receiver.
 #[derive(Default)]
 struct World {
     finished: BTreeSet<Sequence>,
     tombstones: BTreeMap<Sequence, Tombstone>,
     withdrawals: BTreeSet<Sequence>,
-    /// What left, in the order in which the calls settled it.
+    /// The messages that left, in the order in which the calls settled them.
     log: Vec<(Sequence, State)>,
     counts: (u64, u64, u64, u64),
     keys: Vec<String>,
@@ -444,7 +444,7 @@ impl World {
         let count = count.min(in_flight.len());
         self.accepted.extend(&in_flight[..count]);
         lane.accepted(count, 5, rules, at(self.ms));
-        // What is to leave must not be sent next. The next `ApplyWithdrawal` carries it out.
+        // Withdrawn messages must not be sent next. The next `ApplyWithdrawal` carries the withdrawals out.
         for sequence in &self.withdrawals {
             lane.withdrawn(*sequence, Tombstone::Cancelled, "requested");
         }
@@ -563,7 +563,7 @@ proptest! {
         for step in steps {
             world.step(&mut lane, &rules, step);
         }
-        // Every message is finished, and the receiver accepts: all must leave within a bound.
+        // Every message is finished, and the receiver accepts: all must leave within a bounded number of steps.
         for sequence in 1..=LAST {
             world.step(&mut lane, &rules, Step::Finish(sequence));
         }

@@ -1,4 +1,4 @@
-//! How long delivered messages took, and how much of that order, processing and delivery require.
+//! The times of delivered messages: how long they took, and the least that order, processing and delivery require.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,9 +7,9 @@ use domain::Stamped;
 use telemetry::Times;
 
 impl Lane {
-    /// The times of the first messages of a delivery that has just ended and took `took_ms`. The least that they
-    /// require: each is processed from its arrival on, and each delivery begins when its messages are processed and
-    /// the one before it has ended.
+    /// The times of the accepted messages of a delivery that has just ended and took `took_ms`.
+    /// For the least possible time, processing begins at the arrival, and a delivery begins when
+    /// its messages are processed and the previous delivery has ended.
     pub(crate) fn times(
         &mut self,
         accepted: &[Arc<Stamped>],
@@ -37,7 +37,7 @@ impl Lane {
     }
 }
 
-/// When its processing would have ended without a wait.
+/// When the processing of the message would have ended without a wait.
 fn could_begin_ms(message: &Stamped, has_transform: bool) -> Option<u64> {
     let processed_ms = message.processed_ms(has_transform)?;
     Some(processed_ms - message.processed.map_or(0, |processed| processed.waited_ms))
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(times(&message(2, 1_010, Some((0, 20))), 10, 1_128), (ms(88), ms(8)));
         // Nothing waited.
         assert_eq!(times(&message(3, 2_000, Some((0, 50))), 10, 2_060), (ms(0), ms(0)));
-        // When it was processed is not known.
+        // The time of processing is not known.
         assert_eq!(times(&message(4, 2_000, None), 10, 2_070), (None, None));
     }
 

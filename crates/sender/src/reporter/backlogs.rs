@@ -1,4 +1,4 @@
-//! How much is pending, halted and dead at the destinations of owned partitions, as metrics.
+//! Reports, as metrics, the pending, halted and dead messages of the destinations in owned partitions.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -15,10 +15,9 @@ use telemetry::Backlog;
 
 /// The shortest time between two rounds.
 const EVERY: Duration = Duration::from_secs(5);
-/// The most destinations that one query covers, of all senders together: with more, a round takes
-/// several queries.
+/// The most destinations that one query covers, over all senders. With more, a round takes several queries.
 pub(super) const BACKLOGS_CHECK_MAX: usize = 500;
-/// The most destinations to check for damaged messages at a time: some halted messages of each.
+/// The most destinations to check for damaged messages at a time. A check reads some halted messages of each.
 const DAMAGED_CHECK_MAX: usize = 10;
 
 /// The destinations whose backlog this pod reports.
@@ -30,17 +29,17 @@ pub(super) struct Backlogs {
     reported: HashSet<DestinationName>,
     /// Reported so far in this round.
     reporting: HashSet<DestinationName>,
-    /// Destinations with pending messages, as far as is known.
+    /// Destinations known to have pending messages.
     pending: BTreeSet<DestinationName>,
-    /// Destinations with halted messages, and how far these have been checked for damage.
+    /// Destinations with halted messages, and the number of these already checked for damage.
     halted: BTreeMap<DestinationName, usize>,
-    /// The last of them that was checked.
+    /// The destination in `halted` that was checked last.
     checked: Option<DestinationName>,
 }
 
 impl Backlogs {
-    /// Reports the numbers of the next `some` destinations of these partitions, if it is time. At the
-    /// end of a round, stops reporting those that are gone or belong to another pod now.
+    /// Reports the numbers of the next `some` destinations of these partitions, if it is time. At
+    /// the end of a round, stops reporting destinations that are gone or belong to another pod now.
     pub(super) async fn report(
         &mut self,
         store: &Store,
@@ -72,8 +71,8 @@ impl Backlogs {
         &self.pending
     }
 
-    /// Looks for damaged messages among the halted ones, at some destinations in turn: the process that
-    /// found the damage may have ended.
+    /// Searches the halted messages of some destinations, in turn, for damaged ones: the process
+    /// that found the damage may have ended.
     async fn find_damaged(&mut self, store: &Store, catalog: &Catalog) {
         for _ in 0..DAMAGED_CHECK_MAX.min(self.halted.len()) {
             let after = self.checked.clone().map_or(Bound::Unbounded, Bound::Excluded);
@@ -121,7 +120,7 @@ impl Backlogs {
                         self.halted.entry(name.clone()).or_default();
                     }
                 }
-                // The last numbers stay until the server answers.
+                // Keep the last numbers until the server answers.
                 Err(error) => {
                     tracing::debug!(destination = %name, %error, "cannot read a backlog");
                 }

@@ -1,4 +1,4 @@
-//! Samples the heads of lanes: their age, and what they wait for.
+//! Samples the heads of lanes: their age, and the cause of their wait.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -17,10 +17,10 @@ use store::{
     server_clock_ms,
 };
 
-/// The most destinations to sample each second, by all reporters together. With more, they are sampled in turn.
+/// The most destinations to sample each second, over all reporters. With more, reporters sample them in turn.
 pub(super) const HEADS_CHECK_MAX: usize = 20;
 
-/// What the reporter knows besides the lanes.
+/// Facts that the reporter knows besides the lanes.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     pub(super) owned: &'a Owned,
@@ -43,7 +43,7 @@ impl Blocked {
         Blocked { store, catalog, sampled: HashSet::new(), last: None }
     }
 
-    /// Samples the next `most` of the destinations with pending messages.
+    /// Samples the next `most` destinations with pending messages.
     pub(super) async fn sample(
         &mut self,
         pending: &BTreeSet<DestinationName>,

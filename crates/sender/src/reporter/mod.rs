@@ -1,5 +1,5 @@
-//! Reports what is pending, and what blocks it, as metrics: for the partitions that this pod owns. The first of all
-//! live pods also reports for partitions without an owner: also when no pod has the role sender.
+//! Reports pending messages and the causes that block them, as metrics, for the partitions that this pod owns.
+//! The first of all live pods also reports partitions without an owner, even if no pod has the role sender.
 
 mod backlogs;
 mod blocked;
@@ -19,12 +19,12 @@ use blocked::{Around, Blocked, HEADS_CHECK_MAX};
 use domain::DestinationName;
 use store::{Catalog, Ownership, Store};
 
-/// The most destinations of partitions without an owner that one query covers. Few, because nobody delivers for them.
+/// The most destinations of partitions without an owner that one query covers. Few, because no pod delivers for them.
 const UNOWNED_CHECK_MAX: usize = 50;
-/// How often to read which pods live and which partitions have no owner.
+/// The time between two reads of the live pods and the partitions without an owner.
 const PODS_CHECK_EVERY: Duration = Duration::from_secs(5);
 
-/// What the sender of this process owns and does; nothing, without one. Cheap to clone.
+/// The state of this process's sender; empty if it has none. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Owned(Arc<Mutex<State>>);
 
@@ -66,8 +66,8 @@ impl Owned {
         self.lock().holdings.as_ref().map(|holdings| holdings.partitions()).unwrap_or_default()
     }
 
-    /// For how long the owner of this partition, this pod, must still wait after a failover. `None` if it does not
-    /// own it.
+    /// How long this pod, as the owner of this partition, must still wait after a failover.
+    /// `None` if it does not own the partition.
     fn takeover_wait(&self, partition: u16) -> Option<Duration> {
         let state = self.lock();
         Some(state.holdings.as_ref()?.of(partition)?.takeover_wait())
@@ -137,7 +137,7 @@ impl Reporter {
         self.blocked.sample(self.backlogs.pending(), heads, around).await;
     }
 
-    /// Which pods live, and whether this is the first of them. After an error, what was known stays.
+    /// Reads the live pods, and whether this pod is the first. After an error, keeps the last result.
     async fn check_pods(&mut self) {
         let Ok(pods) = self.store.live_pods().await else { return };
         self.has_processor = pods.iter().any(|pod| pod.has_role("processor"));
@@ -157,7 +157,7 @@ impl Reporter {
     }
 }
 
-/// Who owns a partition, as its reporter knows.
+/// The owner of a partition, as far as this reporter knows.
 fn ownership_of(owned: &Owned, pod: &str, partition: u16) -> Ownership {
     let Some(wait) = owned.takeover_wait(partition) else { return Ownership::default() };
     Ownership { owner: Some(pod.to_owned()), takeover_wait_ms: wait.as_millis() as u64 }

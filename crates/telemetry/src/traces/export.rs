@@ -35,7 +35,7 @@ pub enum TracesError {
     Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
 }
 
-/// What collects spans and sends them.
+/// The processor that collects spans and sends them.
 pub(super) fn processor(endpoint: &str) -> Result<BatchSpanProcessor, TracesError> {
     let client = Client {
         http: reqwest::Client::builder().timeout(TIMEOUT).build()?,
@@ -56,8 +56,8 @@ pub(super) fn processor(endpoint: &str) -> Result<BatchSpanProcessor, TracesErro
     Ok(processor)
 }
 
-/// This process, as the receiver of traces sees it. The variables `OTEL_SERVICE_NAME` and
-/// `OTEL_RESOURCE_ATTRIBUTES` have priority.
+/// The attributes that describe this process to the receiver of traces. The variables
+/// `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` have priority.
 fn resource() -> Resource {
     let instance = uuid::Uuid::new_v4().to_string();
     let resource = Resource::builder().with_attributes([
@@ -70,7 +70,7 @@ fn resource() -> Resource {
     }
 }
 
-/// The exporter runs on a thread without a runtime, so requests run on that of the process.
+/// The exporter runs on a thread without a runtime, so its requests run on the runtime of the process.
 #[derive(Debug)]
 struct Client {
     http: reqwest::Client,

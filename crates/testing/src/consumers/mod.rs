@@ -1,10 +1,10 @@
-//! A reference model of lanes whose messages consumers take, and random operations of an owner, an operator and two
-//! consumers that are compared with the real scripts: `consume`, `acknowledge`, `release`, `postpone`, `halt` and
-//! `withdraw`.
+//! A reference model of lanes whose messages consumers take. Compares random operations of an
+//! owner, an operator and two consumers with the real scripts: `consume`, `acknowledge`,
+//! `release`, `postpone`, `halt` and `withdraw`.
 //!
-//! After each operation the answers and all leases in Redis must be equal. Deadlines pass by operations. Beside the model,
-//! two rules are checked that it does not know: what was accepted is never leased again, and an accept that counted is
-//! `settled` whenever it is repeated.
+//! After each operation the answers and all leases in Redis must be equal. Operations let
+//! deadlines pass. Two rules are checked apart from the model: an accepted message is never
+//! leased again, and a repeated accept that counted before is answered `settled`.
 
 mod model;
 
@@ -27,33 +27,33 @@ const OWNER: &str = "me";
 /// Longer than a test.
 const BACKOFF_MS: &str = "600000";
 
-/// What one actor does in a small world, all in the first lane.
+/// An action of one actor in a small world. All actions are in the first lane.
 #[derive(Debug)]
 pub enum Act {
-    /// The owner looks at the lane: at most this many messages.
+    /// The owner reads at most this many messages of the lane.
     Look(usize),
-    /// The owner settles what it got last.
+    /// The owner settles the messages that it got last.
     Settle,
-    /// The owner decides what becomes of a message that a consumer did not accept: it comes again after a backoff.
+    /// The owner postpones a message that a consumer did not accept: it comes again after a backoff.
     Postpone,
     /// A consumer leases at most this many messages.
     Consume(usize),
-    /// That consumer says this of one of the messages that it leased last: their number, from 0.
+    /// That consumer acknowledges one of the messages that it leased last, with this verb. The number counts from 0.
     Acknowledge(&'static str, usize),
-    /// The owner withdraws a pending message: its number, from 0.
+    /// The owner withdraws a pending message. The number counts from 0.
     Withdraw(usize),
     /// The lease or the backoff of the lane is over.
     PassDeadline,
-    /// Redis may have forgotten something.
+    /// A new epoch begins: Redis may have lost data.
     RaiseEpoch,
     /// Leases from before the epoch are over.
     EndWait,
 }
 
-/// What was done, what Redis answered, and what the model says.
+/// An operation, the answer of Redis, and the answer of the model.
 type Done = (String, String, String);
 
-/// What a consumer leased: the secret, and the messages by lane.
+/// A lease of a consumer: the secret, and the messages by lane.
 type Held = (String, Vec<(String, u64)>);
 
 /// The model beside a real Redis.
@@ -64,10 +64,10 @@ pub struct Both {
     model: Model,
     /// The last sequence.
     last: u64,
-    /// All secrets so far: also stale ones are used.
+    /// All secrets so far. The test uses stale ones too.
     secrets: Vec<String>,
     held: BTreeMap<usize, Held>,
-    /// What the owner got of each lane.
+    /// The messages that the owner got of each lane.
     runs: BTreeMap<&'static str, Run>,
     /// The accepts that counted.
     counted: BTreeSet<(&'static str, String, u64)>,
@@ -114,7 +114,7 @@ impl Both {
         self.counted.clear();
         let lanes: Vec<usize> = (0..LANES.len() * LENGTH as usize).map(|n| n % 3).collect();
         self.add(&lanes, Stand::Ready).await;
-        // The first call in an epoch decides whether leases may have been forgotten.
+        // The first call in an epoch decides whether Redis may have lost leases.
         self.run(self.calls.consume("first", 1, &[])).await;
     }
 
@@ -148,8 +148,8 @@ impl Both {
         Ok(())
     }
 
-    /// Runs each order in which these actors can do what they do one after the other, each time with an empty Redis.
-    /// Returns how many there were, or the first difference.
+    /// Runs every interleaving of the actions of these actors, each time with an empty Redis.
+    /// Returns the number of interleavings, or the first difference.
     pub async fn interleave(&mut self, world: &[&[Act]]) -> Result<usize, String> {
         let orders = orders(&world.iter().map(|acts| acts.len()).collect::<Vec<_>>());
         for order in &orders {
@@ -165,7 +165,7 @@ impl Both {
         Ok(orders.len())
     }
 
-    /// Compares an answer, and what is stored, with the model.
+    /// Compares an answer, and the stored data, with the model.
     async fn check(&mut self, done: Done, before: &str) -> Result<(), String> {
         let (what, real, model) = done;
         *self.happened.entry(format!("{what} {}", kind(&model))).or_default() += 1;
@@ -180,7 +180,7 @@ impl Both {
         Ok(())
     }
 
-    /// What has happened, and how often.
+    /// The operations and answers so far, and how often each occurred.
     pub fn happened(&self) -> &BTreeMap<String, u64> {
         &self.happened
     }
@@ -203,7 +203,7 @@ impl Both {
             72..76 => self.repeat(rng).await,
             76..84 => {
                 let all = self.processed(lane);
-                // There are few halted ones.
+                // Prefer halted messages, because they are rare.
                 let halted = rng.random_bool(0.7).then(|| self.halted(lane)).flatten();
                 let is_owner = rng.random_bool(if halted.is_some() { 0.2 } else { 0.6 });
                 match halted.or_else(|| all.choose(rng).copied()) {
@@ -262,7 +262,7 @@ impl Both {
         all.find(|(_, stand)| **stand == Stand::Halted).map(|(sequence, _)| *sequence)
     }
 
-    /// The owner looks at a lane.
+    /// The owner reads a lane.
     async fn look(&mut self, lane: &'static str, most: usize) -> Done {
         let answer = self.run(self.calls.look(OWNER, lane, 0, most)).await;
         let run = self.model.look(lane, most);
@@ -271,7 +271,7 @@ impl Both {
         ("look".to_owned(), format!("{:?}", read_run(answer)), said)
     }
 
-    /// The owner settles what it got last, except what a consumer did not accept.
+    /// The owner settles the messages that it got last, except one that a consumer did not accept.
     async fn settle(&mut self, lane: &'static str) -> Done {
         let (run, refused) = self.runs.get(lane).cloned().unwrap_or_default();
         let left = run.iter().rfind(|one| Some(**one) != refused);
@@ -284,7 +284,7 @@ impl Both {
         ("settle".to_owned(), said.to_owned(), said.to_owned())
     }
 
-    /// The owner decides what becomes of a message that a consumer did not accept.
+    /// The owner halts or postpones a message that a consumer did not accept.
     async fn decide(&mut self, lane: &'static str, halts: bool) -> Done {
         let run = self.runs.get(lane).cloned().unwrap_or_default();
         let what = if halts { "halt" } else { "postpone" };
@@ -311,7 +311,7 @@ impl Both {
         (what.to_owned(), "done".to_owned(), "done".to_owned())
     }
 
-    /// A consumer leases at most this many messages. Also returns what it got.
+    /// A consumer leases at most this many messages. Also returns the leased messages.
     async fn consume(&mut self, most: usize, lanes: &[&'static str]) -> (Done, Vec<(String, u64)>) {
         let secret = format!("s{}", self.secrets.len());
         self.end_other_waits().await;
@@ -320,7 +320,7 @@ impl Both {
         let mut real = taken(&answer);
         let model = self.model.consume(&secret, most, lanes);
         self.secrets.push(secret);
-        // The answer may be lost: the same call returns the same.
+        // The answer may be lost, so the repeated call must return the same.
         if taken(&self.run(call).await) != real {
             real.push(("not again".to_owned(), 0));
         }
@@ -333,7 +333,7 @@ impl Both {
         (("consume".to_owned(), format!("{real:?}"), format!("{model:?}")), model)
     }
 
-    /// Only backoffs are modelled. All other times in hints pass before a consumer comes.
+    /// The model has only backoffs. All other times in hints pass before a consumer calls.
     async fn end_other_waits(&mut self) {
         for lane in LANES.iter().filter(|lane| !self.model.is_postponed(lane)) {
             let mut hint = cmd("ZADD");
@@ -399,7 +399,7 @@ impl Both {
         ("deadline".to_owned(), String::new(), String::new())
     }
 
-    /// The owner withdraws a message, or an operator asks it to.
+    /// The owner withdraws a message, or an operator requests it.
     async fn withdraw(&mut self, lane: &'static str, sequence: u64, is_owner: bool) -> Done {
         let who = if is_owner { OWNER } else { "" };
         let call = self.calls.withdraw("c", who, &[lane], &[(1, sequence)]);
@@ -409,7 +409,7 @@ impl Both {
         (what.to_owned(), answer[0].clone(), said.to_owned())
     }
 
-    /// A message that waits is processed.
+    /// A waiting message is processed.
     async fn process(&mut self) -> Done {
         let secret = format!("p{}", self.calls_made());
         let claimed = words(&self.run(self.calls.claim(&secret, 1)).await);
@@ -427,7 +427,7 @@ impl Both {
         self.happened.values().sum()
     }
 
-    /// Redis may have forgotten something. The owner knows the new epoch.
+    /// A new epoch begins, because Redis may have lost data. The owner knows the new epoch.
     async fn raise_epoch(&mut self) -> Done {
         self.model.epoch += 1;
         self.model.waits = true;
@@ -438,7 +438,7 @@ impl Both {
         ("epoch".to_owned(), String::new(), String::new())
     }
 
-    /// So much time has passed that leases from before the epoch are over.
+    /// Enough time has passed that leases from before the epoch are over.
     async fn end_wait(&mut self) -> Done {
         if self.model.waits {
             self.model.waits = false;
@@ -508,7 +508,7 @@ fn kind(answer: &str) -> String {
     }
 }
 
-/// Each order in which actors can do these numbers of steps: the actor of each step.
+/// All interleavings of actors with these numbers of steps. Each names the actor of each step.
 fn orders(steps: &[usize]) -> Vec<Vec<usize>> {
     let mut all = Vec::new();
     for actor in (0..steps.len()).filter(|actor| steps[*actor] > 0) {

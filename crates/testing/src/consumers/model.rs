@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-/// How many messages behind the accepted ones the owner reads to find tombstones.
+/// The owner reads this many messages behind the accepted ones, to find tombstones.
 const BEHIND_MAX: usize = 32;
 
-/// What a pending message is.
+/// The state of a pending message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stand {
     Waiting,
@@ -25,7 +25,7 @@ pub(super) struct Lease {
     pub(super) is_over: bool,
 }
 
-/// When the owner must look at a lane.
+/// When the owner must read a lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Look {
     #[default]
@@ -34,14 +34,14 @@ pub(super) enum Look {
     WhenItEnds,
 }
 
-/// What Redis knows of the consumers of a lane.
+/// The data in Redis about the consumers of a lane.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) accepted: u64,
     pub(super) lease: Option<Lease>,
     /// The message, and whether its lease expired.
     pub(super) refusal: Option<(u64, bool)>,
-    /// The most messages of the next lease, until this one is accepted.
+    /// The most messages of the next lease, and the message until whose accept this limit applies.
     pub(super) most: Option<(u64, u64)>,
     pub(super) look: Look,
 }
@@ -65,7 +65,7 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) epoch: u64,
-    /// True while leases that Redis forgot may last.
+    /// True while leases that Redis lost may still last.
     pub(super) waits: bool,
     /// The messages that have not left, by lane.
     pub(super) pending: BTreeMap<&'static str, BTreeMap<u64, Stand>>,
@@ -74,7 +74,7 @@ pub(super) struct Model {
     pub(super) postponed: BTreeMap<&'static str, u64>,
 }
 
-/// What an owner got of a lane: the messages, and the one that a consumer did not accept.
+/// The messages that an owner got of a lane, and the message that a consumer did not accept.
 pub(super) type Run = (Vec<u64>, Option<u64>);
 
 impl Model {
@@ -146,7 +146,7 @@ impl Model {
                         break;
                     }
                 }
-                // A tombstone or a withdrawal is for the owner.
+                // The owner must handle a tombstone or a withdrawal.
                 None if !run.is_empty() && stopped_by != Some(Stand::Halted) => {
                     entry.look = Look::Now
                 }
@@ -218,7 +218,7 @@ impl Model {
                 entry.most = Some(((left / 2).max(1), lease.leased));
             }
         }
-        // A refused message may stand behind more accepted ones than were read.
+        // A refused message may be behind more accepted messages than the owner read.
         let last = run.last().map_or(0, |one| one.0);
         let is_behind = |sequence| sequence > last && self.pending[lane].contains_key(&sequence);
         entry.refusal = entry.refusal.filter(|(sequence, _)| match next {
@@ -260,7 +260,7 @@ impl Model {
         self.keep(lane, entry, false);
     }
 
-    /// The owner withdraws a message; or an operator asks it to.
+    /// The owner withdraws a message, or an operator requests it.
     pub(super) fn withdraw(
         &mut self,
         lane: &'static str,

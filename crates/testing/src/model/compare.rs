@@ -60,8 +60,7 @@ pub async fn compare(
     both.end_together().await
 }
 
-/// Removes operations that are not needed for the failure. Returns the failure of the shortest
-/// sequence.
+/// Removes operations that the failure does not need. Returns the failure of the shortest sequence.
 pub async fn shortest(real: &mut Real, mut draws: Vec<Draw>, mut failure: String) -> String {
     let mut length = draws.len() / 2;
     let mut tries = 0;
@@ -91,9 +90,9 @@ struct Both<'a> {
     settled: Settled,
     dump: Dump,
     trace: Vec<(Op, Reply)>,
-    /// Operations that have run on the model, and go to Redis together.
+    /// Operations that have run on the model, and will run on Redis together.
     together: Vec<Op>,
-    /// The state before the first of them.
+    /// The state before the first operation in `together`.
     before: State,
 }
 
@@ -130,8 +129,8 @@ impl Both<'_> {
         Ok(())
     }
 
-    /// Runs an operation on the model, and later on Redis, together with those after it: its call gets the same answer
-    /// as after the calls before it.
+    /// Runs an operation on the model, and later on Redis, together with the operations after it.
+    /// Each call must get the same answer as if they ran one by one.
     async fn check_together(&mut self, op: Op, waits: bool) -> Result<(), String> {
         let is_other = |first: &Op| is_ingest(first) != is_ingest(&op);
         if self.together.first().is_some_and(is_other) || !self.real.can_begin(&op) {
@@ -158,7 +157,7 @@ impl Both<'_> {
         Ok(())
     }
 
-    /// True if the call may leave a fast path: it is made again, and so comes behind the others.
+    /// True if the call may leave a fast path. It is then repeated, and so runs after the others.
     fn may_be_repeated(&self, op: &Op, expected: &Reply) -> bool {
         let (Op::Ingest { known, .. } | Op::Complete { known, .. } | Op::Release { known, .. }) =
             op
@@ -179,7 +178,7 @@ impl Both<'_> {
         }
     }
 
-    /// Runs those that wait on Redis, and compares.
+    /// Runs the collected operations on Redis, and compares.
     async fn end_together(&mut self) -> Result<(), String> {
         let (ops, before) = (std::mem::take(&mut self.together), std::mem::take(&mut self.before));
         if ops.is_empty() {
@@ -191,7 +190,7 @@ impl Both<'_> {
             return self.fail(format!("the last {}, together, answered {found:?}", ops.len()));
         }
         self.compare_states(&before).await?;
-        // The first goes on its own.
+        // The first operation runs alone.
         if ops.len() > 2 {
             self.tally.count("calls together");
         }
@@ -224,7 +223,7 @@ impl Both<'_> {
         Ok(())
     }
 
-    /// Checks what must hold after each operation.
+    /// Checks the rules that must hold after each operation.
     fn check_step(&mut self, op: &Op, expected: &Reply, before: &State) -> Result<(), String> {
         let broken = self.state.broken_invariant();
         let broken =
@@ -268,7 +267,7 @@ fn is_ingest(op: &Op) -> bool {
     matches!(op, Op::Ingest { .. })
 }
 
-/// True if its call may run as a block, together with others.
+/// True if the call of the operation may run as a block, together with others.
 fn may_go_together(op: &Op) -> bool {
     is_ingest(op) || matches!(op, Op::Claim { .. } | Op::Complete { .. } | Op::Release { .. })
 }

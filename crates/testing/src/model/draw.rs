@@ -4,7 +4,7 @@ use rand::{Rng, rngs::StdRng};
 
 use super::state::NAMES;
 
-/// The callers.
+/// Number of callers.
 pub const CALLERS: usize = 3;
 
 /// An operation as drawn, before the state is known.
@@ -15,7 +15,7 @@ pub struct Draw {
     pub caller: usize,
     pub many: Vec<(u8, u8, u8)>,
     pub twist: Twist,
-    /// Waits for the next one, to go to Redis together with it.
+    /// True if the operation waits, to run on Redis together with the next one.
     pub waits: bool,
 }
 
@@ -95,11 +95,11 @@ const KINDS: [(u32, Kind); 30] = [
     (1, Kind::Late),
 ];
 
-/// Operations whose calls may go to Redis together. Those of ingest go together, too, but not with these.
+/// Operations whose calls may run together. Calls of ingest may too, but only with each other.
 const TOGETHER: [Kind; 4] = [Kind::Claim, Kind::Complete, Kind::Complete, Kind::Release];
-/// One of this many operations begins a group that goes together.
+/// One of this many operations begins a group that runs together.
 const TOGETHER_ONE_IN: u32 = 12;
-/// The most operations that go together.
+/// The most operations that run together.
 const TOGETHER_MAX: usize = 7;
 
 /// The weights of the twists.
@@ -110,8 +110,8 @@ const TWISTS: [(u32, Twist); 4] = [
     (3, Twist::MemoryFull),
 ];
 
-/// In one of this many sequences processors die all the time: what needs several leases of one message that run
-/// out one after the other would hardly ever come up otherwise.
+/// In one of this many sequences, processors die often. Otherwise, several leases of one message
+/// would rarely expire one after the other.
 const DYING_ONE_IN: u32 = 4;
 
 /// A sequence of operations, fewer than `most`.
@@ -151,7 +151,7 @@ pub fn draws_with_more_of(rng: &mut StdRng, most: usize, wanted: &[Kind]) -> Vec
     all
 }
 
-/// A limit of memory would hold for those that go together with this one, too.
+/// A memory limit would also affect the operations that run together with this one.
 fn without_limits(twist: Twist) -> Twist {
     if twist == Twist::MemoryFull { Twist::Nothing } else { twist }
 }

@@ -2,12 +2,12 @@
 
 use domain::{Stage, State, Tombstone};
 
-/// An event in the life of a message. Named after its script, or the part of it that the event comes from.
+/// An event in the life of a message. Named after its script, or the part of the script that causes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A processor claims it under a lease.
     Claim,
-    /// A claim passes it, because other suspects of its destination are processed.
+    /// A claim skips it, because other suspects of its destination are in processing.
     Defer,
     /// A processor returns it unprocessed.
     Requeue,
@@ -33,7 +33,7 @@ pub enum Event {
     Withdraw(Tombstone),
 }
 
-/// The state of a newly stamped message. A delayed message always needs processing, also if its
+/// The state of a newly stamped message. A delayed message always needs processing, even if its
 /// destination has no transform.
 pub fn arrived(needs_processing: bool, is_delayed: bool) -> State {
     match (needs_processing, is_delayed) {
@@ -43,7 +43,7 @@ pub fn arrived(needs_processing: bool, is_delayed: bool) -> State {
     }
 }
 
-/// The state after `event`; none if the diagram has no such transition.
+/// The state after `event`; `None` if the diagram has no such transition.
 pub fn after(state: State, event: Event) -> Option<State> {
     use {Event as E, State as S};
     match (state, event) {

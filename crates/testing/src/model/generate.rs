@@ -20,7 +20,7 @@ use pick::{arrival, deadline, deadlines, definition, lanes_of, nonempty, output}
 const OWNERS: usize = 2;
 const PAUSES: [&str; 5] = ["", "ingest", "delivery", "ingest,delivery", "processing"];
 
-/// What the callers remember.
+/// The memory of the callers.
 #[derive(Debug, Default)]
 pub struct CallSequences {
     numbers: [u64; CALLERS],
@@ -36,12 +36,12 @@ pub struct CallSequences {
     attempts: u32,
 }
 
-/// Leased, and the lease has not run out.
+/// True if the message is leased, and the lease has not expired.
 fn is_leased(stand: &Stand) -> bool {
     matches!(stand, Stand::Leased { until: Until::Future, .. })
 }
 
-/// Leased, and the lease has run out.
+/// True if the message is leased, and the lease has expired.
 fn is_over(stand: &Stand) -> bool {
     matches!(stand, Stand::Leased { until: Until::Past, .. })
 }
@@ -92,7 +92,7 @@ impl CallSequences {
         NAMES.into_iter().zip(kinds).map(define).chain([Op::AcquirePartition { who: 0 }]).collect()
     }
 
-    /// The operation for a draw; `None` if the state has nothing for it.
+    /// The operation for a draw; `None` if the state has no object for it.
     pub fn resolve(&mut self, draw: &Draw, state: &State) -> Option<(Op, bool)> {
         let name = self.name_for(draw, state);
         let by_hand = [Kind::Restart, Kind::Pass, Kind::Damage, Kind::Repair];
@@ -141,7 +141,7 @@ impl CallSequences {
             Kind::Discard | Kind::Expire => rotated.find(|name| pick::has_letters(name, state)),
             Kind::GiveUp => rotated.find(|name| pick::has_halted(name, state)),
             Kind::Damage => rotated.find(|name| pick::to_damage(draw, name, state).is_some()),
-            // What makes stalls of the same message follow each other.
+            // Prefer leases of a message that has stalled before, so that it stalls again.
             Kind::Reap => {
                 let stalled = |name: &Name| pick::stalled(name, state, is_leased).is_some();
                 let over = rotated.clone().find(|name| pick::has(name, state, is_over));
@@ -156,7 +156,7 @@ impl CallSequences {
         found.unwrap_or(drawn)
     }
 
-    /// Usually, an operation that enables the drawn one next time.
+    /// Usually, an operation that prepares the drawn one for the next time.
     fn mend(&self, draw: &Draw, name: Name, state: &State) -> Option<Op> {
         if draw.many[0].2 < 56 || draw.twist != Twist::Nothing {
             return None;
@@ -176,7 +176,7 @@ impl CallSequences {
             {
                 Some(Op::Pass(Deadline::Postponed { name }))
             }
-            // The work at a suspect usually ends as it did before.
+            // Often, the lease of a message that stalled before expires again.
             Kind::Reap | Kind::Complete | Kind::Fail | Kind::Requeue
                 if draw.many[0].1 < 128
                     && !pick::has(name, state, is_over)
@@ -236,7 +236,7 @@ impl CallSequences {
                 let min = if draw.many[0].1 < 40 { max } else { 1 };
                 Some(Op::Claim { call, known, min, max })
             }
-            // Nothing is leased: usually claim something first.
+            // No message is leased: usually claim one first.
             Kind::Complete | Kind::Fail | Kind::Requeue | Kind::Extend
                 if !pick::is_leased(name, state) && draw.many[0].2 >= 56 =>
             {
@@ -371,7 +371,7 @@ impl CallSequences {
         })
     }
 
-    /// Usually the owner.
+    /// A sender, usually the owner.
     fn someone(&self, draw: &Draw, state: &State) -> usize {
         let owner = state.owner.map_or(0, |(owner, _)| owner);
         if draw.many[0].2 < 12 { (owner + 1) % OWNERS } else { owner }
@@ -392,9 +392,9 @@ impl CallSequences {
             Some(message.left.errors.len())
         };
         let mut token = match pick.0 {
-            // Sometimes the one with most errors.
+            // Sometimes the token of the message with most errors.
             0..48 if !held.is_empty() => (*held.iter().max_by_key(errors)?).clone(),
-            // Usually one that blocks a head.
+            // Usually a token of a message that blocks a head.
             48..128 if !held.is_empty() => held[pick.1 as usize % held.len().min(2)].clone(),
             128..228 if !held.is_empty() => held[pick.1 as usize % held.len()].clone(),
             _ => all[pick.1 as usize % all.len()].clone(),
@@ -429,9 +429,9 @@ impl CallSequences {
         lanes.rotate_left(start);
         let requests = lanes.into_iter().zip(&draw.many).map(|(lane, &(_, share, limit))| {
             let hand = self.in_hand.get(&(known.name, lane)).map_or(&[][..], |hand| hand);
-            // Unreadable messages, and those behind them, are not delivered.
+            // Unreadable messages, and messages behind them, are not delivered.
             let whole = hand.iter().take_while(|one| !one.is_damaged).count();
-            // All of them, some, or none yet; or a restarted owner that holds nothing.
+            // The owner settles all, some or none of them; or it has restarted and holds nothing.
             let settled = match share {
                 0..110 => whole,
                 110..240 => share as usize % (whole + 1),

@@ -8,7 +8,7 @@ use store::Claimers;
 use super::state::{Destination, Lane, Name, Stand, State};
 
 impl State {
-    /// The first invariant that is broken.
+    /// The first broken invariant.
     pub fn broken_invariant(&self) -> Option<String> {
         self.destinations.iter().find_map(|(name, destination)| {
             let broken = broken(destination).or_else(|| {
@@ -19,7 +19,7 @@ impl State {
         })
     }
 
-    /// Hints may name too many, never too few.
+    /// Finds a missing hint. Hints may name too many lanes, never too few.
     fn missing_hint(&self, name: Name, destination: &Destination) -> Option<String> {
         let active = match destination.definition.claimers() {
             Claimers::Builtin => &self.active_builtin,

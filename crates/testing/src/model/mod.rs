@@ -1,9 +1,9 @@
 //! The reference model of one partition, and the comparison with Redis.
 //!
 //! In reading order: the state of a partition ([`state`]), its invariants ([`invariant`]), the
-//! operations ([`op`]), their effects ([`step`]), how random numbers ([`draw`]) become sensible
-//! operations ([`generate`]), how these run on the real scripts ([`real`]), the common form of both
-//! states ([`snapshot`]), the coverage ([`tally`]), the transitions of each message
+//! operations ([`op`]) and their effects ([`step`]), random numbers ([`draw`]) and the operations
+//! made from them ([`generate`]), the calls of the real scripts ([`real`]), the common form of
+//! both states ([`snapshot`]), the coverage ([`tally`]), the transitions of each message
 //! ([`transitions`]), and the comparison of all ([`compare`]).
 
 pub mod compare;

@@ -15,13 +15,13 @@ pub struct Call {
 }
 
 impl Call {
-    /// Stands for the lease secret of a claim by this call.
+    /// The secret that the model gives to the leases of this claim.
     pub fn secret(&self) -> String {
         format!("caller{}.{}", self.caller, self.number)
     }
 }
 
-/// A destination as the caller knows it, which may be outdated.
+/// The caller's view of a destination, which may be outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CatalogEntry {
     pub name: Name,
@@ -52,7 +52,7 @@ pub struct Redrive {
     pub letter: Sequence,
     /// The epoch of its position, perhaps of an earlier destination of this name.
     pub epoch: u64,
-    /// True if it is not processed again.
+    /// True if the message is not processed again.
     pub processed: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct Token {
     pub key: Key,
 }
 
-/// The output of processing; the rest as the claim returned it.
+/// The output of processing. The other fields are as the claim returned them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Output {
     pub epoch: u64,
@@ -136,7 +136,7 @@ pub enum Deadline {
     Postponed {
         name: Name,
     },
-    /// The calls of a caller up to this number may not run any more.
+    /// The calls of a caller up to this number must no longer run.
     Calls {
         caller: usize,
         upto: u64,
@@ -175,7 +175,7 @@ pub enum Harm {
     Waiting,
     /// Changes the counters.
     Counters,
-    /// Also adds a message to the delayed ones.
+    /// Also adds a message to the delayed messages.
     Twice(Sequence),
     /// Adds traces of messages that do not exist.
     LeftOver,
@@ -211,12 +211,12 @@ pub enum Op {
         known: CatalogEntry,
         tokens: Vec<Token>,
     },
-    /// Each with its checkpoint, if any.
+    /// Extends each lease, with its checkpoint if there is one.
     Extend {
         known: CatalogEntry,
         items: Vec<(Token, Option<String>)>,
     },
-    /// With all leases and delays of the destination as hints, expired or not.
+    /// Reaps with all leases and delays of the destination as hints, expired or not.
     Reap {
         known: CatalogEntry,
     },
@@ -243,7 +243,7 @@ pub enum Op {
     Halt {
         refused: Refused,
     },
-    /// By an operator, or by a caller that believes it is the owner.
+    /// Withdrawn by an operator (`None`), or by a caller that believes it is the owner.
     Withdraw {
         who: Option<usize>,
         known: CatalogEntry,
@@ -276,7 +276,7 @@ pub enum Op {
         sequence: Sequence,
         damage: Damage,
     },
-    /// After this harm: a dry run that changes nothing, a repair, and a dry run that finds nothing.
+    /// Does this harm, then a dry run that changes nothing, a repair, and a dry run that finds nothing.
     Repair {
         known: CatalogEntry,
         harm: Harm,
@@ -302,7 +302,7 @@ pub enum Op {
         name: Name,
         purge: bool,
     },
-    /// Removes it with all pending messages, and creates it again at once.
+    /// Removes the destination with all pending messages, and creates it again at once.
     Remake {
         name: Name,
         definition: Definition,
@@ -413,14 +413,14 @@ pub enum Reply {
         runs: Vec<Run>,
     },
     Withdrawn(Vec<Withdrawn>),
-    /// True if it now waits for processing; false if it is ready.
+    /// True if the message now waits for processing; false if it is ready.
     Retried {
         waits: bool,
     },
     Discarded(u64),
     Expired(u64),
     GivenUp(usize),
-    /// The kinds of what was found and repaired.
+    /// The kinds of problems found and repaired.
     Repaired(BTreeSet<String>),
     Paused {
         changed: bool,

@@ -8,7 +8,7 @@ mod words;
 
 use ask::Told;
 pub use ask::{GIVEN_UP, REASON};
-#[allow(unused_imports)] // Only who goes back names it.
+#[allow(unused_imports)] // Only tests that restore states name it.
 pub use keep::Kept;
 
 use std::{
@@ -32,7 +32,7 @@ use super::{
 };
 use crate::support::redis::TestRedis;
 
-/// A hint below this is no time.
+/// A hint below this is not a time.
 pub const FIRST_TIME: u64 = 1_000_000_000_000;
 
 /// The length of leases, delays and takeover waits: none ends while a test runs.
@@ -104,12 +104,12 @@ pub struct Real {
     epochs: BTreeMap<u64, u64>,
     /// The model's epoch of the partition.
     epoch: u64,
-    /// By destination, because two may be defined in the same millisecond.
+    /// Versions by destination, because two destinations may be defined in the same millisecond.
     versions: BTreeMap<(Name, u64), u64>,
     secrets: BTreeMap<String, String>,
     /// The number of the first call.
     calls_from: u64,
-    /// Of each caller, the last call whose time is over.
+    /// For each caller, the last call whose time is over.
     late: BTreeMap<usize, u64>,
     /// The value of the owner key that the senders have seen unchanged for a lease.
     seen_owner: String,
@@ -159,7 +159,7 @@ pub fn definition_json(name: Name, definition: &Definition) -> String {
 
 impl Real {
     pub async fn start() -> Real {
-        // Nothing needs to outlast the test. `Real::save` uses the logical databases.
+        // No data must outlast the test. `Real::save` uses the logical databases.
         let databases = keep::DATABASES.to_string();
         let args = ["--appendonly", "no", "--databases", &databases];
         let redis = TestRedis::start_with(&args).await;
@@ -171,7 +171,7 @@ impl Real {
             timeout_ms: 30_000,
             ..config::Redis::default()
         };
-        // As leases: no call is late because the test is slow.
+        // As long as leases, so that a slow test makes no call late.
         let window_ms = 2 * LONG.as_millis() as u64;
         let _ = faults::planted_lua::CALL_MS_MAX.set(window_ms);
         let _ = faults::planted_lua::SUSPECT_DELAY_MS.set(window_ms);
@@ -304,7 +304,7 @@ impl Real {
         of_name.find(|(_, known)| **known == actual).map_or(0, |((_, version), _)| *version)
     }
 
-    /// A member of the leases, with its secret replaced by the claim that created it.
+    /// A member of the leases, with the model's secret instead of the real one.
     pub fn lease(&self, member: &str) -> String {
         let (position, secret) = member.rsplit_once('/').expect("destination/sequence/secret");
         let known = self.secrets.iter().find(|(_, real)| *real == secret);
@@ -342,9 +342,9 @@ impl Real {
                 self.epoch(number(value)).to_string()
             }
             ("epoch", "lease_ms") => value.to_owned(),
-            // A version of any destination; its effect shows when one is created again.
+            // Left out: its effect shows when a destination is created again.
             ("epoch", "removed_version") => String::new(),
-            // '0': releases need not wait.
+            // '0' means that releases need not wait.
             ("epoch", _) => value.to_owned(),
             ("destinations", "*history") if self.server.ends_with(value) => "This".to_owned(),
             ("destinations", "*" | "*floor" | "*history") => value.to_owned(),
@@ -362,8 +362,7 @@ impl Real {
         }
     }
 
-    /// Learns the times that stand for this state's epoch and versions. Each must be later than all
-    /// before.
+    /// Learns the real times of this state's epoch and versions. Each must be later than all earlier ones.
     async fn learn(&mut self, state: &State) -> Result<(), String> {
         if !self.epochs.contains_key(&state.epoch) {
             let key = self.keys.partition(0).epoch();
@@ -426,7 +425,7 @@ impl Real {
         }
     }
 
-    /// Runs the operation on Redis. The model says that it leads to `state`.
+    /// Runs the operation on Redis. In the model it leads to `state`.
     pub async fn apply(&mut self, op: &Op, memory_full: bool, state: &State) -> Reply {
         if memory_full {
             self.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]).await;
@@ -448,7 +447,7 @@ impl Real {
         }
     }
 
-    /// True if an operation needs nothing from the answers of operations that have not run yet.
+    /// True if an operation does not need the answers of operations that have not run yet.
     pub fn can_begin(&self, op: &Op) -> bool {
         let is_known = |token: &Token| self.secrets.contains_key(&token.secret);
         match op {
@@ -457,8 +456,8 @@ impl Real {
         }
     }
 
-    /// Runs operations on Redis whose calls may go together: the first on its own, the others in one call. The model
-    /// says that they lead to `state`.
+    /// Runs operations on Redis whose calls may run together: the first alone, the others in one
+    /// call. In the model they lead to `state`.
     pub async fn apply_together(&mut self, ops: &[Op], state: &State) -> Vec<Reply> {
         let calls = ops.iter().map(|op| self.begin(op).expect("it goes together with others"));
         let calls: Vec<_> = calls.collect();

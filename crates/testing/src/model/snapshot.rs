@@ -1,5 +1,5 @@
-//! The whole state as text: the name of each key, and each of its fields or members. Times are only
-//! past or future; epochs and versions are the model's numbers.
+//! The whole state as text: the name of each key, and each of its fields or members. Times are
+//! only "past" or "future"; epochs and versions are the model's numbers.
 
 mod of_model;
 mod of_real;
@@ -20,7 +20,7 @@ pub type Fields = BTreeMap<String, String>;
 /// All keys, without their common prefix.
 pub type Snapshot = BTreeMap<String, Fields>;
 
-/// The lines in which two snapshots differ.
+/// The lines that differ between two snapshots.
 pub fn difference(expected: &Snapshot, found: &Snapshot) -> Option<String> {
     if expected == found {
         return None;

@@ -1,8 +1,8 @@
 //! The state of a partition: destinations, their messages, and the state of each message.
 //!
-//! The model stores the state of each message once; Redis stores it as membership in several keys.
-//! Times are only before or after now. Epochs and versions count from 1: the real ones are times,
-//! of which only the order matters.
+//! The model stores the state of each message once; Redis stores it as membership in several
+//! keys. Times are only before or after now. Epochs and versions count from 1. The real ones are
+//! times, but only their order matters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub type Name = &'static str;
 /// An ordering key.
 pub type Key = Option<&'static str>;
 
-/// What stays in order.
+/// A lane: the unit that stays in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
     /// The destination is one lane.
@@ -48,7 +48,7 @@ pub enum Until {
 /// When the head of a lane may be released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hint {
-    /// Now. In a set of lanes, lower numbers come first; 0 before all others.
+    /// Now. In a set of lanes, lower numbers come first, and 0 before all others.
     Now(Sequence),
     /// At the end of a backoff.
     At(Until),
@@ -69,7 +69,7 @@ pub struct Definition {
     /// 0: no limit.
     pub backlog_bytes_max: u64,
     pub idempotency_keys_max: u64,
-    /// False: an idempotency key is remembered while its message is pending.
+    /// If false, an idempotency key is remembered only while its message is pending.
     pub has_window: bool,
     pub attempts_max: u32,
     pub stalls_max: u32,
@@ -130,7 +130,7 @@ pub struct Left {
     pub stalls: u32,
     pub checkpoint: Option<String>,
     pub errors: Vec<ErrorKind>,
-    /// How many suspects may be processed at once with it; 0 if it is none.
+    /// The number of suspects that may be in processing together with it; 0 if it is not a suspect.
     pub together: u32,
     pub stalls_alone: u32,
 }
@@ -149,7 +149,7 @@ pub enum Damage {
     Missing,
     /// Its record cannot be read.
     Unreadable,
-    /// Its record is whole, but its body, which is stored out of line, is missing.
+    /// The record is whole, but the body, stored out of line, is missing.
     NoBody,
 }
 
@@ -170,7 +170,7 @@ pub struct Message {
     /// The kind of a pending withdrawal.
     pub withdrawal: Option<Tombstone>,
     pub stand: Stand,
-    /// What is missing in Redis. The model still knows everything.
+    /// The damage in Redis. The model still knows the whole message.
     pub damage: Option<Damage>,
 }
 
@@ -184,17 +184,17 @@ impl Message {
         matches!(self.stand, Stand::Halted(_))
     }
 
-    /// True if Redis has a record of it, readable or not.
+    /// True if Redis has a record of the message, readable or not.
     pub fn has_record(&self) -> bool {
         self.damage != Some(Damage::Missing)
     }
 
-    /// True if nothing of it is readable.
+    /// True if Redis can read no part of the message.
     pub fn is_unreadable(&self) -> bool {
         matches!(self.damage, Some(Damage::Missing | Damage::Unreadable))
     }
 
-    /// True if it must be halted. A damaged tombstone is not: it only holds its position.
+    /// True if the message must be halted. A damaged tombstone is not halted: it only holds its position.
     pub fn is_damaged(&self) -> bool {
         self.damage.is_some() && self.tombstone.is_none()
     }
@@ -228,7 +228,7 @@ pub struct Destination {
     pub version: u64,
     pub definition: Definition,
     pub paused: &'static str,
-    /// The epoch in which it was created: its messages carry no lower one.
+    /// The epoch in which the destination was created. Its messages never carry a lower one.
     pub born: u64,
     pub deleted: bool,
     pub last: Sequence,
@@ -238,25 +238,25 @@ pub struct Destination {
     pub cancelled: u64,
     pub discarded: u64,
     pub expired: u64,
-    /// The accounted bytes of damaged messages that have left, which nobody could know.
+    /// The accounted bytes of damaged messages that have left. Redis could not know these numbers.
     pub lost_bytes: i64,
     /// The lengths of bodies that no record refers to any more.
     pub left_bodies: BTreeMap<Sequence, usize>,
     pub messages: BTreeMap<Sequence, Message>,
     /// The waiting messages, in the order in which they will be claimed.
     pub waiting: Vec<Sequence>,
-    /// With several lanes: which may have a releasable head, and when at the earliest.
+    /// With several lanes: the lanes that may have a releasable head, and the earliest time.
     pub lanes: BTreeMap<String, Hint>,
-    /// Idempotency keys that are remembered while their messages are pending.
+    /// Idempotency keys that Redis remembers while their messages are pending.
     pub unique: BTreeMap<String, Seen>,
-    /// How many idempotency keys were stamped with a window: it is longer than the test.
+    /// The number of idempotency keys stamped with a window. The window is longer than the test.
     pub remembered: u64,
     pub letters: BTreeMap<Sequence, Letter>,
     /// The outcomes of the last messages, oldest first.
     pub log: Vec<(Sequence, Option<Tombstone>)>,
     /// The last sequences of the most recently used keys without pending messages.
     pub previous: BTreeMap<&'static str, Sequence>,
-    /// True if no key was forgotten: any other key had no message yet.
+    /// True if no key was forgotten. All other keys then had no message yet.
     pub all_keys_known: bool,
 }
 
@@ -319,11 +319,11 @@ pub struct Seen {
 /// The server identity that the partition stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Server {
-    /// None: it was lost.
+    /// No identity: it was lost.
     Unknown,
     /// This server.
     This,
-    /// Another one: this server may have lost data.
+    /// Another server: this server may have lost data.
     Other,
 }
 
@@ -331,7 +331,7 @@ pub enum Server {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Kept {
     Whole(super::op::Reply),
-    /// The messages of a claim; their content is read again.
+    /// The messages of a claim. A repeated call reads their content again.
     Claimed {
         name: Name,
         sequences: Vec<Sequence>,
@@ -344,7 +344,7 @@ pub struct State {
     pub epoch: u64,
     /// The highest epoch that a message of a removed destination may have carried.
     pub removed_epoch: u64,
-    /// The highest epoch ever. Redis may lose it, but its clock does not.
+    /// The highest epoch ever. Redis may lose this number, but its clock gives a higher one.
     pub epoch_max: u64,
     pub takeover_wait: Option<Until>,
     /// True if the length of an owner's lease is stored.
@@ -355,10 +355,10 @@ pub struct State {
     pub active_builtin: BTreeSet<Name>,
     pub active_worker: BTreeSet<Name>,
     pub releasable: BTreeMap<Name, Hint>,
-    /// Destinations whose withdrawals the owner has to carry out.
+    /// Destinations whose withdrawals the owner must carry out.
     pub withdrawing: BTreeSet<Name>,
     pub calls: BTreeMap<usize, (u64, Kept)>,
-    /// Of each caller, the last call whose time is over: Redis has forgotten its answer.
+    /// For each caller, the last call whose time is over. Redis has forgotten its answer.
     pub late: BTreeMap<usize, u64>,
     /// The index of all destinations: version, what is paused, and the number of changes.
     pub index: BTreeMap<Name, (u64, &'static str)>,

@@ -165,12 +165,12 @@ fn may_leave(state: &mut State, name: Name, lane: Lane, hint: Hint) {
     state.releasable.insert(name, if is_time { earliest } else { Hint::Now(0) });
 }
 
-/// Adds waiting messages at the end, or without ordering by their priority.
+/// Adds waiting messages at the end; in a destination without ordering, by their priority.
 fn wait(state: &mut State, name: Name, sequences: &[Sequence]) {
     put(state, name, sequences, usize::MAX);
 }
 
-/// Adds waiting messages at the front, or without ordering by their priority.
+/// Adds waiting messages at the front; in a destination without ordering, by their priority.
 fn wait_in_front(state: &mut State, name: Name, sequences: &[Sequence]) {
     put(state, name, sequences, 0);
 }
@@ -185,7 +185,7 @@ fn put(state: &mut State, name: Name, sequences: &[Sequence], at: usize) {
     for sequence in &sequences {
         if let Some(message) = destination.messages.get_mut(sequence) {
             message.stand = Stand::Waiting;
-            // Only its record has its priority.
+            // The priority is only in the record, which is unreadable.
             if message.is_unreadable() && at != usize::MAX {
                 message.priority = domain::message::PRIORITY_DEFAULT;
             }
@@ -207,7 +207,7 @@ fn put(state: &mut State, name: Name, sequences: &[Sequence], at: usize) {
     }
 }
 
-/// Call after a message of a serial lane finishes: the next one may be processed.
+/// Call this after a message of a serial lane finishes, so that the next one may be processed.
 fn advance(state: &mut State, name: Name, lane: Lane) {
     let Some(destination) = state.destinations.get_mut(name) else { return };
     let Some(next) = destination.unfinished(lane) else { return };
@@ -232,7 +232,7 @@ pub fn stored(sequence: Sequence, message: &Message) -> Given {
     Given { is_damaged: true, ..given(sequence, &message, Left::default()) }
 }
 
-/// The message as returned. Nothing is known of a damaged one.
+/// The message as returned. A damaged message has no content.
 pub fn given(sequence: Sequence, message: &Message, left: Left) -> Given {
     if message.is_unreadable() || message.is_damaged() {
         return Given {

@@ -1,4 +1,4 @@
-//! Counts how often the cases occurred that the test is for.
+//! Counts how often the wanted cases of the test occurred.
 
 mod damage;
 
@@ -13,7 +13,7 @@ use super::{
     transitions::Seen,
 };
 
-/// Cases that must occur at least once, or the test means nothing.
+/// Cases that must occur at least once for the test to be meaningful.
 pub const WANTED: &[&str] = &[
     "calls together",
     "takeover wait ended by a vouch",

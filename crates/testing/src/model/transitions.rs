@@ -1,7 +1,7 @@
-//! Each step, held against the states and transitions of `domain::State`: no message gets from
-//! one state to another in a way that its table does not have, and each entry of the table occurs.
+//! Compares each step with the states and transitions of `domain::State`: messages change their
+//! state only as its table allows, and each entry of the table occurs.
 //!
-//! Who delivers a message is not stored, so here a delivery that is under way is `ready`. A message
+//! Redis does not store that a delivery is in progress, so such a message counts as `ready`. A message
 //! that awaits its turn in a serial lane counts as `waiting`, or as `delayed` if it is not due yet.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use super::{
 /// The events of one call at one message, in order.
 type Path = Vec<Event>;
 
-/// Which entries of the table have occurred, as `state: event`.
+/// The entries of the table that have occurred, as `state: event`.
 #[derive(Debug, Clone, Default)]
 pub struct Seen(BTreeSet<String>);
 
@@ -62,7 +62,7 @@ impl Seen {
         table().difference(&self.0).cloned().collect()
     }
 
-    /// What this step did to some message that no call of its kind may do.
+    /// Describes a change of a message by this step that its kind of call may not make; `None` if there is none.
     pub fn tell(
         &mut self,
         op: &Op,
@@ -78,7 +78,7 @@ impl Seen {
             }
         }
         for (place, from) in old {
-            // What has left was accepted by the receiver, or was a tombstone.
+            // A message that has left was accepted by the receiver, or was a tombstone.
             let is_gone = !new.contains_key(&place);
             let to = new.get(&place).copied().unwrap_or(match from.is_settled() {
                 true => from,
@@ -89,14 +89,14 @@ impl Seen {
             }
             if from == to {
                 if is_postponed(op, reply, place) {
-                    // A repair may have halted it meanwhile: it stays so.
+                    // A repair may have halted the message meanwhile. It stays halted.
                     for path in &paths {
                         self.walk(path, from, to);
                     }
                 }
                 continue;
             }
-            // A repair may have halted it while its sender had it: the sender goes on with what it has.
+            // A repair may have halted the message while its sender held it. The sender still delivers it.
             let from = match (is_gone, from) {
                 (true, State::Halted) => State::Ready,
                 (_, from) => from,
@@ -108,7 +108,7 @@ impl Seen {
         None
     }
 
-    /// True if these events lead from one state to the other; notes them then.
+    /// True if these events lead from one state to the other. If so, notes them.
     fn walk(&mut self, path: &Path, from: State, to: State) -> bool {
         let (mut state, mut entries) = (from, Vec::new());
         for event in path {
@@ -126,16 +126,16 @@ impl Seen {
     }
 }
 
-/// What one call of this kind may do to a message; none for what is no transition of a message: damage and
-/// repair by hand, the removal of a destination with all it holds.
+/// The transitions that one call of this kind may cause; `None` if the call is not a transition
+/// of a message: manual damage and repair, and the removal of a destination.
 fn paths(op: &Op) -> Option<Vec<Path>> {
     use Event as E;
-    // The next message of a serial lane has its turn; until then it was not due, or nobody asked.
+    // The next message of a serial lane gets its turn. Until then it was not due, or no call moved it.
     let turn = vec![E::Due];
     Some(match op {
         Op::Damage { .. } | Op::Repair { .. } => return None,
         Op::Remove { .. } | Op::EndRemove { .. } | Op::Remake { .. } => return None,
-        // What is damaged is halted at once, also when the claim is made again.
+        // A claim halts damaged messages at once, even a repeated claim.
         Op::Claim { .. } => {
             vec![vec![E::Claim], vec![E::Defer], vec![E::Claim, E::Halt], vec![E::Halt]]
         }
@@ -157,7 +157,7 @@ fn paths(op: &Op) -> Option<Vec<Path>> {
         Op::Retry { .. } => {
             let stages = [Stage::Transform, Stage::Delivery];
             let retried = stages.map(|stage| vec![E::Retry(stage)]);
-            // A head that waits out its backoff is tried again at once.
+            // A retry sends a head in backoff again at once.
             retried.into_iter().chain([turn]).collect()
         }
         _ => Vec::new(),
@@ -172,7 +172,7 @@ fn is_arrival(op: &Op, state: State) -> bool {
     matches!(op, Op::Ingest { .. }) && first.any(|first| first == state)
 }
 
-/// True if the message was just postponed: that leaves it where it stands.
+/// True if the message was just postponed, which does not change its state.
 fn is_postponed(op: &Op, reply: &Reply, (name, sequence): (Name, Sequence)) -> bool {
     let Op::Postpone { refused, .. } = op else { return false };
     !matches!(reply, Reply::Refused(_))

@@ -29,7 +29,7 @@ impl Calls {
         made("consume", args.words(&self.keys, CALLER))
     }
 
-    /// Accepts, refuses, extends or gives back.
+    /// Accepts, refuses, extends or gives back messages.
     pub fn acknowledge(&self, verb: &str, items: &[Item]) -> Call {
         let rows = items.iter().map(|(lane, secret, sequence)| acknowledge::Acknowledged {
             lane: (*lane).to_owned(),
@@ -50,7 +50,7 @@ impl Calls {
         made("acknowledge", args.words(&self.keys))
     }
 
-    /// The owner looks at a lane: what consumers have said of it. It settles what has left up to a sequence; 0: nothing.
+    /// The owner reads the answers of consumers in a lane, and settles the messages up to a sequence; 0: none.
     pub fn look(&self, token: &str, lane: &str, settled_upto: u64, most: usize) -> Call {
         let args = self.release_of(token, &[(lane, settled_upto, most)]);
         made("release", args.words(&self.keys))

@@ -1,4 +1,4 @@
-//! Calls single scripts as their headers describe, with the keys that the store names. For tests of
+//! Calls single scripts as their headers describe, with the store's names of keys. For tests of
 //! calls that the store never makes.
 
 mod consumers;
@@ -19,7 +19,7 @@ use tokio_util::bytes::Bytes;
 /// The length of leases, delays and takeover waits: none ends while a test runs.
 pub const LONG: &str = "3600000";
 const LONG_MS: u64 = 3_600_000;
-/// Instead of the backoff of a failed message: there is no further attempt.
+/// Replaces the backoff of a failed message without further attempts.
 pub const FINAL: &str = "never";
 const TROUBLE: &str = r#"{"stage":"transform","kind":"failed","detail":"no"}"#;
 /// The schema of the records.
@@ -27,15 +27,15 @@ const SCHEMA: &str = "3";
 /// The name of every caller.
 const CALLER: &str = "pod:test";
 
-/// A number that Redis accepts for longer than a test takes: the time after which the call may not run, in
-/// microseconds.
+/// The number of the first call. A number is the time after which the call must not run, in
+/// microseconds. Redis accepts this one for longer than a test takes.
 fn first_call() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     (now + std::time::Duration::from_secs(110)).as_micros() as u64
 }
 
 thread_local! {
-    // Compiled once per thread, because a thread may plant a bug in one.
+    // Compiled once per thread, because a thread may plant a bug in a script.
     static SCRIPTS: Scripts = Scripts::new();
 }
 
@@ -72,8 +72,7 @@ fn made(script: &'static str, words: CallArgs) -> Call {
     Call { script, keys: texts(words.keys), args: texts(words.args) }
 }
 
-/// An arriving message: its lane (from 1), its idempotency key and digest or nothing, its record,
-/// its options.
+/// An arriving message: its lane (from 1), its idempotency key and digest if any, its record, its options.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival<'a> {
     pub lane: usize,
@@ -95,9 +94,9 @@ impl<'a> Arrival<'a> {
 /// A record as the scripts read it: format, accounted_bytes, length of the header, header, body.
 pub const RECORD: &str = "34,6;headerbody";
 
-/// How many removed names the index remembers: few, so that it forgets some.
+/// The most removed names in the index: few, so that the index forgets some.
 pub const REMOVED_MAX: usize = 1;
-/// How many ids a destination remembers.
+/// The most ids that a destination remembers.
 const IDS_MAX: u64 = 5;
 
 /// The calls for one destination whose lanes are keys.
@@ -164,7 +163,7 @@ impl Calls {
         format!("{}/{sequence}/{secret}", self.name)
     }
 
-    /// A lane, by its key. Without ordering, all are in the destination's sets.
+    /// A lane, by its key. Without ordering, all messages are in the destination's sets.
     fn lane<'a>(&self, key: &'a str) -> LaneRow<'a> {
         let LaneSets { in_progress, ready } = LaneSets::of(&self.keys, self.set(key));
         LaneRow { in_progress, ready, key }

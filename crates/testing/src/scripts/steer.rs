@@ -120,8 +120,8 @@ impl Calls {
         made("halt", args.words(&self.keys, self.set(lane)))
     }
 
-    /// Withdraws messages, each given by its lane (from 1) and its sequence. An empty token is no
-    /// owner's.
+    /// Withdraws messages, each given by its lane (from 1) and its sequence. With an empty token,
+    /// the caller is not the owner.
     pub fn withdraw(
         &self,
         how: &str,
@@ -199,7 +199,7 @@ impl Calls {
         made("discard", args.words(&self.keys))
     }
 
-    /// Notes the state of a bulk operation. Two are kept.
+    /// Notes the state of a bulk operation. Redis keeps two operations.
     pub fn note_operation(&self, id: &str, state: &str) -> Call {
         let args = note_operation::Args {
             operation: format!("{}/{id}", self.name),

@@ -30,7 +30,7 @@ pub fn known(state: &State) -> CatalogEntry {
     CatalogEntry { name: NAME, version: found.version, definition: found.definition }
 }
 
-/// What an actor knows after a call with this definition.
+/// The definition that an actor knows after a call with it.
 fn known_after(known: CatalogEntry, reply: &Reply) -> Option<CatalogEntry> {
     (*reply != Reply::Refused(Refusal::StaleDefinition)).then_some(known)
 }
@@ -174,7 +174,7 @@ pub struct Hand {
 }
 
 impl Hand {
-    /// Tombstones are passed at once.
+    /// Passes tombstones at the front at once.
     fn pass(&mut self) {
         while self.messages.get(self.passed).is_some_and(|next| next.tombstone.is_some()) {
             self.passed += 1;
@@ -192,11 +192,11 @@ pub struct Sender {
     pub in_takeover_wait: bool,
     pub has_tried: bool,
     pub attempts: u32,
-    /// The epoch that it learned while it believed to be the owner; it has stopped since.
+    /// The epoch that it learned while it believed that it was the owner. It has stopped since.
     pub vouches_for: Option<u64>,
 }
 
-/// What a sender does next.
+/// The next action of a sender.
 #[derive(Debug, Clone)]
 pub enum Next {
     Call(Op),
@@ -212,7 +212,7 @@ impl Sender {
         let Some(epoch) = self.epoch else { return self.take(at, world, state) };
         let known = self.known.unwrap_or_else(|| known(state));
         if state.takeover_wait == Some(Until::Future) && self.in_takeover_wait {
-            // It renews its lease, and so learns of a new epoch.
+            // When the sender renews its lease, it learns the new epoch.
             let is_stale = state.server != Server::This || state.epoch != epoch;
             let renews = world.vouches && is_stale;
             return renews.then_some(Next::Call(Op::AcquirePartition { who: at }));
@@ -279,7 +279,7 @@ impl Sender {
             Ordering::None => past.map(|(name, _)| of_single(name)).collect(),
         };
         lanes.retain(|lane| self.hands.get(lane).is_none_or(|hand| hand.messages.is_empty()));
-        // Withdrawals keep the hint. If nothing may be released, another call finds nothing new.
+        // Withdrawals keep the hint. If no head may be released, another call finds no new message.
         let may_leave =
             |lane: Lane| destination.head(lane).is_some_and(|(_, head)| head.may_leave());
         lanes.retain(|lane| destination.withdrawals() == 0 || may_leave(*lane));
@@ -288,7 +288,7 @@ impl Sender {
         all.chain(new).collect()
     }
 
-    /// The receiver accepts the front of a lane. True if it had accepted it before.
+    /// The receiver accepts the front of a lane. True if the receiver had accepted the message before.
     pub fn deliver(&mut self, lane: Lane, journal: &mut Journal) -> Result<bool, String> {
         let Some(hand) = self.hands.get_mut(&lane) else { return Err("nothing in hand".into()) };
         let is_repeat = journal.receive(lane, &hand.messages[hand.passed])?;
@@ -307,7 +307,7 @@ impl Sender {
         }
         match (op, reply) {
             (_, Reply::Refused(Refusal::StaleDefinition)) => {
-                // It is another destination now, to which no held message belongs.
+                // The destination was created again, so the held messages do not belong to it.
                 self.hands.clear();
                 Some("refused: STALE_DEFINITION")
             }
@@ -372,15 +372,15 @@ impl Sender {
         }
     }
 
-    /// Its messages were released in another epoch.
+    /// The sender learns of another epoch than the one in which its messages were released.
     fn told_of(&mut self, epoch: u64, vouches: bool) {
-        // A sender for which it had to wait itself may still be sending.
+        // In a takeover wait, an earlier sender may still be sending.
         let may_vouch = vouches && !self.in_takeover_wait;
         self.vouches_for = self.epoch.filter(|_| may_vouch).map(|_| epoch);
         self.stop();
     }
 
-    /// It no longer believes that it is the owner, and drops its messages.
+    /// The sender no longer believes that it is the owner, and drops its messages.
     pub fn stop(&mut self) {
         self.epoch = None;
         self.hands.clear();

@@ -26,7 +26,7 @@ pub struct Share {
     pub of: u128,
 }
 
-/// Neighbours have most of their calls in common.
+/// The length of a run. Neighbours share most of their calls.
 const RUN: u128 = 16;
 
 impl Share {
@@ -38,14 +38,14 @@ impl Share {
     }
 }
 
-/// What was tried.
+/// The interleavings tried.
 #[derive(Debug, Default)]
 pub struct Done {
     pub tried: u128,
     pub counts: Counts,
 }
 
-/// A state on the path, and its actions that are still to be tried.
+/// A state on the path, and its remaining actions.
 struct Frame {
     node: Node,
     actions: Vec<Action>,
@@ -135,7 +135,7 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    /// Continues from the state that Redis has.
+    /// Continues from the current state of Redis.
     async fn enter(&mut self, node: Node, before: Vec<usize>) {
         let actions = node.actions(self.world);
         let at = self.frames.len();
@@ -145,7 +145,7 @@ impl Explorer<'_> {
         self.frames.push(Frame { node, actions, next: 0, kept, before });
     }
 
-    /// Runs it in Redis. Returns the frames before the last calls.
+    /// Runs an action on Redis. Returns the frames before the last calls.
     async fn carry_out(
         &mut self,
         action: &Action,
@@ -175,8 +175,8 @@ impl Explorer<'_> {
         Ok(before)
     }
 
-    /// Compares the whole state wherever the model is in a new state, and at every end; elsewhere
-    /// only if the digest differs from the earlier one.
+    /// Compares the whole state if the model's state is new, and at every end. In other cases,
+    /// compares only if the digest differs from the earlier one.
     async fn compare(&mut self, state: &State, is_whole: bool) -> Result<(), String> {
         let mut hasher = DefaultHasher::new();
         state.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! What the receiver accepted and producers were promised, and the rules for both.
+//! The messages that the receiver accepted and the promises to producers, and the rules for both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::model::{
 /// A message's position in its destination's order.
 pub type Position = (u64, Sequence);
 
-/// What is known outside Redis, and survives a loss in Redis.
+/// Knowledge outside Redis, which survives a loss in Redis.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Journal {
     /// Stamped messages: lane, and body as it arrived.
@@ -33,7 +33,7 @@ pub fn output_of(body: &str) -> String {
 }
 
 impl Journal {
-    /// Checks what Redis holds after a call.
+    /// Checks the data in Redis after a call.
     pub fn look(&mut self, destination: &Destination) -> Result<(), String> {
         for (sequence, message) in &destination.messages {
             let position = (message.epoch, *sequence);
@@ -61,7 +61,7 @@ impl Journal {
         self.promised.insert(position);
     }
 
-    /// The receiver gets a message. True if it has accepted it before.
+    /// The receiver gets a message. True if the receiver has accepted it before.
     pub fn receive(&mut self, lane: Lane, message: &Given) -> Result<bool, String> {
         let position = (message.epoch, message.sequence);
         let Some((stamped_in, body)) = self.stamped.get(&position) else {

@@ -1,7 +1,6 @@
-//! Small worlds and the paths through them. In reading order: what the receiver and the producers
-//! know ([`journal`]), the actors ([`actors`]), a world and one state of it ([`node`]), the worlds
-//! ([`worlds`]), all states on the model alone ([`survey`]), every order with the real scripts
-//! ([`explore`]).
+//! Small worlds and the paths through them. In reading order: the receiver's and the producers' knowledge
+//! ([`journal`]), the actors ([`actors`]), a world and one of its states ([`node`]), the worlds ([`worlds`]),
+//! all states, only on the model ([`survey`]), every order with the real scripts ([`explore`]).
 
 pub mod actors;
 pub mod explore;

@@ -1,4 +1,4 @@
-//! A small world, and one state of it: the state of Redis, what each actor remembers, and the
+//! A small world, and one of its states: the state of Redis, the memory of each actor, and the
 //! faults that may still occur.
 
 mod happen;
@@ -39,7 +39,7 @@ pub struct World {
     pub hands_back: bool,
     /// Messages that left a lane are settled before the next is delivered.
     pub settles_each: bool,
-    /// Each sender tries once to acquire a partition that another owns.
+    /// Each sender tries once to acquire a partition that another sender owns.
     pub covets: bool,
     /// A sender that learns of another epoch vouches for it.
     pub vouches: bool,
@@ -86,7 +86,7 @@ pub struct Troubles {
     pub forgets: u8,
 }
 
-/// Who makes calls.
+/// An actor, which makes calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Actor {
     Producer(usize),
@@ -94,12 +94,12 @@ pub enum Actor {
     Sender(usize),
 }
 
-/// What can happen next.
+/// A possible next action.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
     Call(Actor, Op),
     AnswerLost(Actor, Op),
-    /// A call arrives again; nobody waits for its answer.
+    /// A call arrives again. No actor waits for its answer.
     Late(Op),
     Deliver(usize, Lane),
     Dies(Actor),
@@ -131,7 +131,7 @@ pub struct Node {
     senders: Vec<(Line, Sender)>,
     operator_has_asked: bool,
     errors: Troubles,
-    /// The state of Redis before each of the last calls, if these can be lost.
+    /// The state of Redis before each of the last calls, if Redis can lose these calls.
     before: Vec<State>,
 }
 
@@ -139,7 +139,7 @@ pub struct Node {
 const FORGOTTEN_MAX: usize = 3;
 
 impl Node {
-    /// The initial node, and the operations that lead there.
+    /// The initial node, and the operations that create it.
     pub fn first(world: &World) -> (Node, Vec<Op>) {
         let mut state = State::default();
         let definition = world.definition;
@@ -303,7 +303,7 @@ impl Node {
         }))
     }
 
-    /// Deadlines that pass because nobody extends them; and, as faults, others.
+    /// Adds the deadlines that no actor extends to `all`, and, as faults, other deadlines to `errors`.
     fn deadlines(&self, all: &mut Vec<Action>, errors: &mut Vec<Action>) {
         let name = NAME;
         for (&sequence, message) in &self.state.destinations[NAME].messages {

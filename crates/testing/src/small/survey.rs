@@ -1,4 +1,4 @@
-//! All states of a small world, on the model alone, and the number of paths from each to an end.
+//! Visits all states of a small world, only on the model, and counts the paths from each to an end.
 
 use std::collections::HashMap;
 

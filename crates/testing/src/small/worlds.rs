@@ -108,7 +108,7 @@ fn dying() -> Vec<World> {
     ]
 }
 
-/// A call arrives twice, or Redis is another server.
+/// A call arrives twice, or Redis becomes another server.
 fn again() -> Vec<World> {
     let none = Troubles::default();
     vec![
@@ -120,7 +120,7 @@ fn again() -> Vec<World> {
             ..plain("answers are lost")
         },
         World {
-            // Only calls with numbers are refused; completing has none.
+            // Only calls with numbers are refused when late. A completion has no number.
             hands_back: true,
             errors: Troubles { late_calls: 1, ..none },
             wanted: &["late call refused", "late call answered"],
@@ -270,8 +270,8 @@ fn seen_to() -> Vec<World> {
     ]
 }
 
-/// A destination is removed with pending messages, and created again: what actors hold belongs to
-/// another one with the same numbers.
+/// A destination is removed with pending messages, and created again. The messages that actors
+/// hold belong to the old destination, whose numbers are the same.
 fn removed() -> Vec<World> {
     let none = Troubles::default();
     let delivered = Definition { kind: TransformKind::None, ..DEFINITION };
@@ -349,7 +349,7 @@ fn changed() -> Vec<World> {
     ]
 }
 
-/// Worlds for the model alone.
+/// Worlds only for the model.
 pub fn larger(all: bool) -> Vec<World> {
     let none = Troubles::default();
     let three = vec![vec![vec![arrival("a", None), arrival("b", None), arrival("c", None)]]];

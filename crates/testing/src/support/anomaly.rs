@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-/// How many of each anomaly are reported in full.
+/// The most anomalies of each kind to report in full.
 const TOLD_MAX: usize = 5;
 
 /// A violated promise.
@@ -13,7 +13,7 @@ pub enum Anomaly {
     /// A first delivery after one with a higher position in its lane; or positions against the
     /// order in which a producer sent.
     Reordered,
-    /// Delivered, although nobody sent it.
+    /// Delivered, although no producer sent it.
     Invented,
     /// One (epoch, sequence) for two messages, or two for one message.
     DoubledSequence,
@@ -23,8 +23,7 @@ pub enum Anomaly {
     UnrecognisableRepeat,
     /// A delivery whose headers differ from the promise, or name the wrong previous message.
     WrongPlace,
-    /// Promised, not delivered by the deadline, and still in Redis; or anything else that did not
-    /// complete.
+    /// Promised, not delivered by the deadline, and still in Redis; or another step that did not complete.
     Stuck,
 }
 

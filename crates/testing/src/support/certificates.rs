@@ -21,7 +21,7 @@ pub struct Identity {
 }
 
 impl Authority {
-    /// A new one. `name` is in its certificate.
+    /// A new authority. `name` is in its certificate.
     pub fn new(name: &str) -> Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -66,7 +66,7 @@ impl Authority {
     }
 }
 
-/// Writes a file so that nobody reads a part of it.
+/// Replaces a file atomically.
 pub fn replace(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     std::fs::write(&beside, text).unwrap();

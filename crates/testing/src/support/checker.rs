@@ -1,5 +1,4 @@
-//! Asserts that receivers journalled what producers were promised, and that nothing is left in
-//! Redis.
+//! Asserts that receivers journalled the promised messages, and that Redis holds no messages.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -64,7 +63,7 @@ pub async fn drained(pod: &Pod, ledger: &Ledger, destinations: &[&str]) {
     }
 }
 
-/// Waits until Redis holds only what outlives messages.
+/// Waits until Redis holds only keys that outlive messages.
 pub async fn forgotten(redis: &mut MultiplexedConnection) {
     eventually("Redis holds only what outlives messages", async || {
         let keys = keys(redis).await;

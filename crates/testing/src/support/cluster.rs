@@ -29,7 +29,7 @@ pub struct SlotMove<'a> {
 }
 
 impl TestCluster {
-    /// Starts three primaries with a third of the slots each, and waits until all agree.
+    /// Starts three primaries with a third of the slots each, and waits until all nodes agree.
     pub async fn start() -> TestCluster {
         TestCluster::start_with(false, 2000, &[], None).await
     }
@@ -93,7 +93,7 @@ impl TestCluster {
         &self.nodes[index.expect("a slot is below 16384")]
     }
 
-    /// The index of the slot's current primary, as the answering nodes agree.
+    /// The index of the slot's current primary. Waits until the answering nodes agree.
     pub async fn primary_of(&self, slot: u16) -> usize {
         eventually("the nodes agree on a primary", async || self.primary_now(slot).await).await
     }
@@ -115,7 +115,7 @@ impl TestCluster {
         }
     }
 
-    /// Waits until another node than this is the primary of a slot; returns it.
+    /// Waits until a node other than `than` is the primary of a slot, and returns it.
     pub async fn other_primary(&self, slot: u16, than: usize) -> usize {
         eventually("another primary", async || match self.primary_now(slot).await? {
             same if same == than => Err(format!("{same} is still the primary")),
@@ -125,7 +125,7 @@ impl TestCluster {
         .await
     }
 
-    /// The answering replica of a primary, both by index.
+    /// The index of a replica that answers, given the index of its primary.
     pub async fn replica_of(&self, primary: usize) -> usize {
         eventually("a replica in sync", async || {
             let port = self.nodes[primary].port().to_string();
@@ -183,7 +183,7 @@ impl TestCluster {
         }
     }
 
-    /// Begins to migrate a slot: from now on it is on two nodes.
+    /// Begins to migrate a slot. From now on the slot is on two nodes.
     pub async fn begin_move(&self, slot: u16, to: usize) -> SlotMove<'_> {
         let from = self.primary_of(slot).await;
         assert_ne!(from, to, "the slot is there already");
@@ -248,7 +248,7 @@ impl TestCluster {
 }
 
 impl SlotMove<'_> {
-    /// Migrates some of the keys that are still on the old node; returns how many there were.
+    /// Migrates some of the keys that are still on the old node. Returns how many there were.
     pub async fn move_keys(&self) -> usize {
         let from = &self.cluster.nodes[self.from];
         let keys = ["CLUSTER", "GETKEYSINSLOT", &self.slot, MOVED_AT_ONCE];
@@ -257,7 +257,7 @@ impl SlotMove<'_> {
             let port = self.cluster.nodes[self.to].port().to_string();
             let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "30000", "KEYS"];
             words.extend(keys.iter().map(String::as_str));
-            // `NOKEY` if they are gone meanwhile, which is not an error.
+            // The answer is `NOKEY`, not an error, if the keys are gone meanwhile.
             from.ask::<()>(&words).await.unwrap();
         }
         keys.len()
@@ -266,15 +266,14 @@ impl SlotMove<'_> {
     /// Tells all primaries that the slot is on its new node.
     pub async fn end(self) {
         let id = self.cluster.id(self.to).await;
-        // The new node first, because it must serve the slot when the old one redirects clients to
-        // it.
+        // Tell the new node first: it must serve the slot when the old node redirects clients.
         let others = (0..self.cluster.nodes.len()).filter(|node| *node != self.to);
         for index in std::iter::once(self.to).chain(others) {
             let node = &self.cluster.nodes[index];
             if node.is_answering() && node.info("role").await == "master" {
                 let words = ["CLUSTER", "SETSLOT", &self.slot, "NODE", &id];
                 let told = node.ask::<()>(&words).await;
-                // It may have become a replica meanwhile; then its primary tells it.
+                // The node may have become a replica meanwhile. Then its primary tells it.
                 assert!(told.is_ok() || node.info("role").await == "slave", "{told:?}");
             }
         }

@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::wait::eventually;
 
-/// How many visits are reported when an expected one does not come.
+/// The number of visits in the message if an expected visit does not come.
 const LAST: usize = 20;
 
 /// One visit of a point by a process.
@@ -31,11 +31,11 @@ pub struct Caught {
 }
 
 impl Caught {
-    /// Releases it.
+    /// Releases the process.
     pub fn go(self) {}
 }
 
-/// Which process to catch, and where.
+/// The process to catch, and the point.
 struct Trap {
     point: String,
     is_meant: Box<dyn Fn(u32) -> bool + Send>,
@@ -48,7 +48,7 @@ struct State {
     caught: Vec<Caught>,
 }
 
-/// Listens to pods. A visitor continues at once, unless it is caught.
+/// Listens to pods. A visiting process continues at once, unless it is caught.
 pub struct Control {
     dir: TempDir,
     state: Arc<Mutex<State>>,
@@ -111,11 +111,11 @@ impl Control {
         state.visits[since..].iter().filter(|visit| is_meant(visit)).cloned().collect()
     }
 
-    /// The number of visits up to the last that matches, including it, among the first `until`.
+    /// Among the first `until` visits, counts the visits up to the last one that matches, including it.
     ///
     /// # Panics
     ///
-    /// If none matches.
+    /// If no visit matches.
     pub fn last(&self, until: usize, is_meant: impl Fn(&Visit) -> bool) -> usize {
         let state = self.state.lock().unwrap();
         1 + state.visits[..until].iter().rposition(is_meant).expect("such a visit")

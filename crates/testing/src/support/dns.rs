@@ -1,4 +1,4 @@
-//! A DNS server that answers every name with the same address, or is silent about some.
+//! A DNS server that answers every name with the same address, or ignores questions about some names.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -27,8 +27,8 @@ struct State {
 }
 
 impl Dns {
-    /// Starts one on a free port. All names have this address, and it never answers about those that begin with
-    /// `silent`.
+    /// Starts a server on a free port. All names have this address. The server never answers
+    /// questions about names that begin with `silent`.
     pub async fn start(of_names: [u8; 4]) -> Dns {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
@@ -57,12 +57,12 @@ impl Dns {
         *self.state.address.lock().unwrap() = of_names.into();
     }
 
-    /// The setting of pods that ask it.
+    /// The setting with which pods ask this server.
     pub fn setting(&self) -> String {
         format!("dns_servers = [\"{}\"]\n", self.address)
     }
 
-    /// How many questions it has not answered.
+    /// The number of questions that the server ignored.
     pub fn ignored(&self) -> usize {
         self.state.ignored.load(Ordering::SeqCst)
     }
@@ -80,7 +80,7 @@ fn answer(question: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     // A response without an error, with one question and at most one answer.
     answer[2..HEADER].copy_from_slice(&[0x81, 0x80, 0, 1, 0, u8::from(is_v4), 0, 0, 0, 0]);
     if is_v4 {
-        // The name of the question, IPv4, Internet, not to be kept, four bytes.
+        // The name of the question, type IPv4, class Internet, no caching, four bytes.
         answer.extend([0xc0, HEADER as u8, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
         answer.extend(address.octets());
     }

@@ -1,5 +1,5 @@
-//! Compares what receivers journalled with what producers were promised and what Redis still holds,
-//! and names each anomaly.
+//! Compares the journals of receivers with the promises to producers and the messages still in
+//! Redis, and names each anomaly.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -10,14 +10,14 @@ use super::{
     transformer::transformed,
 };
 
-/// What stays in order in a destination.
+/// The ordering of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// All its messages.
+    /// All its messages are in order.
     Destination,
-    /// The messages of one ordering key.
+    /// The messages of each ordering key are in order.
     Key,
-    /// Nothing.
+    /// Messages may be in any order.
     None,
 }
 
@@ -28,21 +28,21 @@ pub struct Subject {
     pub order: Order,
     /// The transform marks each body.
     pub is_transformed: bool,
-    /// It is removed and created again under its name.
+    /// The test removes the destination, and creates it again.
     pub is_removed: bool,
 }
 
-/// What Redis may lose.
+/// The data that Redis may lose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Losses {
-    /// Nothing.
+    /// No data.
     None,
-    /// Unconfirmed writes, when a primary is lost. No producer was promised them. A message
-    /// delivered before the loss is delivered again at another position, in a higher epoch.
+    /// Unconfirmed writes, when a primary is lost. They were not promised to any producer. A
+    /// message delivered before the loss is delivered again at another position, in a higher epoch.
     Unconfirmed,
 }
 
-/// What was found to be correct.
+/// The counts of a correct run.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Distinct messages.
@@ -53,8 +53,7 @@ pub struct Found {
     pub repeats_of: BTreeMap<String, usize>,
     /// Deliveries that were marked as later attempts.
     pub later_attempts: usize,
-    /// Messages that were delivered at a position which nobody was promised and Redis lost, and
-    /// then at another.
+    /// Messages delivered at an unpromised position that Redis lost, and then at another position.
     pub placed_again: usize,
     /// Messages that were destroyed on purpose and not delivered.
     pub destroyed: usize,
@@ -98,7 +97,7 @@ pub fn examine(
     let mut last_of: HashMap<(&str, &str), usize> = HashMap::new();
     if losses == Losses::Unconfirmed {
         examiner.deliveries_as_promised(&deliveries);
-        // A delivery without headers has no position. The last delivery has the final one.
+        // A delivery without headers shows no position. The last delivery has the final position.
         let without = deliveries.iter().enumerate().filter(|(_, one)| one.headers.is_none());
         last_of
             .extend(without.map(|(at, one)| ((one.destination.as_str(), one.body.as_str()), at)));
@@ -137,7 +136,7 @@ struct Examiner<'a> {
     losses: Losses,
     /// Destination and sequence of messages destroyed on purpose.
     destroyed: HashSet<(&'a str, u64)>,
-    /// If losses are expected: what was delivered as promised, even if late.
+    /// If losses are expected: messages delivered as promised, even if late.
     as_promised: HashSet<(&'a str, &'a str)>,
     /// The promised sequences of each lane.
     sequences: HashMap<Lane<'a>, BTreeSet<u64>>,
@@ -168,7 +167,7 @@ impl<'a> Examiner<'a> {
             by_producer.entry(from).or_default().push(promise);
         }
         for sent in by_producer.values_mut() {
-            // Answers to retries may come in another order than the messages were first sent in.
+            // The order of answers to retries may differ from the order of sending.
             sent.sort_by_key(|promise| number(&promise.body));
             for pair in sent.windows(2) {
                 let [before, after] = pair else { continue };
@@ -243,7 +242,7 @@ impl<'a> Examiner<'a> {
         self.first_delivery(delivery, promise);
     }
 
-    /// Redis lost the first position of a message, which nobody was promised.
+    /// True if Redis lost the first position of a message, which was not promised.
     fn is_placed_again(
         &self,
         first: &Delivery,
@@ -259,7 +258,7 @@ impl<'a> Examiner<'a> {
             })
     }
 
-    /// It was sent, and the answer was lost.
+    /// True if the message was sent, and its answer was lost.
     fn is_doubtful(&self, delivery: &Delivery) -> bool {
         let body = match self.subject(&delivery.destination).is_transformed {
             false => Some(delivery.body.as_str()),
@@ -311,7 +310,7 @@ impl<'a> Examiner<'a> {
             self.anomalies.note(Anomaly::WrongPlace, what);
         }
         let is_right = match order {
-            // There are fewer keys than are remembered, so a gap is visible in each lane.
+            // Redis remembers all keys of the test, so a gap is visible in each lane.
             Order::Destination | Order::Key => self.follows(headers, before, lane),
             Order::None => headers.previous == 0,
         };
@@ -328,12 +327,12 @@ impl<'a> Examiner<'a> {
         let is_behind_destroyed = named > last && self.destroyed.contains(&(lane.0, named));
         // The first message after a destination was created again has no previous one.
         let is_again = self.subject(lane.0).is_removed && named == 0 && headers.sequence == 1;
-        // Some before it were delivered, and Redis lost them; but none that was promised.
+        // Redis lost delivered messages before it, but no promised ones.
         let is_after_loss = self.losses == Losses::Unconfirmed
             && before.is_some_and(|(epoch, _)| epoch < Some(headers.epoch))
             && named <= last
             && self.last_promised(lane, headers.sequence) <= named;
-        // The last ones were accepted, but destroyed before their acknowledgement counted.
+        // The last messages were accepted, but destroyed before their acknowledgement counted.
         let is_after_destroyed = named < last
             && self.sequences.get(&lane).is_some_and(|all| {
                 all.range(named + 1..=last).all(|at| self.destroyed.contains(&(lane.0, *at)))
@@ -352,14 +351,14 @@ fn position(promise: &Promise) -> Position {
     (promise.epoch, promise.sequence)
 }
 
-/// The number in a body, which tells when its producer sent it.
+/// The number in a body, which gives the order of sending.
 fn number(body: &str) -> u64 {
     let (_, rest) = body.split_once("\"number\":").unwrap_or(("", body));
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     rest[..digits].parse().unwrap_or_default()
 }
 
-/// A repeat must equal the first delivery except for the attempt.
+/// The headers without the attempt: a repeat may differ from the first delivery only in the attempt.
 fn but_attempt(delivery: &Delivery) -> Option<Headers> {
     delivery.headers.clone().map(|headers| Headers { attempt: 0, ..headers })
 }

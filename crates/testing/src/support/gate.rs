@@ -1,4 +1,4 @@
-//! A gate where a test can hold requests, inspect them and release them.
+//! A gate at which a test can hold requests, inspect them and release them.
 
 use std::sync::{Mutex, atomic::AtomicUsize, atomic::Ordering};
 
@@ -9,13 +9,13 @@ use super::wait::eventually;
 /// The point at which a request is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
-    /// It was read, but not handled.
+    /// The request was read, but not handled.
     Arrived,
-    /// It was accepted (journalled, transformed), but not answered.
+    /// The request was accepted (journalled, transformed), but not answered.
     Accepted,
 }
 
-/// Holds requests at a point: all, or those for some destinations.
+/// Holds requests at a point: all requests, or requests for some destinations.
 #[derive(Default)]
 pub struct Gate {
     holds: Mutex<Option<(Point, Vec<String>)>>,
@@ -35,23 +35,23 @@ impl Gate {
         *self.holds.lock().unwrap() = Some((point, only));
     }
 
-    /// Lets new requests pass. Those that are held stay held.
+    /// Lets new requests pass. Held requests stay held.
     pub fn pass(&self) {
         *self.holds.lock().unwrap() = None;
     }
 
-    /// Lets all requests pass, including those that are held.
+    /// Lets all requests pass, including held ones.
     pub fn let_go(&self) {
         self.pass();
         self.opened.send_modify(|times| *times += 1);
     }
 
-    /// How many are held.
+    /// The number of held requests.
     pub fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// Waits until this many are held.
+    /// Waits until this many requests are held.
     pub async fn holds(&self, count: usize) {
         eventually(&format!("{count} held requests"), async || match self.held() {
             held if held >= count => Ok(()),

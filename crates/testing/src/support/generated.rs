@@ -5,10 +5,10 @@ use std::{fs, sync::Mutex};
 
 use super::source::root;
 
-/// Held while a page is read or written: tests of two of its tables run side by side.
+/// Held while a page is read or written, because tests of two tables of a page may run in parallel.
 static PAGES: Mutex<()> = Mutex::new(());
 
-/// The text between the marks of a table: from where to where, and the page.
+/// The text of a page, and the range between the marks of a table.
 fn marked(page: &str, name: &str) -> (String, std::ops::Range<usize>) {
     let text = fs::read_to_string(root().join(page)).unwrap();
     let begin = text.find(&format!("<!-- generated: {name} ")).expect("the page has the mark");
@@ -17,7 +17,7 @@ fn marked(page: &str, name: &str) -> (String, std::ops::Range<usize>) {
     (text, begin..end)
 }
 
-/// The cells of a table as its page has them, without its head.
+/// The cells of a table in its page, without the head.
 pub fn rows(page: &str, name: &str) -> Vec<Vec<String>> {
     let _pages = PAGES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let (text, range) = marked(page, name);
@@ -26,8 +26,8 @@ pub fn rows(page: &str, name: &str) -> Vec<Vec<String>> {
     lines.skip(2).map(cells).collect()
 }
 
-/// Compares `table` with what stands in `page` between `<!-- generated: NAME … -->` and
-/// `<!-- end: NAME -->`, or writes it there.
+/// Compares `table` with the text in `page` between `<!-- generated: NAME … -->` and `<!-- end:
+/// NAME -->`, or writes it there.
 pub fn check(page: &str, name: &str, table: &str) {
     let _pages = PAGES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let (text, range) = marked(page, name);

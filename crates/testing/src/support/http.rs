@@ -17,7 +17,7 @@ const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A complete request.
 pub struct Request {
-    /// With lower-case names.
+    /// The headers, with lower-case names.
     pub headers: HashMap<String, String>,
     pub body: String,
 }
@@ -37,7 +37,7 @@ impl Request {
 /// The answer to a request.
 pub struct Answer {
     pub status: u16,
-    /// With its line end, or empty.
+    /// A header line with its line end, or empty.
     pub header: &'static str,
     pub body: String,
     /// True if the connection is closed after it.
@@ -45,7 +45,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Only this status.
+    /// An answer with only this status.
     pub fn status(status: u16) -> Answer {
         Answer { status, header: "", body: String::new(), is_last: false }
     }
@@ -67,7 +67,7 @@ pub async fn serve_at<F: Future<Output = Option<Answer>> + Send>(
     accept_at(address, move |stream| {
         let handle = handle.clone();
         async move {
-            // A killed client breaks the exchange; what was accepted stays accepted.
+            // A killed client breaks the exchange. Accepted deliveries stay accepted.
             let _ = converse(stream, &*handle).await;
         }
     })
@@ -127,7 +127,7 @@ async fn read(stream: &mut BufStream<TcpStream>) -> std::io::Result<Option<Reque
         line.clear();
         stream.read_line(&mut line).await?;
         if !line.ends_with('\n') {
-            // Cut within the headers: not a request.
+            // The connection was cut within the headers, so this is not a request.
             return Ok(None);
         }
         let Some((name, value)) = line.trim_end().split_once(": ") else { break };

@@ -46,17 +46,17 @@ impl Delivery {
 #[derive(Default)]
 struct Pages {
     deliveries: Vec<Delivery>,
-    /// When each was recorded.
+    /// The time at which each delivery was recorded.
     times: Vec<Instant>,
     /// The number of distinct messages per destination.
     counts: HashMap<String, usize>,
-    /// The file to write each to, if any.
+    /// The file for the deliveries, if any.
     file: Option<File>,
-    /// Destination and body of each: bodies are unique.
+    /// Destination and body of each message. Bodies are unique.
     first: HashSet<(String, String)>,
 }
 
-/// The journal. Written before the sender gets its answer.
+/// The journal. A delivery is recorded before the sender gets its answer.
 #[derive(Default)]
 pub struct Journal {
     pages: Mutex<Pages>,
@@ -74,7 +74,7 @@ impl Journal {
     pub fn note(&self, delivery: Delivery) {
         let mut pages = self.pages.lock().unwrap();
         if let Some(file) = &mut pages.file {
-            // In one write, so that the file contains only complete lines.
+            // Write once, so that the file contains only complete lines.
             file.write_all(delivery.line().as_bytes()).expect("the journal can be written");
         }
         if pages.first.insert((delivery.destination.clone(), delivery.body.clone())) {

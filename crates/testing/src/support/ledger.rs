@@ -23,17 +23,17 @@ pub struct Promise {
 #[derive(Default)]
 struct Pages {
     promises: Vec<Promise>,
-    /// When each was recorded.
+    /// The time at which each promise was recorded.
     times: Vec<Instant>,
-    /// The number per destination.
+    /// The number of promises per destination.
     counts: HashMap<String, usize>,
 }
 
-/// All promises; each producer's are in the order of its messages.
+/// All promises. Those of one producer are in the order of its messages.
 #[derive(Default)]
 pub struct Ledger {
     pages: Mutex<Pages>,
-    /// Bodies that were sent but not answered: they may be stored.
+    /// Bodies sent without an answer: they may be stored.
     doubtful: Mutex<HashSet<String>>,
     /// Destination, epoch and sequence of messages destroyed in Redis on purpose.
     destroyed: Mutex<HashSet<(String, u64, u64)>>,

@@ -1,5 +1,5 @@
-//! Long bodies. Ledger and journal record a short form, which names the length; the wire has the
-//! long form, whose padding is derived from the short one.
+//! Long bodies. Ledger and journal record a short form, which names the length. Requests carry
+//! the long form, whose padding is derived from the short form.
 
 /// The short form of a body of this many bytes.
 pub fn short_form(producer: &str, number: usize, bytes: usize) -> String {

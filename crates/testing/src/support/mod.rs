@@ -1,4 +1,4 @@
-//! Shared by the tests. Each test program uses a part of it.
+//! Parts shared by the tests. Each test program uses some of them.
 
 pub mod anomaly;
 pub mod certificates;

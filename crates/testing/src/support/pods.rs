@@ -20,7 +20,7 @@ use super::{
     wait::{eventually, within},
 };
 
-/// How much of a log is shown when a test fails, in lines.
+/// The most lines of a log to show when a test fails.
 const LOG_LINES_MAX: usize = 60;
 
 /// The settings of all pods of a deployment.
@@ -38,8 +38,8 @@ pub struct Settings {
     pub outgoing: String,
     /// `[[destination]]` sections.
     pub destinations: String,
-    /// Over TLS alone: what the pods' listeners show and trust, and what clients do. The addresses of pods stay
-    /// plain: a relay speaks TLS.
+    /// If set, pods listen only over TLS: the certificates of the pods' listeners, and of
+    /// clients. Tests still use plain addresses: a relay speaks TLS.
     pub tls: Option<(Party, Party)>,
     /// TCP listeners of ingest pods: destination and framing, followed by `json` if a frame is an
     /// envelope.
@@ -51,8 +51,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// No destinations. The default lease for senders, so that a slow machine causes no repeats,
-    /// and a short one for processors.
+    /// Settings without destinations. Senders have the default lease, so that a slow machine
+    /// causes no repeats. Processors have a short lease.
     pub fn new(redis_url: &str) -> Settings {
         Settings {
             redis_url: redis_url.to_owned(),
@@ -120,7 +120,7 @@ impl Addresses {
         Addresses(Arc::new(Mutex::new((Some(http), tcp))))
     }
 
-    /// Its HTTP address, once it was started.
+    /// Its HTTP address, after the first start.
     pub fn http(&self) -> Option<SocketAddr> {
         self.0.lock().unwrap().0
     }
@@ -145,7 +145,7 @@ pub struct Pod {
     settings: Settings,
     dir: TempDir,
     child: Child,
-    /// What speaks TLS to it.
+    /// The relays that speak TLS to it.
     relays: Vec<Relay>,
 }
 
@@ -241,7 +241,7 @@ impl Pod {
         self.child = command.spawn().unwrap();
     }
 
-    /// Where this process reaches these addresses of it in plain text.
+    /// Plain-text addresses at which this process reaches these addresses of the pod.
     fn plain(&mut self, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let Some((_, client)) = &self.settings.tls else { return addresses };
         let relay = |address| Relay::originating(Arc::new(move || Some(address)), client.clone());
@@ -290,7 +290,7 @@ impl Pod {
         let status = self.ended().await;
         let log = self.log();
         assert!(status.success(), "{} ended with {status}", self.name);
-        // It logs if its time ran out.
+        // The pod logs it if its time ran out.
         assert!(log.contains("drained") && !log.contains("did not end within shutdown_ms"));
     }
 
@@ -343,7 +343,7 @@ impl Drop for Pod {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let log = self.log();
-        // A panic ends only its task, which may go unnoticed.
+        // A panic ends only its task, so a test may not notice it.
         let has_panicked = log.contains("panicked at");
         if has_panicked || std::thread::panicking() {
             let lines: Vec<&str> = log.lines().collect();

@@ -5,13 +5,12 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Linux assigns ports from 32768 on to connections and to whoever asks for any port. Such a port
-/// could be taken before the server starts, or right after it ends, and its traffic would reach
-/// another process.
+/// Linux assigns ports from 32768 on to connections, and to programs that ask for any port. Another
+/// process could take such a port before the server starts or after it ends, and get its traffic.
 const FIRST: u32 = 10_000;
 const COUNT: u32 = 32_768 - FIRST;
 
-/// A free loopback port. Not given out again before all others.
+/// A free loopback port. This function returns it again only after all others.
 pub fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     // Processes that run at the same time start far apart.

@@ -1,5 +1,5 @@
-//! A Redis whose power can be cut: afterwards, its files contain only what had been synced to disk.
-//! `kill -9` does not show that, because written data survives it in the page cache.
+//! A Redis whose power can be cut: afterwards, its files contain only what had been synced to
+//! disk. `kill -9` cannot show that, because written data survives in the page cache.
 
 use std::{
     collections::HashMap,
@@ -39,7 +39,7 @@ pub struct PoweredRedis {
 }
 
 impl PoweredRedis {
-    /// Starts one with this `appendfsync`, and waits until it answers.
+    /// Starts a server with this `appendfsync`, and waits until it answers.
     pub async fn start(appendfsync: &'static str) -> PoweredRedis {
         let dir = tempfile::tempdir().unwrap();
         compile("fsynced", &dir.path().join("fsynced.so"));
@@ -89,7 +89,7 @@ impl PoweredRedis {
         Cut { at, bytes: lost }
     }
 
-    /// Starts it again after [`cut`](PoweredRedis::cut), with what its files contain.
+    /// Starts it again after [`cut`](PoweredRedis::cut), with the content of its files.
     pub async fn restart(&mut self) {
         self.launch().await;
     }
@@ -111,7 +111,7 @@ impl PoweredRedis {
     fn lengths_synced(&self) -> HashMap<u64, u64> {
         let mut synced = self.at_start.clone();
         let lines = fs::read_to_string(self.notes()).unwrap_or_default();
-        // A line that is still being written has no end.
+        // Skip a line that is still being written: it has no end.
         for line in lines.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
             let (inode, bytes) = line.split_once(' ').expect("a note has two numbers");
             synced.insert(inode.parse().unwrap(), bytes.parse().unwrap());

@@ -1,4 +1,4 @@
-//! Libraries that are put before the C library of a process (`LD_PRELOAD`).
+//! Libraries loaded before the C library of a process (`LD_PRELOAD`).
 
 use std::{
     fs::File,
@@ -17,22 +17,22 @@ pub fn compile(name: &str, library: &Path) {
     assert!(status.success(), "{source} does not compile");
 }
 
-/// The wall clock of a `redis-server`, which a test moves. Its monotonic clock is right.
+/// The wall clock of a `redis-server`, which a test can move. The monotonic clock stays correct.
 pub struct Clock(PathBuf);
 
 impl Clock {
-    /// The clock of a server that has this directory.
+    /// The clock of a server with this directory.
     pub fn in_dir(dir: &Path) -> Clock {
         Clock(dir.join("clock"))
     }
 
-    /// Makes the library and the file. Servers that are started in the directory from then on have the clock.
+    /// Makes the library and the file. Servers started later in this directory have the clock.
     pub fn make(&self) {
         compile("clock", &self.library());
         File::create(&self.0).unwrap().set_len(4096).unwrap();
     }
 
-    /// Whether the server's clock can be moved.
+    /// True if the server's clock can be moved.
     pub fn is_there(&self) -> bool {
         self.0.exists()
     }
@@ -51,7 +51,7 @@ impl Clock {
         self.set(0, self.ahead_ns() + if is_forward { by } else { -by });
     }
 
-    /// From now on, the clock is faster by so many parts per million, or slower.
+    /// From now on, the clock is faster by this many parts per million; slower if negative.
     pub fn drift(&self, parts: i64) {
         self.set(parts, self.ahead_ns());
     }
@@ -63,7 +63,7 @@ impl Clock {
 
     fn set(&self, parts: i64, ahead_ns: i64) {
         let file = File::options().write(true).open(&self.0).expect("the server has such a clock");
-        // The drift first: there is none while the other numbers change.
+        // Set the drift to 0 first, so that there is none while the other numbers change.
         for (at, number) in [(8, 0), (0, ahead_ns), (16, monotonic_ns()), (8, parts)] {
             file.write_all_at(&i64::to_ne_bytes(number), at).unwrap();
         }
@@ -88,7 +88,7 @@ impl Clock {
     }
 }
 
-/// About what the library reads: to a hundredth of a second.
+/// Approximately the time that the library reads, to a hundredth of a second.
 fn monotonic_ns() -> i64 {
     let text = std::fs::read_to_string("/proc/uptime").unwrap();
     let seconds: f64 = text.split(' ').next().and_then(|text| text.parse().ok()).unwrap();

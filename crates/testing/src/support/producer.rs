@@ -23,7 +23,7 @@ use super::{
 pub struct Item {
     pub destinations: Vec<String>,
     pub key: Option<String>,
-    /// JSON, unique.
+    /// Unique JSON.
     pub body: String,
 }
 
@@ -60,7 +60,7 @@ pub struct Producer {
     at: usize,
     /// A message that cannot be sent for this long fails the test.
     pub patience: Duration,
-    /// The pause before a repeat.
+    /// The pause before the producer repeats a message.
     pub pause: Duration,
 }
 
@@ -71,17 +71,17 @@ impl Producer {
         Producer { name, client, doors, ledger, at: 0, patience, pause }
     }
 
-    /// Sends the next message to the next pod.
+    /// Chooses the next pod for the next message.
     pub fn turn(&mut self) {
         self.at = (self.at + 1) % self.doors.len();
     }
 
-    /// Returns to the first pod.
+    /// Chooses the first pod again.
     pub fn returns(&mut self) {
         self.at = 0;
     }
 
-    /// Sends one message; returns when it is promised.
+    /// Sends one message. Returns when it is promised.
     pub async fn send(&mut self, item: Item) {
         let deadline = Instant::now() + self.patience;
         loop {
@@ -98,7 +98,7 @@ impl Producer {
         }
     }
 
-    /// Sends messages as one batch; returns when all are promised.
+    /// Sends messages as one batch. Returns when all are promised.
     pub async fn send_batch(&mut self, items: Vec<Item>) {
         let deadline = Instant::now() + self.patience;
         let mut left: VecDeque<Item> = items.into();
@@ -117,12 +117,12 @@ impl Producer {
         }
     }
 
-    /// Removes the promised messages from `left`; returns why the others were refused.
+    /// Removes the promised messages from `left`. Returns why the others were refused.
     fn settle_all(&self, left: &mut VecDeque<Item>, text: &str) -> Option<String> {
         let answers: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let items: Vec<Item> = left.drain(..).collect();
-        // A batch that was refused as a whole gets one problem.
+        // If the whole batch was refused, the answer has only one problem.
         if answers.len() == 1 && answers[0]["status"].is_u64() && items.len() > 1 {
             left.extend(items);
             return Some(text.to_owned());
@@ -174,9 +174,9 @@ impl Producer {
     }
 }
 
-/// The answer, or what went wrong.
+/// The answer, or the error.
 async fn answer(request: reqwest::RequestBuilder) -> Result<String, String> {
-    // Longer than a pod itself waits for Redis.
+    // This is longer than a pod waits for Redis.
     let request = request.timeout(Duration::from_secs(20));
     let answer = request.send().await.map_err(|error| format!("{error:?}"))?;
     answer.text().await.map_err(|error| format!("{error:?}"))

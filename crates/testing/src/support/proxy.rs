@@ -16,11 +16,11 @@ use tokio_util::task::AbortOnDropHandle;
 /// The current state of the connections.
 #[derive(Debug, Clone, Copy, Default)]
 struct Weather {
-    /// How often all were cut.
+    /// How often all connections were cut.
     cuts: usize,
-    /// Withholds answers on connections made after this many cuts.
+    /// Answers are withheld on connections made after this many cuts.
     keeps_answers_of: Option<usize>,
-    /// Withholds answers on the connections before this one.
+    /// Connections with a lower number pass no data.
     forgotten: usize,
 }
 
@@ -28,9 +28,9 @@ struct Weather {
 #[derive(Default)]
 struct Shared {
     weather: watch::Sender<Weather>,
-    /// Withhold answers once a request contains this.
+    /// Answers are withheld once a request contains this.
     trap: Mutex<Option<String>>,
-    /// How many connections there have been.
+    /// The number of connections so far.
     made: AtomicUsize,
 }
 
@@ -91,8 +91,8 @@ impl Proxy {
         self.shared.keep_answers();
     }
 
-    /// Forgets all current connections, as a network does that lost its state: nobody hears of it, and nothing passes
-    /// any more. New connections pass.
+    /// Forgets all current connections, like a network that lost its state: neither side is
+    /// notified, and no data passes. New connections pass.
     pub fn forget(&self) {
         let made = self.shared.made.load(Ordering::SeqCst);
         self.shared.weather.send_modify(|weather| weather.forgotten = made);

@@ -1,4 +1,4 @@
-//! Receivers over HTTP and TCP: they journal what they accept before they answer, can be held at
+//! Receivers over HTTP and TCP: they journal accepted messages before they answer, can be held at
 //! any point, and fail on demand.
 
 use std::{
@@ -31,7 +31,7 @@ pub enum Fault {
     Unavailable,
     /// 503 with `Retry-After`, or `RETRY` with a wait: not accepted.
     AskedToWait,
-    /// The connection is cut before anything was accepted.
+    /// The connection is cut before the receiver accepts a message.
     CutUnread,
     /// Accepted, and the connection is cut before the answer: a repeat must follow.
     CutAccepted,
@@ -47,13 +47,13 @@ const FAULTS: [Fault; 6] = [
     Fault::CutAccepted,
     Fault::CutAnswered,
 ];
-/// How many of these faults are drawn at random; the others only on request.
+/// The first faults, this many, are drawn at random. The others occur only on request.
 const RANDOM: usize = 5;
 
 /// State that all receivers of a test share.
 #[derive(Default)]
 pub struct Inbox {
-    /// Several inboxes may share one.
+    /// Several inboxes may share one journal.
     pub journal: Arc<Journal>,
     pub gate: Gate,
     /// Each request fails with this chance.
@@ -77,12 +77,12 @@ impl Inbox {
         *self.failing.lock().unwrap() = Some((StdRng::seed_from_u64(seed), chance));
     }
 
-    /// From now on, every exchange fails like this; `None`: no longer.
+    /// From now on, every exchange fails like this; `None`: exchanges succeed again.
     pub fn always(&self, fault: Option<Fault>) {
         *self.always.lock().unwrap() = fault;
     }
 
-    /// From now on, each exchange takes this much longer; 0: no longer.
+    /// From now on, each exchange takes this much more time.
     pub fn slow_down(&self, milliseconds: u64) {
         self.slower_ms.store(milliseconds, Ordering::SeqCst);
     }
@@ -166,7 +166,7 @@ impl Receiver {
             let inbox = inbox.clone();
             async move {
                 let stream = BufStream::new(stream);
-                // A killed sender breaks the exchange; what was accepted stays accepted.
+                // A killed sender breaks the exchange. Accepted messages stay accepted.
                 let _ = converse(stream, &inbox, destination, with_length).await;
             }
         })

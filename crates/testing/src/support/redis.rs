@@ -24,15 +24,15 @@ pub use super::cluster::TestCluster;
 pub const PASSWORD: &str = "open-sesame-17";
 /// A server or cluster that is not ready within this time fails the test.
 pub const READY_MAX: Duration = Duration::from_secs(30);
-/// How often to check for an awaited state.
+/// The time between two checks for an awaited state.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How much of a log is shown when a test fails, in lines.
+/// The most lines of a log to show when a test fails.
 const LOG_LINES_MAX: usize = 40;
-/// The configuration file of a server that rewrites it, in its directory.
+/// The configuration file, in the directory of a server that may rewrite it.
 const FILE: &str = "redis.conf";
 
 /// A private `redis-server` with an append-only file, in its own directory, killed on drop. Tasks
-/// may share it, because faults occur beside the load.
+/// may share it, because faults occur during the load.
 pub struct TestRedis {
     url: String,
     /// For the connections of the test itself.
@@ -44,7 +44,7 @@ pub struct TestRedis {
 }
 
 impl TestRedis {
-    /// Starts one on a Unix socket and waits until it answers.
+    /// Starts a server on a Unix socket and waits until it answers.
     pub async fn start() -> TestRedis {
         TestRedis::start_with(&[]).await
     }
@@ -77,13 +77,13 @@ impl TestRedis {
         Clock::in_dir(self.dir.path())
     }
 
-    /// Starts one on a free loopback TCP port.
+    /// Starts a server on a free loopback TCP port.
     pub async fn start_on_tcp(extra_args: &[&str]) -> TestRedis {
         TestRedis::start_with_file(None, extra_args).await
     }
 
-    /// Like `start_on_tcp`, over TLS alone: the server has a certificate of this authority, and wants
-    /// one of its clients.
+    /// Like `start_on_tcp`, only over TLS. The server has a certificate of this authority, and
+    /// requires one from its clients.
     pub async fn start_over_tls(authority: &Authority) -> TestRedis {
         TestRedis::start_at(None, &[], Some(authority)).await
     }
@@ -204,7 +204,7 @@ impl TestRedis {
         child.wait().unwrap();
     }
 
-    /// Suspends it: connections stay open, but nothing is answered.
+    /// Suspends it. Connections stay open, but it does not answer.
     pub fn freeze(&self) {
         self.frozen.store(true, Ordering::Relaxed);
         self.signal(Signal::STOP);
@@ -240,8 +240,8 @@ impl TestRedis {
         self.wait_until_ready().await.expect("redis-server starts again");
     }
 
-    /// Waits until the append-only file has what Redis has confirmed. With `appendfsync everysec`, Redis confirms what
-    /// it has not written while the disk is slow.
+    /// Waits until the append-only file has all confirmed writes. With `appendfsync everysec` and
+    /// a slow disk, Redis confirms writes before it writes them to the file.
     pub async fn written(&self) {
         eventually("everything is written", async || match self.info("aof_buffer_length").await {
             length if length.is_empty() || length == "0" => Ok(()),
@@ -250,7 +250,7 @@ impl TestRedis {
         .await;
     }
 
-    /// Kills it with SIGKILL and starts it again. It has everything that it had confirmed.
+    /// Kills it with SIGKILL and starts it again. It still has all confirmed writes.
     pub async fn kill_and_restart(&self) {
         self.written().await;
         self.kill();
@@ -328,7 +328,7 @@ fn spawn(args: &[String], dir: &Path) -> Child {
     command.spawn().expect("redis-server is installed (make setup)")
 }
 
-/// The arguments of a server that talks over TLS alone, also to other servers.
+/// The arguments of a server that uses only TLS, even to other servers.
 fn args_of_tls(authority: &Authority, port: &str) -> Vec<String> {
     let identity = authority.issue("redis");
     let shown = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
@@ -345,7 +345,7 @@ fn args_of_tls(authority: &Authority, port: &str) -> Vec<String> {
     args.concat()
 }
 
-/// What a client of such a server needs.
+/// The certificates for a client of such a server.
 fn certificates_of(authority: &Authority) -> redis::TlsCertificates {
     let identity = authority.issue("test");
     redis::TlsCertificates {

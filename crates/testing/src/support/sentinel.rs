@@ -9,10 +9,10 @@ use super::{certificates::Authority, redis::TestRedis, wait::eventually};
 
 /// The name under which the sentinels know the primary.
 pub const SERVICE: &str = "main";
-/// After this many ms without an answer, a primary counts as dead. Long enough that a busy machine
-/// alone causes no failover, which would lose what the replicas lack.
+/// After this many ms without an answer, a primary counts as dead. Long enough that a busy
+/// machine causes no failover, which would lose writes that the replicas lack.
 const DOWN_AFTER_MS: u32 = 1500;
-/// The number of sentinels, and how many must agree.
+/// The number of sentinels.
 const SENTINELS: usize = 3;
 /// Repeat a failover request after this time: the sentinel has given up.
 const FAILOVER_MAX: Duration = Duration::from_secs(10);
@@ -27,8 +27,8 @@ pub struct TestSentinel {
 }
 
 impl TestSentinel {
-    /// Starts them, and waits until each sentinel knows all others and all replicas, and the
-    /// replicas are in sync.
+    /// Starts the servers, and waits until each sentinel knows all others and all replicas, and
+    /// the replicas are in sync.
     pub async fn start(replicas: usize) -> TestSentinel {
         TestSentinel::start_with(replicas, "").await
     }
@@ -69,7 +69,7 @@ impl TestSentinel {
         format!("{scheme}+sentinel://{}/{SERVICE}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// The index of the primary that the sentinels name and that reports this role itself.
+    /// The index of the primary: the sentinels name it, and it reports this role itself.
     pub async fn primary(&self) -> usize {
         eventually("there is a primary", async || self.primary_now().await).await
     }
@@ -95,7 +95,7 @@ impl TestSentinel {
         }
     }
 
-    /// Waits until another server than this is the primary; returns it.
+    /// Waits until a server other than `than` is the primary, and returns it.
     pub async fn other_primary(&self, than: usize) -> usize {
         eventually("another primary", async || match self.primary_now().await? {
             same if same == than => Err(format!("{same} is still the primary")),
@@ -125,7 +125,7 @@ impl TestSentinel {
         .await;
     }
 
-    /// Makes the sentinels promote a replica; waits for it and returns it.
+    /// Makes the sentinels promote a replica. Waits for it and returns it.
     pub async fn failover(&self) -> usize {
         let before = self.primary().await;
         let mut asked: Option<Instant> = None;
@@ -134,8 +134,8 @@ impl TestSentinel {
                 Ok(other) if other != before => return Ok(other),
                 seen => format!("{seen:?}"),
             };
-            // Refused during another failover, or if no replica is good enough. A failover that has
-            // begun is given up when the replica does not become primary in time.
+            // The sentinel refuses this during another failover, or if no replica is good enough.
+            // It gives a failover up if the replica does not become primary in time.
             if asked.is_none_or(|last| last.elapsed() > FAILOVER_MAX) {
                 let sentinel = self.answering_sentinel();
                 match sentinel.ask::<()>(&["SENTINEL", "FAILOVER", SERVICE]).await {

@@ -1,4 +1,4 @@
-//! TLS before servers that speak plain text, and behind clients that do. So one test runs with TLS and without.
+//! Relays that add TLS to plain-text servers and clients, so that a test can run with and without TLS.
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -16,10 +16,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::certificates::Identity;
 
-/// Where a relay connects to; `None`: nowhere now.
+/// The target of a relay; `None`: there is no target now.
 pub type Target = Arc<dyn Fn() -> Option<SocketAddr> + Send + Sync>;
 
-/// What one side shows and trusts. The files are read for each connection, so they may change.
+/// The certificates that one side shows and trusts. Each connection reads the files, so they may change.
 #[derive(Debug, Clone)]
 pub struct Party {
     pub identity: Identity,
@@ -43,7 +43,7 @@ impl Party {
         PrivateKeyDer::from_pem_file(&self.identity.key).unwrap()
     }
 
-    /// A server that wants certificates of clients. Fails while certificate and key are exchanged.
+    /// A server that requires client certificates. Fails while the files of certificate and key are being replaced.
     fn server(&self) -> Result<ServerConfig, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let roots = Arc::new(self.roots());
@@ -63,7 +63,7 @@ impl Party {
     }
 }
 
-/// Passes connections on; dropping this stops it.
+/// Relays connections. Dropping this stops the relay.
 #[derive(Debug)]
 pub struct Relay {
     pub address: SocketAddr,
@@ -77,12 +77,12 @@ enum Direction {
 }
 
 impl Relay {
-    /// Takes TLS with a certificate of the client, and passes plain text on.
+    /// Accepts TLS with a client certificate, and forwards plain text.
     pub fn terminating(target: Target, party: Party) -> Relay {
         Relay::start(Direction::ToPlain, target, party)
     }
 
-    /// Takes plain text, and passes it on over TLS.
+    /// Accepts plain text, and forwards it over TLS.
     pub fn originating(target: Target, party: Party) -> Relay {
         Relay::start(Direction::ToTls, target, party)
     }
@@ -98,7 +98,7 @@ impl Relay {
                 let (target, party) = (target(), party.clone());
                 tokio::spawn(async move {
                     let Some(target) = target else { return };
-                    // A server that is not there is not there behind TLS either.
+                    // If the server is not reachable, close the connection too.
                     let Ok(far) = TcpStream::connect(target).await else { return };
                     let _ = (near.set_nodelay(true), far.set_nodelay(true));
                     let _ = pass(direction, near, far, &party).await;

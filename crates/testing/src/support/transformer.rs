@@ -1,4 +1,4 @@
-//! An HTTP service that transforms, with a random delay per message.
+//! An HTTP transform with a random delay per message.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ pub fn transformed(body: &str) -> String {
     format!("{{\"transformed\":{body}}}")
 }
 
-/// What it has seen of a destination's messages.
+/// The transformer's record of a destination's messages.
 #[derive(Default)]
 struct Seen {
     /// Attempts by epoch and sequence.
@@ -30,7 +30,7 @@ struct Seen {
     overtaken: usize,
 }
 
-/// All that it has seen.
+/// The transformer's record of all messages.
 #[derive(Default)]
 pub struct Work {
     pub gate: Gate,
@@ -68,8 +68,7 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// Takes between 0 and `slowest_ms` per message, derived from `seed`; always the same time for
-    /// the same message.
+    /// Starts it. It takes between 0 and `slowest_ms` for a message: always the same time, derived from `seed`.
     pub async fn start(seed: u64, slowest_ms: u64) -> Transformer {
         let work = Arc::new(Work::default());
         let shared = work.clone();
@@ -95,7 +94,7 @@ async fn answer(work: &Work, request: Request, seed: u64, slowest_ms: u64) -> An
     work.gate.at(Point::Arrived, destination).await;
     let mut hasher = DefaultHasher::new();
     (seed, destination, &request.body).hash(&mut hasher);
-    // This is the work itself.
+    // This sleep simulates the work.
     tokio::time::sleep(Duration::from_millis(hasher.finish() % (slowest_ms + 1))).await;
     with(work, destination, |seen| {
         seen.overtaken += usize::from(position < seen.finished);

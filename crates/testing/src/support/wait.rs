@@ -1,13 +1,12 @@
-//! Waits for states that can be checked. Nothing waits for time to pass.
+//! Waits for states that can be checked. Tests never wait for time to pass.
 
 use std::time::{Duration, Instant};
 
-/// A state that is not reached within this time fails the test. Far longer than any state takes.
+/// A state that is not reached within this time fails the test. Every state takes far less time.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// How often to check for an awaited state.
+/// The time between two checks for an awaited state.
 pub const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// The fewest checks before a test fails: if the machine itself was suspended, nothing could happen
-/// in that time.
+/// The fewest checks before a test fails: while the machine was suspended, the state could not change.
 const LOOKS_MIN: usize = 1000;
 
 /// Checks until `look` succeeds. Its error describes the current state.

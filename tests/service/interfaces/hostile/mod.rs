@@ -1,5 +1,5 @@
-//! A table of bad inputs over raw sockets, each with its exact answer; afterwards the pod has no more memory than
-//! before, and a message passes.
+//! Sends a table of bad inputs over raw sockets, each with its exact answer. Afterwards the pod
+//! uses no more memory than before, and a message passes.
 //!
 //! `inputs.tsv` has a line for each input: its kind, its name, the answer, and the bytes. In the bytes `\\r`, `\\n`, `\\t`,
 //! `\\0`, `\\xff` and `\\\\` stand for one byte, `<a*100>` for a hundred `a`, `<auth>` for the headers of a request with the
@@ -22,13 +22,13 @@ use crate::support::{pods::client, wait::eventually};
 
 const INPUTS: &str = include_str!("inputs.tsv");
 const ADMIN: &str = "an-admin-token-for-hostile-inputs";
-/// How many inputs are sent at the same time.
+/// The number of inputs sent at the same time.
 const AT_ONCE: usize = 8;
-/// How often the whole table is sent to see whether memory grows.
+/// The number of times the whole table is sent, to see whether memory grows.
 const ROUNDS: usize = 4;
-/// How much it may grow, in KiB: what an allocator keeps of bodies and buffers in flight.
+/// The allowed growth, in KiB: memory that an allocator keeps for bodies and buffers.
 const GROWTH_MAX_KIB: u64 = 16 << 10;
-/// Every answer must be there by then.
+/// Time limit for each answer.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 struct Input {
@@ -47,7 +47,7 @@ fn inputs() -> Vec<Input> {
     INPUTS.lines().map(read).collect()
 }
 
-/// The bytes that a text of the table stands for.
+/// Converts a text of the table to bytes.
 fn bytes_of(text: &str) -> Vec<u8> {
     let auth = "Host: localhost\\r\\nAuthorization: Bearer <token>\\r\\n";
     let text = text.replace("<auth>", auth).replace("<token>", ADMIN);
@@ -143,7 +143,7 @@ impl Input {
         }
     }
 
-    /// Sends it on a connection of its own, and says what came back.
+    /// Sends the input on a new connection. Returns the answer in short form.
     async fn answer(&self, service: &Service) -> String {
         let mut stream = TcpStream::connect(self.address(service)).await.unwrap();
         let mut said = Vec::new();
@@ -211,7 +211,7 @@ fn of_answers(mut bytes: &[u8]) -> String {
     if all.is_empty() { "closed".to_owned() } else { all.join("|") }
 }
 
-/// The memory that a process has, in KiB.
+/// The memory of a process, in KiB.
 fn memory_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -252,7 +252,7 @@ async fn bad_input_gets_its_exact_answer_and_leaves_nothing_behind() {
     }
     let grown = memory_kib(service.pod.id()).saturating_sub(before);
     assert!(grown < GROWTH_MAX_KIB, "{grown} KiB more after {ROUNDS} rounds, from {before} KiB");
-    // Nothing of it was stored.
+    // No message was stored.
     let stats_now = stats().await;
     assert_eq!(stats_now["last_sequence"], 0, "{stats_now}");
     let send = client().post(service.pod.url("/v1/destinations/erp/messages")).bearer_auth(ADMIN);

@@ -1,4 +1,4 @@
-//! The bounds of calls where bodies are as long as Reseq accepts them.
+//! Tests the bounds of calls with the longest bodies that Reseq accepts.
 
 use serde_json::{Value, json};
 use store::CatalogEntry;
@@ -6,9 +6,9 @@ use store::CatalogEntry;
 use super::{Watched, arrival, known};
 use crate::operations::each;
 
-/// Bytes of a body, without its quotes: with them it is the longest that Reseq accepts.
+/// Bytes of a body without its quotes. With quotes, it has nearly the maximum length.
 const LONG: usize = (1 << 20) - 64;
-/// Messages with such a body.
+/// Number of messages with such a body.
 const COUNT: usize = 24;
 
 fn long(n: usize) -> String {
@@ -47,7 +47,7 @@ impl Watched {
         self.quiet().await;
     }
 
-    /// One message at a time, which has nothing special: the fast paths.
+    /// Uses the fast paths: one ordinary message at a time.
     async fn quiet(&mut self) {
         for kind in ["none", "worker"] {
             let name = format!("quiet-{kind}");

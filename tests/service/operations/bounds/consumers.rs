@@ -1,16 +1,16 @@
-//! What a call of a consumer, and the owner's calls about them, may touch.
+//! Tests the bounds of consumers' calls, and of the owner's calls for their lanes.
 
 use serde_json::{Value, json};
 use store::{LaneRequest, Settled};
 
 use super::{BATCH, Watched, arrival, known};
 
-/// As many lanes as one call may have.
+/// Number of lanes.
 const LANES: usize = 250;
 const LENGTH: usize = 16;
 
 impl Watched {
-    /// Consumers take many lanes, and say all that they can; the owner looks, and settles.
+    /// Consumers take many lanes, and use every kind of acknowledgement. The owner reads and settles the lanes.
     pub async fn consumers(&mut self, name: &str) {
         let pulled = format!("{name}-pulled");
         let definition =
@@ -48,7 +48,7 @@ impl Watched {
         }
         store.release(&owner, &at, &all(0, 1024)).await.unwrap();
         self.note("look at lanes of consumers").await;
-        // Each lane of a call may settle as much as the call.
+        // A single lane may settle as many messages as a whole call.
         let settles = all((LANES * LENGTH / 8) as u64, 0);
         store.release(&owner, &at, &settles[..8]).await.unwrap();
         self.note("settle what consumers accepted").await;

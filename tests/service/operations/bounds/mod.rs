@@ -1,6 +1,6 @@
-//! No call occupies Redis for long, however many messages wait. Covers every operation of the store
-//! and of the HTTP API, with many waiting messages and with bodies of the maximum length. What one
-//! call touches is bounded and does not grow with the backlog.
+//! Tests that no call occupies Redis for long, even with many waiting messages. Covers every
+//! operation of the store and of the HTTP API, with many waiting messages and with bodies of the
+//! maximum length. The work of one call is bounded, and does not grow with the backlog.
 //!
 //! `RESEQ_BOUNDS_WAITING` is the number of waiting messages (1,000,000 takes minutes).
 //! `RESEQ_BOUNDS_TIMES=1` counts nothing and prints the longest calls of each operation, from
@@ -23,14 +23,14 @@ use super::{Pod, Said, Service, Settings, TestRedis, Value, client, known, said}
 use relay::Relay;
 use watch::{Cost, Monitor, Slowest};
 
-/// How many messages wait, unless `RESEQ_BOUNDS_WAITING` says otherwise.
+/// The default number of waiting messages, without `RESEQ_BOUNDS_WAITING`.
 const WAITING: usize = 15_000;
-/// The smaller backlog that the costs are compared with.
+/// The smaller backlog, to compare costs.
 const FEW: usize = 5_000;
 /// Messages in one call of ingest.
 const BATCH: usize = 1_000;
 
-/// What one call may touch, whatever waits (docs/reference/redis-keys.md, Bounds).
+/// The bounds of one call, independent of the backlog (docs/reference/redis-keys.md, Bounds).
 mod most {
     /// Commands of one call.
     pub const COMMANDS: usize = 5_000;
@@ -64,8 +64,8 @@ impl Watched {
         let relay = Relay::to(redis.url());
         let settings = Settings::new(&relay.url);
         let settings = settings.destination("filed", "url = \"http://127.0.0.1:9/\"");
-        // MONITOR writes every byte of every body, which takes Redis long.
-        // The test makes a token; without the variable, all other calls would need one from then on.
+        // MONITOR writes every byte of every body, which takes Redis long. The test creates a
+        // token; without the variable, all other calls would then need a token.
         let environment = vec![("RESEQ_AUTH_MODE".into(), "none".into())];
         let settings = Settings { redis: "timeout_ms = 20000".to_owned(), environment, ..settings };
         let pod = Pod::start("reseq", "ingest,processor", &settings).await;
@@ -85,7 +85,7 @@ impl Watched {
         }
     }
 
-    /// Books all calls since the last measurement under this operation.
+    /// Counts all calls since the last measurement for this operation.
     async fn note(&mut self, operation: &'static str) {
         let cost = self.look().await;
         if self.slowest.is_some() {
@@ -124,14 +124,14 @@ impl Watched {
         self.pass().await;
     }
 
-    /// From now on this key holds no more than `most` elements.
+    /// Declares that from now on this key holds at most `most` elements.
     fn holds(&mut self, key: &str, most: usize) {
         if let Some(monitor) = &mut self.monitor {
             monitor.holding.insert(key.to_owned(), most);
         }
     }
 
-    /// Stops measuring; returns the costs.
+    /// Stops measuring. Returns the costs.
     fn end(&mut self) -> Vec<(&'static str, Cost)> {
         self.monitor = None;
         std::mem::take(&mut self.costs)
@@ -142,7 +142,7 @@ impl Watched {
         self.service.get(path).await.ok()
     }
 
-    /// Waits for the end of a bulk operation, however long it takes, and returns that.
+    /// Sends a POST. Waits without limit for the end of a bulk operation, and returns its final state.
     async fn post(&mut self, path: &str, body: Value) -> Said {
         self.requested.insert(format!("POST {path}"));
         let mut said = self.service.post(path, body).await;
@@ -175,7 +175,7 @@ impl Watched {
         said
     }
 
-    /// Acquires the destination's partition, whoever owned it.
+    /// Acquires the destination's partition, even if it has an owner.
     async fn own(&mut self, name: &str) -> Owner {
         let keys = self.service.store.keys().destination(&name.parse().unwrap());
         let _: u64 = self.service.redis.ask(&["DEL", &keys.partition.owner()]).await.unwrap();
@@ -207,7 +207,7 @@ impl Watched {
     }
 }
 
-/// A message with a short body. Behind the first ones, some are delayed.
+/// A message with a short body. After the first ones, some are delayed.
 fn short(n: usize) -> Arrival {
     let key = if n.is_multiple_of(2) { "big".to_owned() } else { format!("k{}", n % 1000) };
     let due = ((4_500..14_500).contains(&n) && n % 50 == 49).then_some(Due::After(3_600_000));
@@ -254,7 +254,7 @@ fn check_growth(few: &[(&'static str, Cost)], many: &[(&'static str, Cost)]) {
     let mut grown = Vec::new();
     for ((operation, few), (same, many)) in few.iter().zip(many) {
         assert_eq!(operation, same);
-        // Grows up to its bound, which the smaller backlog does not reach.
+        // The cost grows up to its bound, which the smaller backlog does not reach.
         if *operation == "claim past what was withdrawn" {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Every operation, one after the other, at a destination where many messages wait.
+//! Runs every operation, one by one, at a destination with many waiting messages.
 
 use std::time::Duration;
 
@@ -79,8 +79,8 @@ impl Watched {
         self.note("use and remove a topic").await;
     }
 
-    /// Leases messages and does everything that a worker may do with them; some leave. Returns the
-    /// owner and the first lease that is still held.
+    /// Leases messages, and calls every verb of a worker on them. Some messages leave. Returns
+    /// the owner and the first lease that is still held.
     async fn process(&mut self, name: &str, at: &CatalogEntry) -> (Owner, Value) {
         let leases = self.lease(name).await;
         self.note("claim").await;
@@ -133,8 +133,7 @@ impl Watched {
         (owner, leases[0].clone())
     }
 
-    /// Records how many messages these lanes hold, because a script may ask for more than there
-    /// are.
+    /// Records how many messages these lanes hold, because a script may request more than exist.
     async fn hold_lanes(&mut self, name: &str, lanes: &[String]) {
         let keys = self.service.store.keys().destination(&name.parse().unwrap());
         for lane in lanes {
@@ -214,7 +213,7 @@ impl Watched {
         self.pass().await;
     }
 
-    /// Has a head refused, halted, retried and skipped.
+    /// Postpones, halts, retries and skips a head.
     async fn steer(&mut self, name: &str, at: &CatalogEntry, owner: &Owner, head: &Value) {
         let store = self.service.store.clone();
         let sequence = head["sequence"].as_u64().unwrap();
@@ -249,7 +248,7 @@ impl Watched {
         self.note("carry out a withdrawal").await;
     }
 
-    /// Calls everything that only reads.
+    /// Calls all operations that only read.
     async fn look_at(&mut self, name: &str, count: usize) {
         let paths: [(&'static str, String); 21] = [
             ("stats", format!("destinations/{name}/stats")),
@@ -413,12 +412,12 @@ impl Watched {
         let id = each(&listed, "id")[0].as_str().unwrap().to_owned();
         self.get(&format!("{path}/{id}")).await;
         self.note("an operation").await;
-        // It has ended; that changes nothing for Redis.
+        // The operation has ended, but the work of Redis is the same.
         self.post(&format!("{path}/{id}/cancel"), json!({})).await;
         self.note("cancel an operation").await;
     }
 
-    /// Calls what pods do in the background.
+    /// Makes the calls that pods make in the background.
     async fn rest(&mut self, at: &CatalogEntry, owner: &Owner) {
         let store = self.service.store.clone();
         let partitions: Vec<u16> = (0..store.keys().partitions()).collect();

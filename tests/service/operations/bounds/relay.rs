@@ -22,12 +22,12 @@ use super::watch::HOLDERS_MAX;
 pub struct Largest {
     request: AtomicUsize,
     reply: AtomicUsize,
-    /// Of the replies to others than the look at who holds messages.
+    /// Bytes of the largest reply to a request other than the query of holders ([`is_look`]).
     reply_of_others: AtomicUsize,
 }
 
 impl Largest {
-    /// Returns all three and starts again from zero.
+    /// Returns all three numbers and resets them.
     pub fn take(&self) -> (usize, usize, usize) {
         let take = |bytes: &AtomicUsize| bytes.swap(0, Ordering::Relaxed);
         (take(&self.request), take(&self.reply), take(&self.reply_of_others))
@@ -65,7 +65,7 @@ impl Relay {
 async fn pass(near: UnixStream, far: UnixStream, largest: Arc<Largest>) {
     let (near_read, near_write) = near.into_split();
     let (far_read, far_write) = far.into_split();
-    // For each request without a reply: whether it is such a look. Replies come in the order of requests.
+    // For each request without a reply: whether it queries the holders. Replies come in the order of requests.
     let looks = Mutex::new(VecDeque::new());
     let requested = |request: &[u8]| {
         largest.request.fetch_max(request.len(), Ordering::Relaxed);
@@ -83,10 +83,10 @@ async fn pass(near: UnixStream, far: UnixStream, largest: Arc<Largest>) {
     }
 }
 
-/// Whether a request asks for all leases of a partition, to know who holds messages. Pods do that once a
-/// second for the metrics, whatever operation runs then.
+/// True if a request reads all leases of a partition, to find the holders of messages. Pods do
+/// that once a second for the metrics, during any operation.
 fn is_look(request: &[u8]) -> bool {
-    // A request with bodies is long, and no such look.
+    // A long request has bodies, so it is not this query.
     let text = if request.len() < 200 { String::from_utf8_lossy(request) } else { "".into() };
     text.contains(":leases\r\n") && text.contains(&format!("\r\n{}\r\n", HOLDERS_MAX - 1))
 }
@@ -111,7 +111,7 @@ async fn copy(
     }
 }
 
-/// Where the value that starts at `at` ends, if it has arrived completely.
+/// The end of the value that starts at `at`, if it has arrived completely.
 fn end_of(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = bytes.get(at..)?;
     let line = rest.windows(2).position(|two| two == b"\r\n")?;

@@ -1,4 +1,4 @@
-//! What Redis does in each single call: `MONITOR` lists every command, also those of scripts.
+//! Measures the work of Redis in each call: `MONITOR` lists every command, including commands of scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use tokio::{
 /// The cost of one operation. Each field is the maximum over all its calls.
 #[derive(Debug, Clone, Default)]
 pub struct Cost {
-    /// Commands of one call: those of a script, or a single command.
+    /// Commands of one call: the commands of a script, or a single command.
     pub commands: usize,
     /// Elements of keys that the commands of one call read, write or remove.
     pub elements: usize,
@@ -22,14 +22,14 @@ pub struct Cost {
     pub request_bytes: usize,
     /// Bytes of one reply.
     pub reply_bytes: usize,
-    /// The same without the look at who holds messages, which falls into one operation or another.
+    /// Bytes of one reply, without the periodic query of holders, which may fall into any operation.
     pub reply_bytes_of_others: usize,
-    /// Microseconds of the longest call, and of the 90th percentile, where times are measured.
+    /// Microseconds of the longest call, and of the 90th percentile, if times are measured.
     pub micros: u64,
     pub micros_of_most: u64,
-    /// The call with the most elements, or the longest.
+    /// The call with the most elements, or the longest call.
     pub worst: String,
-    /// Whether a command searches a list.
+    /// True if a command searches a list.
     pub searches_a_list: bool,
     /// The scripts that were called.
     pub scripts: BTreeSet<&'static str>,
@@ -76,7 +76,7 @@ impl Slowest {
         let lines: Vec<&str> = words.iter().map(String::as_str).collect();
         let script = script_of(&lines[0].to_ascii_lowercase(), &lines, &self.names);
         let named = script.map_or_else(|| words.join(" "), str::to_owned);
-        // A script that the server does not know yet is sent as its whole text.
+        // If the server does not know a script yet, the call contains its whole text.
         let named = named.lines().next().unwrap_or_default().to_owned();
         (micros, tenth, named)
     }
@@ -99,14 +99,14 @@ pub struct Monitor {
     pub holding: BTreeMap<String, usize>,
 }
 
-/// One command: its words, the long ones cut, and the bytes of all of them.
+/// One command: its words, with long ones cut, and the bytes of all its words.
 struct Command {
     in_script: bool,
     words: Vec<String>,
     bytes: usize,
 }
 
-/// Words are cut to this length, which is more than any key here has.
+/// Words are cut to this length, which is longer than any key here.
 const WORD_MAX: usize = 200;
 
 impl Monitor {
@@ -191,7 +191,7 @@ impl Call {
     }
 }
 
-/// The script that a command runs. For a server that does not know the script, the command has its
+/// The script that a command runs. If the server does not know the script, the command has its
 /// text, whose second line names it.
 fn script_of(
     verb: &str,
@@ -235,15 +235,14 @@ const ALL: usize = usize::MAX;
 const LIST_MAX: usize = 1_000;
 /// The most leases of a partition that a withdrawal reads (`LEASES_MAX` in `lua/withdraw.lua`).
 const LEASES_MAX: usize = 20_000;
-/// The most leases of a partition that a query reads to know who holds messages (`LEASES_MAX` in
-/// `crates/store/src/queries/messages.rs`).
+/// The most leases of a partition that a query reads to find the holders of messages
+/// (`LEASES_MAX` in `crates/store/src/queries/messages.rs`).
 pub const HOLDERS_MAX: usize = 5_000;
-/// The most operations of a partition that are kept (`KEPT_MAX` in
+/// The most operations of a partition that Redis keeps (`KEPT_MAX` in
 /// `crates/store/src/transitions/note_operation.rs`).
 const OPERATIONS_MAX: usize = 1_000;
 
-/// The most elements of keys that a command touches, according to its arguments. A command that is
-/// missing here must be added.
+/// The most elements of keys that a command touches, according to its arguments. Add missing commands here.
 fn elements_of(verb: &str, words: &[&str]) -> usize {
     let key = words.first().copied().unwrap_or_default();
     let of_index =
@@ -272,14 +271,14 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         }
         "zrange" if of_index => 1,
         "zrange" if has(words, "BYSCORE") => limit(words),
-        // Who holds messages. Pods look it up once a second for the metrics, whatever operation runs then.
+        // The query of holders. Pods run it once a second for the metrics, during any operation.
         "zrange" if key.ends_with(":leases") && range(words) == HOLDERS_MAX => 1,
         "zrange" if key.ends_with(":leases") && range(words) == ALL => LEASES_MAX,
         "zrange" if key.ends_with(":operations") => OPERATIONS_MAX,
         "zrange" => range(words),
         "zrangebyscore" if of_index => 1,
         "zrangebyscore" => limit(words),
-        // Each call adds one at the most.
+        // Each call adds at most one operation.
         "zremrangebyrank" if key.ends_with(":operations") => 1,
         "zremrangebyrank" => range(words),
         "scan" | "hscan" | "zscan" | "sscan" => {
@@ -288,7 +287,7 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         }
         // The audit log: adds an entry, and removes the oldest.
         "xadd" => 2,
-        // Pods look up once a second which sessions of the console have ended, whatever operation runs then.
+        // Pods read the ended sessions of the console once a second, during any operation.
         "xrevrange" if key.ends_with(":sessions:ended") => 1,
         "xrevrange" => {
             let at = words.iter().position(|word| word.eq_ignore_ascii_case("COUNT"));

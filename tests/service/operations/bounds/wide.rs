@@ -1,4 +1,4 @@
-//! Calls that read widely: over 256 lanes, over many leases, and damage in long lists.
+//! Tests calls that read a lot: over 256 lanes, over many leases, and damage in long lists.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const LONG: usize = 256;
 /// `lua/withdraw.lua`).
 const LEASES: usize = 20_000;
 
-/// The key of a lane. The head of every second lane is not processed yet.
+/// The key of a lane. In every second lane, the head is not processed yet.
 fn key_of(lane: usize) -> String {
     if lane.is_multiple_of(2) { format!("stuck-{lane}") } else { format!("open-{lane}") }
 }
@@ -54,7 +54,7 @@ impl Watched {
         (at, owner)
     }
 
-    /// Releases and settles until no lane is releasable. Returns what left each lane.
+    /// Releases and settles until no lane is releasable. Returns the messages that left each lane.
     async fn drain(&mut self, at: &CatalogEntry, owner: &Owner) -> BTreeMap<String, Vec<u64>> {
         let store = self.service.store.clone();
         let mut left: BTreeMap<String, Vec<u64>> = BTreeMap::new();
@@ -93,8 +93,8 @@ impl Watched {
         left
     }
 
-    /// Asks one call to settle more than it can. The lanes beyond its limit settle nothing, and the
-    /// answer says so.
+    /// Requests one call to settle more than it can. The answer must report that the lanes beyond
+    /// its limit settled nothing.
     pub async fn settle_too_much(&mut self, at: &CatalogEntry, owner: &Owner) {
         let store = self.service.store.clone();
         let keys = store.keys().destination(&at.destination.name);

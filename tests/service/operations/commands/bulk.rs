@@ -1,4 +1,4 @@
-//! Bulk commands: they wait for the end of their operation, or leave it to itself.
+//! Tests bulk commands: they wait for the end of their operation, or leave it running.
 
 use axum::{Json, Router, http::StatusCode, routing::get};
 use serde_json::{Value, json};

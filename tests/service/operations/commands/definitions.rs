@@ -1,4 +1,4 @@
-//! Destinations and topics are listed, shown, applied and deleted.
+//! Tests that destinations and topics are listed, shown, applied and deleted.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ async fn destinations_and_topics_are_applied_from_toml_and_json() {
     let applied = service.run_with_input(&["topics", "apply", "-"], orders).await.ended(0);
     assert_eq!(applied, "orders changed\n");
 
-    // What the service shows can be applied as it is.
+    // A shown definition can be applied unchanged.
     let shown = service.said(&["destinations", "show", "crm", "-o", "json"]).await;
     let applied = service.apply("destinations", &json, &shown).await.ended(0);
     assert_eq!(applied, "crm unchanged\n");

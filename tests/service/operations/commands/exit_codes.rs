@@ -1,4 +1,4 @@
-//! What the exit codes say, and what is asked before something is destroyed.
+//! Tests the exit codes, and the questions before destructive commands.
 
 use serde_json::{Value, json};
 

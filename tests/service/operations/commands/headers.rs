@@ -1,4 +1,4 @@
-//! `--header`, for whatever proxy is in front of the service.
+//! Tests `--header`, for proxies in front of the service.
 
 use std::sync::{Arc, Mutex};
 
@@ -50,7 +50,7 @@ async fn headers_reach_the_service_and_their_values_are_never_shown() {
     let variable = [("RESEQ_HEADER", "Authorization: Bearer secret")];
     run_at(&url, &["destinations", "list"], &variable, "").await.ended(3);
     assert_eq!(seen.lock().unwrap().pop().unwrap()["authorization"], "Bearer secret");
-    // The option takes the place of the variable.
+    // The option replaces the variable.
     let option = ["destinations", "list", "--header", "X-Tenant: 7"];
     run_at(&url, &option, &variable, "").await.ended(3);
     assert!(!seen.lock().unwrap().pop().unwrap().contains_key("authorization"));
@@ -65,7 +65,7 @@ async fn headers_reach_the_service_and_their_values_are_never_shown() {
     let help = run_at(&url, &["status", "--help"], &variable, "").await.ended(0);
     assert!(help.contains("RESEQ_HEADER") && !help.contains("secret"), "{help}");
 
-    // The headers do not follow a redirect.
+    // The command does not send the headers to the target of a redirect.
     let redirected = ["status", "--header", "X-Redirect: 1"];
     run_at(&url, &redirected, &[], "").await.failed(3, "redirects to http://127.0.0.1:9/login");
     assert_eq!(seen.lock().unwrap().len(), 1);

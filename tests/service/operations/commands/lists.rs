@@ -1,4 +1,4 @@
-//! The filters of the lists, which have the same names everywhere.
+//! Tests the filters of lists, which have the same names in all commands.
 
 use serde_json::{Value, json};
 

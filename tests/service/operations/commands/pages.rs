@@ -1,4 +1,4 @@
-//! Completions for shells, and man pages.
+//! Tests completions for shells, and man pages.
 
 use super::run_at;
 

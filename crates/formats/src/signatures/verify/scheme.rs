@@ -18,9 +18,9 @@ use domain::{
 };
 use faults::planted;
 
-/// The most signatures of one request: as many as there may be secrets.
+/// The most signatures of one request: the most secrets that a destination may have.
 const SIGNATURES_MAX: usize = 10;
-/// The most digits of a time: a longer number is no time of this millennium.
+/// The most digits of a time. A longer number is after this millennium.
 const TIME_DIGITS_MAX: usize = 13;
 /// Times of at least this number are in milliseconds: as seconds, they would be after the year 5000.
 const MILLISECONDS_FROM: u64 = 100_000_000_000;
@@ -35,7 +35,7 @@ pub(super) fn standard_webhooks(verify: &Verify, headers: &HeaderMap, now_ms: u6
     let tags = standard_tags(WEBHOOK_SIGNATURE, signature_of(headers, WEBHOOK_SIGNATURE)?)?;
     let id = id_of(headers, WEBHOOK_ID)?;
     if id.contains('.') {
-        // Otherwise the signed text could be split into id, time and body in another way.
+        // With a full stop in the id, the signed text could be split into id, time and body in another way.
         return invalid(format!("{WEBHOOK_ID}: must not contain a full stop"));
     }
     let timestamp = required(headers, WEBHOOK_TIMESTAMP)?;
@@ -68,7 +68,7 @@ pub(super) fn stripe(verify: &Verify, headers: &HeaderMap, now_ms: u64) -> Read<
             }
             "t" => time = Some(value),
             "v1" => tags.push(Tag::Hmac(decoded(name, value, SignatureEncoding::Hex)?)),
-            // Other schemes, such as v0 of test events.
+            // Ignores other schemes, such as v0 of test events.
             _ => {}
         }
     }
@@ -103,9 +103,9 @@ pub(super) fn hmac(verify: &Verify, headers: &HeaderMap, now_ms: u64) -> Read<Cl
         return invalid(format!("{name}: must begin with {prefix}"));
     };
     let tags = vec![Tag::Hmac(decoded(name, text, verify.encoding.unwrap_or_default())?)];
-    // A definition is validated before it is stored.
+    // Cannot fail: definitions are validated before they are stored.
     let parts = verify.signed_parts().map_err(SignatureError::Invalid)?;
-    // An id that is not signed tells nothing.
+    // Anyone could change an id that is not signed, so ignore it.
     let id = verify.id_header.as_deref().filter(|_| parts.contains(&SignedPart::Id));
     let id = id.map(|name| separated(name, id_of(headers, name)?, &parts)).transpose()?;
     let mut timestamp = None;
@@ -132,7 +132,7 @@ pub(super) fn hmac(verify: &Verify, headers: &HeaderMap, now_ms: u64) -> Read<Cl
     Ok(Claim { before, after, tags, id, timestamp, own: None })
 }
 
-/// The signatures of Standard Webhooks. Other versions than these two are left out.
+/// The signatures of Standard Webhooks. Versions other than `v1` and `v1a` are left out.
 fn standard_tags(name: &str, text: &str) -> Read<Vec<Tag>> {
     let mut tags = Vec::new();
     for signature in text.split_ascii_whitespace() {
@@ -177,7 +177,7 @@ fn id_of<'h>(headers: &'h HeaderMap, name: &str) -> Read<&'h str> {
     Ok(id)
 }
 
-/// The id, if the text that is signed can be split into id, time and body only in one way.
+/// The id, if the signed text can be split into id, time and body in only one way.
 fn separated<'h>(name: &str, id: &'h str, parts: &[SignedPart<'_>]) -> Read<&'h str> {
     let is_unclear = parts.windows(2).any(|pair| match pair {
         [SignedPart::Text(text), SignedPart::Id] => format!("{text}{id}").rfind(text) != Some(0),
@@ -194,7 +194,7 @@ fn separated<'h>(name: &str, id: &'h str, parts: &[SignedPart<'_>]) -> Read<&'h 
     Ok(id)
 }
 
-/// The value of a header. Two values are refused: nobody could tell which of them counts.
+/// The value of a header. Two values are refused, because it is unclear which of them counts.
 fn one<'h>(headers: &'h HeaderMap, name: &str) -> Read<Option<&'h str>> {
     let mut values = headers.get_all(name).iter();
     let Some(first) = values.next() else { return Ok(None) };
@@ -233,7 +233,7 @@ fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
     is_even.then(|| pairs.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// A time in seconds, in milliseconds.
+/// Converts a time in seconds to milliseconds.
 fn seconds(name: &str, text: &str) -> Read<u64> {
     digits(text).map(|seconds| seconds.saturating_mul(1000)).map_or_else(
         || invalid(format!("{name}: the time must be the seconds since 1970, as digits")),
@@ -241,7 +241,7 @@ fn seconds(name: &str, text: &str) -> Read<u64> {
     )
 }
 
-/// A time in seconds or milliseconds, or as in RFC 3339; in milliseconds.
+/// Converts a time in seconds, in milliseconds or as in RFC 3339 to milliseconds.
 fn any_time(name: &str, text: &str) -> Read<u64> {
     if let Some(number) = digits(text) {
         let is_ms = number >= MILLISECONDS_FROM;

@@ -1,4 +1,4 @@
-//! Signatures against the examples of the specifications, and what must not pass for one.
+//! Tests signatures with the examples of the specifications, and that forged ones are refused.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use ring::signature::{Ed25519KeyPair, KeyPair};
@@ -57,7 +57,7 @@ fn standard_webhooks_example_is_accepted_within_its_window() {
             }
         }
     }
-    // One of several signatures is enough, and other versions are left out.
+    // One valid signature among several is enough, and other versions are left out.
     let several = format!("v2,abc v1,{} {}", BASE64_STANDARD.encode([1; 32]), V1.1);
     assert!(checked(&verify, &[ID, TIME, (V1.0, &several)], BODY, NOW_MS).is_ok());
 }
@@ -110,7 +110,7 @@ fn a_public_key_verifies_v1a_and_never_v1() {
     assert!(checked(&format!("v1a,{text}"), b"body"));
     assert!(!checked(&format!("v1a,{text}"), b"bodY"));
     assert!(!checked(&format!("v1,{text}"), b"body"));
-    // The public key is no secret: what is signed with it by HMAC is no signature.
+    // The public key is not secret, so an HMAC made with it must not count as a signature.
     let key = hmac::Key::new(hmac::HMAC_SHA256, pair.public_key().as_ref());
     let forged = BASE64_STANDARD.encode(hmac::sign(&key, &content));
     assert!(!checked(&format!("v1,{forged}"), b"body"));
@@ -147,7 +147,7 @@ fn the_example_of_github_is_accepted() {
     let name = "x-hub-signature-256";
     let signature = format!("sha256={right}");
     let claim = checked(&verify, &[(name, &signature), delivery], b"Hello, World!", 0).unwrap();
-    // The id of the delivery is not signed.
+    // GitHub does not sign the id of the delivery.
     assert_eq!((claim.id(), claim.timestamp()), (None, None));
     for (signature, problem) in [
         (right.to_owned(), "must begin with sha256="),
@@ -237,7 +237,7 @@ fn signed_text_that_splits_in_two_ways_is_refused() {
     }
 }
 
-/// As Slack, Shopify and Zendesk sign.
+/// The schemes of Slack, Shopify and Zendesk.
 #[test]
 fn any_hmac_is_described_by_its_definition() {
     let secret = "8f742231b10e8888abcd99yyyzzz85a5";

@@ -4,13 +4,13 @@ use std::collections::{HashSet, VecDeque};
 
 use super::LaneKey;
 
-/// How many removed lanes may stay in `order`, however short the queue is.
+/// At least this many removed lanes may stay in `order`, even in a short queue.
 const REMOVED_MAX: usize = 64;
 
 /// A queue that holds each lane at most once.
 #[derive(Default)]
 pub(super) struct LaneQueue {
-    /// May hold lanes that were removed, and are not members any more.
+    /// May hold removed lanes that are no longer members.
     order: VecDeque<LaneKey>,
     members: HashSet<LaneKey>,
 }
@@ -42,7 +42,7 @@ impl LaneQueue {
         None
     }
 
-    /// Removes a lane. A few removed lanes stay in `order`, so that a removal seldom looks at all of it.
+    /// Removes a lane. Some removed lanes stay in `order`, so that few removals search all of it.
     pub(super) fn remove(&mut self, key: &LaneKey) {
         if self.members.remove(key) && self.order.len() > 2 * self.members.len() + REMOVED_MAX {
             let mut seen = HashSet::new();
@@ -51,18 +51,18 @@ impl LaneQueue {
     }
 }
 
-/// Two queues that are served in turn: lanes that do not wait for all others, and the others. None starves. A lane is in
-/// one of them at most.
+/// Two queues, served in turn so that neither starves: lanes that go first, and other lanes. A
+/// lane is in at most one queue.
 #[derive(Default)]
 pub(super) struct LaneQueues {
     first: LaneQueue,
     others: LaneQueue,
-    /// Whether the last lane was one of the first queue.
+    /// True if the last popped lane was from the first queue.
     was_first: bool,
 }
 
 impl LaneQueues {
-    /// A lane that goes first leaves the queue of the others.
+    /// If the lane goes first, removes it from the queue of the others.
     pub(super) fn push(&mut self, key: &LaneKey, goes_first: bool) {
         if goes_first {
             self.others.remove(key);

@@ -1,4 +1,4 @@
-//! All queues and timers of one destination: whose turn it is, and when to do something without an
+//! All queues and timers of one destination: which lane is next, and when work is due without an
 //! event. No I/O; the caller passes the time in.
 //!
 //! Each event puts its lane into the queues below. So no event visits all lanes, except when the
@@ -37,60 +37,59 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Redis compares whole milliseconds, so a scan at the very end of a backoff is too early.
 const SCAN_DELAY: Duration = Duration::from_millis(2);
 
-/// Scans begin at least this far apart if the last one found nothing new, and those for lanes that are due while there
-/// is no room for others.
+/// The shortest time between scans if the last scan found no new lane, and between scans only for due lanes.
 const SCAN_EVERY: Duration = Duration::from_millis(20);
-/// The most lanes that are loaded although there is no room for others: they settle and resolve at once, and are the
-/// next to deliver.
+/// The most due lanes that are loaded beyond `lanes_max`. They settle and resolve at once, and
+/// are the next to deliver.
 const DUE_LANES_MAX: usize = 256;
 
-/// What a lane does when its time has come.
+/// The action of a lane when its timer is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
-    /// Its batch has waited long enough, or asks for more messages.
+    /// The lane sends its batch, which has waited long enough, or asks for more messages.
     Send,
-    /// It repeats a call that Redis could not carry out for it.
+    /// The lane repeats a request that Redis could not carry out.
     Request,
-    /// It tries again to resolve its refused head.
+    /// The lane tries again to resolve its refused head.
     Resolve,
 }
 
-/// Which lanes a scan looks for.
+/// The kind of lanes that a scan searches for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scan {
-    /// Those that are due: there is no room for others.
+    /// Only due lanes: there is no room for others.
     Due,
     All,
 }
 
 #[derive(Default)]
 pub(super) struct Scheduler {
-    /// Lanes that may have something to send.
+    /// Lanes that may have messages to send.
     to_send: LaneQueues,
-    /// Lanes that may have something to send once the destination is resumed.
+    /// Lanes that may have messages to send once the destination is resumed.
     resting: LaneQueue,
-    /// Lanes that may have something to settle or to ask.
+    /// Lanes that may have messages to settle or to ask for.
     to_request: LaneQueues,
     /// Lanes whose refused head has to be resolved.
     to_resolve: LaneQueue,
-    /// Lanes that Redis named as due, and that are not loaded yet.
+    /// Lanes that Redis named as due and that are not loaded yet.
     due: LaneQueue,
-    /// Other lanes that Redis named, and for which there was no room yet.
+    /// Other lanes that Redis named. There was no room for them yet.
     named: VecDeque<String>,
-    /// Loaded lanes that do not wait for all others: until they deliver, or are dropped.
+    /// Loaded lanes that go first, until they deliver or are dropped.
     first: HashSet<LaneKey>,
     /// Redis may have lanes that no scan has named yet.
     wants_scan: bool,
-    /// Redis may have lanes that are due, and that no scan has named yet.
+    /// Redis may have due lanes that no scan has named yet.
     wants_due_scan: bool,
-    /// No scan for due lanes only begins before this time.
+    /// The earliest time of the next scan only for due lanes.
     due_scan_from: Option<Instant>,
-    /// The partition is given back: no lane is loaded any more.
+    /// The partition is being given back: load no more lanes.
     is_draining: bool,
     pace: Pace,
     /// When the next delivery may begin, if the rate limit is reached.
     next_slot: Option<Instant>,
-    /// Lanes that do something at a time.
+    /// Timers of lanes, and the action of each.
     lanes_due: BTreeSet<(Instant, LaneKey, Due)>,
     /// When to scan for lanes whose backoff is over.
     scans_due: BTreeSet<Instant>,
@@ -101,7 +100,7 @@ pub(super) struct Scheduler {
 
 /// Sending.
 impl Scheduler {
-    /// Follows the definition.
+    /// Sets the rate limit of the definition.
     pub(super) fn set_rate(&mut self, rate_per_second_max: u32, now: Instant) {
         self.pace.set(rate_per_second_max, now);
     }
@@ -116,8 +115,8 @@ impl Scheduler {
         self.to_send.pop()
     }
 
-    /// Takes a slot of the rate limit for one delivery. False if there is none now: the lane stays first
-    /// in its queue, and no other lane may send either.
+    /// Takes a slot of the rate limit for one delivery. False if no slot is free now: the lane
+    /// stays first in its queue, and no other lane may send either.
     pub(super) fn take_slot(&mut self, key: &LaneKey, now: Instant) -> bool {
         let Err(wait) = self.pace.take(now) else { return true };
         self.to_send.push_front(key.clone());
@@ -135,13 +134,13 @@ impl Scheduler {
         self.resting.push(key);
     }
 
-    /// The lane was dropped: perhaps while the destination was paused, because its messages were withdrawn.
+    /// The lane was dropped, perhaps because its messages were withdrawn while the destination was paused.
     pub(super) fn dropped(&mut self, key: &LaneKey) {
         self.resting.remove(key);
         self.first.remove(key);
     }
 
-    /// The destination is not paused (any more).
+    /// The destination is not paused, or was resumed.
     pub(super) fn resume(&mut self) {
         while let Some(key) = self.resting.pop() {
             self.wants_send(&key);
@@ -159,7 +158,7 @@ impl Scheduler {
         self.to_request.pop()
     }
 
-    /// There was no room for the lane in this call: it is the first of the next call.
+    /// The lane did not fit into this call. It is the first of the next call.
     pub(super) fn ask_first(&mut self, key: LaneKey) {
         self.to_request.push_front(key);
     }
@@ -172,7 +171,7 @@ impl Scheduler {
         self.to_resolve.pop()
     }
 
-    /// No call begins for this time: one has failed.
+    /// A call has failed: no call begins within this time.
     pub(super) fn pause_calls(&mut self, now: Instant, wait: Duration) {
         self.calls_from = Some(now + wait);
     }
@@ -184,7 +183,7 @@ impl Scheduler {
 
 /// Which lanes are loaded.
 impl Scheduler {
-    /// There may be lanes that nobody has named yet.
+    /// Redis may have lanes that no scan has named yet.
     pub(super) fn wants_scan(&mut self) {
         (self.wants_scan, self.wants_due_scan) = (true, true);
     }
@@ -194,7 +193,7 @@ impl Scheduler {
         self.scans_due.insert(now + wait + SCAN_DELAY);
     }
 
-    /// True if lanes wait that are not loaded.
+    /// True if lanes that are not loaded wait.
     pub(super) fn others_wait(&self) -> bool {
         self.wants_scan || !self.named.is_empty()
     }
@@ -216,7 +215,7 @@ impl Scheduler {
         Some(Scan::Due)
     }
 
-    /// A scan found these. `is_new` is false for lanes that are loaded.
+    /// A scan found these lanes. `is_new` is false for loaded lanes.
     pub(super) fn named(
         &mut self,
         found: ReleasableLanes,
@@ -232,7 +231,7 @@ impl Scheduler {
         self.named.extend(waiting.inspect(|_| has_new = true));
         match found.is_cut {
             true if has_new => self.wants_scan(),
-            // The same lanes would be found at once again.
+            // A scan now would find the same lanes again.
             true => self.scan_after(now, SCAN_EVERY),
             false => {}
         }
@@ -241,7 +240,7 @@ impl Scheduler {
         }
     }
 
-    /// True if there is no room for another lane that is not due, among these.
+    /// True if `loaded` lanes leave no room for another lane that is not due.
     pub(super) fn is_full(&self, loaded: usize, lanes_max: usize) -> bool {
         loaded.saturating_sub(self.first.len()) >= lanes_max
     }
@@ -260,12 +259,12 @@ impl Scheduler {
         if self.is_full(loaded, lanes_max) { None } else { self.named.pop_front().map(Some) }
     }
 
-    /// This loaded lane does not wait for all others from now on.
+    /// From now on, this loaded lane goes first.
     pub(super) fn goes_first(&mut self, key: &LaneKey) {
         self.first.insert(key.clone());
     }
 
-    /// This loaded lane waits for its turn from now on.
+    /// From now on, this loaded lane waits for its turn.
     pub(super) fn goes_in_turn(&mut self, key: &LaneKey) {
         self.first.remove(key);
     }
@@ -291,12 +290,12 @@ impl Scheduler {
 
 /// Timers.
 impl Scheduler {
-    /// The lane does something at this time.
+    /// Sets a timer for an action of a lane.
     pub(super) fn at(&mut self, at: Instant, key: &LaneKey, due: Due) {
         self.lanes_due.insert((at, key.clone(), due));
     }
 
-    /// When something is due, even if nothing else happens.
+    /// The time of the next timer.
     pub(super) fn next_time(&self) -> Option<Instant> {
         let lane = self.lanes_due.first().map(|(at, ..)| *at);
         let scan = self.scans_due.first().copied();
@@ -306,7 +305,7 @@ impl Scheduler {
             .min()
     }
 
-    /// Moves what is due into its queue.
+    /// Moves due lanes and scans into their queues.
     pub(super) fn advance(&mut self, now: Instant) {
         while self.scans_due.first().is_some_and(|due| *due <= now) {
             self.scans_due.pop_first();
@@ -325,7 +324,7 @@ impl Scheduler {
         self.due_scan_from.take_if(|from| *from <= now);
     }
 
-    /// When the task ends, if it has nothing to do. `is_busy`: lanes are loaded, or calls in flight.
+    /// When the task ends, if it is idle. `is_busy`: lanes are loaded, or calls in flight.
     pub(super) fn idle_end(&mut self, is_busy: bool, now: Instant) -> Option<Instant> {
         let is_idle =
             !is_busy && self.named.is_empty() && self.due.is_empty() && self.next_time().is_none();

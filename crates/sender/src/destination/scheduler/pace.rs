@@ -1,4 +1,4 @@
-//! How many deliveries of a destination may begin in one second (`delivery.rate_per_second_max`).
+//! Limits how many deliveries of a destination begin in one second (`delivery.rate_per_second_max`).
 
 use std::{
     num::NonZeroU32,
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 type StdInstant = std::time::Instant;
 type Limiter = RateLimiter<NotKeyed, InMemoryState, GivenClock, NoOpMiddleware<StdInstant>>;
 
-/// After a quiet time, a twentieth of a second's deliveries may begin at once.
+/// After a quiet time, this part of a second's deliveries may begin at once.
 const BURST_PART: u32 = 20;
 
 /// The generic cell rate algorithm of `governor`: deliveries begin evenly, with the small burst above.
@@ -27,7 +27,7 @@ pub(super) struct Pace {
     limit: Option<(Limiter, GivenClock)>,
 }
 
-/// The time that the caller passed in, so that tests need not wait.
+/// A clock that shows the time passed in by the caller, so that tests do not wait.
 #[derive(Clone)]
 struct GivenClock(Arc<Mutex<StdInstant>>);
 
@@ -46,7 +46,7 @@ impl Clock for GivenClock {
 }
 
 impl Pace {
-    /// Follows the definition. Deliveries that have begun still count if the rate stays the same.
+    /// Sets the rate of the definition. If the rate stays the same, earlier deliveries still count.
     pub(super) fn set(&mut self, rate_per_second_max: u32, now: Instant) {
         if self.rate_per_second_max == rate_per_second_max {
             return;
@@ -61,7 +61,7 @@ impl Pace {
         });
     }
 
-    /// Takes the slot of one delivery. An error says how long there is none.
+    /// Takes the slot of one delivery. If no slot is free, the error says how long to wait.
     pub(super) fn take(&self, now: Instant) -> Result<(), Duration> {
         let Some((limiter, clock)) = &self.limit else { return Ok(()) };
         clock.set(now);

@@ -13,13 +13,13 @@ fn loaded_one(scheduler: &mut Scheduler) -> Option<LaneKey> {
     scheduler.next_to_load(0, 1)
 }
 
-/// What a scan found.
+/// The result of a scan.
 fn waiting(names: &[&str], is_cut: bool) -> ReleasableLanes {
     let waiting = names.iter().map(|name| name.to_string()).collect();
     ReleasableLanes { waiting, is_cut, ..ReleasableLanes::default() }
 }
 
-/// Everything that may be sent now, in order.
+/// All lanes that may send now, in order.
 fn sent(scheduler: &mut Scheduler) -> Vec<String> {
     std::iter::from_fn(|| scheduler.next_to_send()).flatten().collect()
 }
@@ -127,7 +127,7 @@ fn after_a_failed_call_no_call_begins_for_a_while() {
     assert_eq!(scheduler.next_time(), None);
 }
 
-/// The lanes that may be loaded now, of which this many are loaded already.
+/// Loads all lanes that may be loaded now, if `count` lanes are already loaded.
 fn loaded(scheduler: &mut Scheduler, mut count: usize, lanes_max: usize) -> Vec<String> {
     let next = || {
         let key = scheduler.next_to_load(count, lanes_max)?;
@@ -178,7 +178,7 @@ fn lanes_that_are_due_and_others_take_turns() {
     assert_eq!(sent(&mut scheduler), ["a", "x"]);
 }
 
-/// Redis would count what a lane has settled once for each request.
+/// If a lane were in both queues, Redis would count its settled messages twice.
 #[test]
 fn a_lane_that_goes_first_is_in_one_queue_only() {
     let mut scheduler = Scheduler::default();

@@ -8,7 +8,7 @@ use super::{
     CallSequences,
 };
 
-/// How many expired tokens are remembered.
+/// The most expired tokens to remember.
 const OLD_TOKENS: usize = 12;
 
 impl CallSequences {
@@ -65,7 +65,7 @@ impl CallSequences {
             {
                 self.in_hand.clear();
             }
-            // A new partition lease does not inherit the messages that the last one held.
+            // A new partition lease does not inherit the messages of the last one.
             (Op::Pass(Deadline::Owner), _) => self.in_hand.clear(),
             (Op::Remove { name, .. } | Op::EndRemove { name }, Reply::Removed { .. }) => {
                 self.in_hand.retain(|(of, _), _| of != name);

@@ -168,13 +168,13 @@ pub fn deadline(draw: &Draw, name: Name, state: &State) -> Deadline {
     }
 }
 
-/// True if a message stands like this.
+/// True if a message is in a state that `stands` accepts.
 pub fn has(name: Name, state: &State, stands: fn(&Stand) -> bool) -> bool {
     let mut messages = state.destinations.get(name).into_iter().flat_map(|d| d.messages.values());
     messages.any(|message| stands(&message.stand))
 }
 
-/// Of the messages that stand like this and whose leases ran out before, the one where that happened most.
+/// Among messages in these states whose leases have expired before, the message with the most stalls.
 pub fn stalled(name: Name, state: &State, stands: fn(&Stand) -> bool) -> Option<Sequence> {
     let messages = state.destinations.get(name).into_iter().flat_map(|d| &d.messages);
     let stalled = messages.filter(|(_, one)| one.left.stalls > 0 && stands(&one.stand));
@@ -221,7 +221,7 @@ pub fn harm(draw: &Draw, name: Name, state: &State) -> Harm {
     };
     let twice = destination.messages.iter().filter(|(_, message)| stands(message));
     let twice: Vec<Sequence> = twice.map(|(sequence, _)| *sequence).collect();
-    // A message without need for processing would be ready, where no processor is needed.
+    // Without a transform, a message that needs no processing would be ready.
     let is_processed = destination.definition.kind != TransformKind::None;
     match what % 8 {
         0 => Harm::Hints,
@@ -304,7 +304,7 @@ pub fn to_withdraw(many: &[Pick], name: Name, state: &State) -> Vec<(Lane, Seque
     many.iter().take(2).map(pick).collect()
 }
 
-/// A pending withdrawal; if there is none, a message that a policy gives up.
+/// A pending withdrawal; otherwise a message that a policy gives up.
 pub fn to_carry_out(
     draw: &Draw,
     name: Name,

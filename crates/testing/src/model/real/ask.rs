@@ -23,7 +23,7 @@ use crate::scripts::Calls;
 pub const REASON: &str = "why";
 /// The reason for withdrawals by policy.
 pub const GIVEN_UP: &str = "its attempts were used up";
-/// An answer that can be translated once its epochs and versions are known.
+/// An answer, to be translated once its epochs and versions are known.
 pub type Told = Box<dyn FnOnce(&mut Real) -> Reply>;
 /// A call that has begun.
 pub(super) type Asked = Pin<Box<dyn Future<Output = Result<Told, StoreError>>>>;
@@ -40,7 +40,7 @@ fn sequences_of(members: &[String]) -> Vec<Sequence> {
 }
 
 impl Real {
-    /// Begins one of the calls that may go to Redis together with others; `None` for another operation.
+    /// Begins a call that may run together with others; `None` if the operation is of another kind.
     pub(super) fn begin(&mut self, op: &Op) -> Option<Asked> {
         let store = self.store.clone();
         Some(match op {
@@ -173,7 +173,7 @@ impl Real {
             Op::ResignPartition { who, vouched } => {
                 let vouched = vouched.map(|epoch| self.actual_epoch(epoch));
                 let resigned = store.resign_partition(0, &self.owners[*who], vouched).await?;
-                // A sender that takes it again has another token. Here it has the same one.
+                // A real sender would use a new token to take the partition again. Here it uses the same one.
                 if resigned.was_owned {
                     self.seen_owner.clear();
                 }
@@ -244,8 +244,7 @@ impl Real {
                 told(Reply::Done)
             }
             Op::LoseEpoch => {
-                // Several epochs may have begun in this millisecond: only waiting can separate
-                // them.
+                // Several epochs may have begun in this millisecond. Wait to separate them.
                 let last = self.epochs.values().max().copied().unwrap_or_default();
                 while store.server_time_ms().await? <= last {}
                 self.run::<u64>(&["DEL", &self.keys.partition(0).epoch()]).await;
@@ -310,7 +309,7 @@ impl Real {
         calls
     }
 
-    /// Only the first script, as if the pod had died after it.
+    /// Runs only the first script, as if the pod had died after it.
     async fn begin_remove(&mut self, name: Name) -> Result<Told, StoreError> {
         let answer = self.calls(name).remove().run(&mut self.connection).await.map_err(refused)?;
         let (_, purged): (u64, u64) = redis::from_redis_value(answer).unwrap();
@@ -331,7 +330,7 @@ impl Real {
         told(Reply::Removed { purged })
     }
 
-    /// A destination's members of leases or delayed.
+    /// The members of a sorted set that belong to a destination.
     pub(super) async fn members(&mut self, name: Name, key: &str) -> Vec<String> {
         let mut members: Vec<String> = self.run(&["ZRANGE", key, "0", "-1"]).await;
         members.retain(|member| member.split('/').next() == Some(name));
@@ -400,7 +399,7 @@ impl Real {
     }
 }
 
-/// What the store makes of an error of Redis.
+/// Converts an error of Redis as the store does.
 fn refused(error: redis::RedisError) -> StoreError {
     ClientError::from(error).into()
 }

@@ -8,7 +8,7 @@ use redis::Script;
 use super::Real;
 use crate::model::{op::CatalogEntry, state::Name};
 
-/// Logical databases of the test's server; it can keep one state fewer.
+/// Number of logical databases of the test's server. One is in use, the others keep states.
 pub const DATABASES: usize = 128;
 
 /// Copies all keys from one logical database to another, which is emptied first.
@@ -105,7 +105,7 @@ impl Real {
         self.read.clear();
     }
 
-    /// Redis loses everything since the save, and is another server; the test remembers it.
+    /// Redis loses all changes since the save, and becomes another server. The test still remembers the changes.
     pub async fn forget(&mut self, at: usize, kept: &Kept) {
         self.copy(at, 0).await;
         (self.seen_owner, self.late) = (kept.seen_owner.clone(), kept.late.clone());

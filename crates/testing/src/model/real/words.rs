@@ -62,7 +62,7 @@ impl Real {
     pub(super) fn caller(&self, call: &Call) -> CallSequence {
         let caller = self.store.call_sequence(&format!("caller{}", call.caller));
         let is_late = self.late.get(&call.caller).is_some_and(|upto| call.number <= *upto);
-        // A late call has the number that it had long ago.
+        // A late call keeps its old number.
         caller.set_number(if is_late { call.number } else { self.calls_from + call.number });
         caller
     }
@@ -90,7 +90,7 @@ impl Real {
             priority: output.priority,
             accounted_bytes: output.accounted_bytes,
             idempotency_key: output.idempotency_key.clone(),
-            // A claimed message is as it arrived.
+            // A claimed message is unchanged since its arrival.
             out_of_line: OutOfLine {
                 body: (output.accounted_bytes > INLINE_MAX as u64)
                     .then_some(output.accounted_bytes),

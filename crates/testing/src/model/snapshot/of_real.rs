@@ -45,7 +45,7 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
                 fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
             }
             ("zset", _, "dead-lettered-at") => {
-                // [`Real::pass`] sets it to the distant past.
+                // [`Real::pass`] sets this time to the distant past.
                 let pairs = pairs.map(|(member, ms)| (member, age(real::number(&ms) == 1)));
                 fields.extend(pairs);
             }
@@ -84,7 +84,7 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
                 fields.extend(read);
             }
             ("hash", ..) => {
-                // A claim forgets the leases there that have ended.
+                // Skip `suspects`: a claim removes ended leases there.
                 let translated = pairs
                     .filter(|(field, _)| field != "suspects")
                     .map(|(field, value)| (field.clone(), real.field(&field, &value, &key)));
@@ -97,7 +97,7 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
             Some(caller) => format!("calls:{}", caller.split_once(':').expect("pod:actor").1),
             None => key,
         };
-        // Calls by which a pod halts messages that it could not read.
+        // Skip the calls with which a pod halts messages that it could not read.
         if !renamed.starts_with("calls:damaged") {
             all.insert(renamed, fields);
         }
@@ -183,7 +183,7 @@ async fn read_by_the_store(
             let key = format!("d:{name}:{noun}");
             let Some(content) = unread.get(&key) else { continue };
             let order = unread.get(&format!("{key}:order")).cloned().unwrap_or_default();
-            // A body that is stored out of line is read with its message.
+            // A body stored out of line is read with its message.
             let bodies = all.get(&format!("d:{name}:bodies")).into_iter().flatten();
             let bodies = bodies.map(|(field, length)| format!("{field} {length}")).collect();
             let raw = [content.clone(), order, bodies].concat();

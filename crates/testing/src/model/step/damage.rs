@@ -46,7 +46,7 @@ pub fn repair(state: &mut State, known: &CatalogEntry, harm: Harm) -> Answer {
     Ok(Reply::Repaired(kinds.into_iter().map(str::to_owned).collect()))
 }
 
-/// Renews all hints, all due at once. True if there are any.
+/// Renews all hints, all due now. True if there are any.
 fn renew_hints(state: &mut State, name: Name) -> bool {
     state.active_builtin.remove(name);
     state.active_worker.remove(name);

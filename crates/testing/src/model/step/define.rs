@@ -103,15 +103,14 @@ pub fn begin_remove(state: &mut State, name: Name, purge: bool) -> Answer {
     Ok(Reply::Removed { purged })
 }
 
-/// A removal scans for keys only where there was a message.
+/// A removal scans for keys only if the destination ever had a message.
 pub fn forget_idempotency_keys(state: &mut State, name: Name) {
     if state.destinations.get(name).is_some_and(|found| found.last > 0) {
         state.seen.retain(|(of, _), _| *of != name);
     }
 }
 
-/// How many removed names the index remembers when scripts are called one by one: so few that it
-/// forgets some.
+/// The most removed names in the index when scripts are called one by one: so few that the index forgets some.
 pub const FORGETTING: usize = 1;
 
 /// Removes all messages, and forgets the destination.

@@ -64,8 +64,8 @@ fn is_leased(message: &Message) -> bool {
     matches!(message.stand, Stand::Leased { .. })
 }
 
-/// True if the message is the head of its lane, and its delivery is not paused: only such messages are claimed when
-/// Redis has no memory left. A message whose record cannot be read counts as a head.
+/// True if the message is the head of its lane, and delivery is not paused. When Redis has no memory
+/// left, a claim takes only such messages. A message with an unreadable record counts as a head.
 fn is_free_head(destination: &Destination, sequence: Sequence) -> bool {
     let is_there =
         |sequence: Sequence| destination.messages.get(&sequence).is_some_and(Message::has_record);
@@ -133,7 +133,7 @@ fn end_leases<'a>(
     Reply::Statuses(statuses)
 }
 
-/// Without a record, the message seems to have left.
+/// The status of a message that the token does not hold. Without a record, the message seems to have left.
 fn why_gone(message: &Message) -> Status {
     if message.has_record() { Status::StaleLease } else { Status::Settled }
 }
@@ -168,7 +168,7 @@ pub fn complete(
             _ if completed.contains(&token.sequence) => Status::Settled,
             // A token that names another lane than the message's is forged.
             Some((true, may_leave, message)) if holds(message, &token.secret) => {
-                // Its lanes are few, so that each head passes.
+                // There are few lanes, so the output of a head is accepted.
                 if memory_full && is_longer(message, output) && !may_leave {
                     Status::Full
                 } else {
@@ -204,7 +204,7 @@ pub fn complete(
     Reply::Statuses(statuses)
 }
 
-/// True if the output needs much more memory: Redis stores it apart, and the body not.
+/// True if the output needs much more memory: Redis stores it out of line, unlike the body.
 fn is_longer(message: &Message, output: &Output) -> bool {
     let is_long = !output.dropped && !output.is_unchanged && output.body.len() > INLINE_MAX;
     is_long && message.length_out_of_line().is_none()
@@ -303,7 +303,7 @@ pub fn reap(state: &mut State, name: Name) -> Reply {
     let (leases, delays) = over(destination);
     let mut back = delays.clone();
     let mut halted = 0;
-    // The test names all leases of the destination to the script, and one that does not exist.
+    // The test passes all leases of the destination to the script, and one that does not exist.
     let named =
         destination.messages.values().filter(|message| is_leased(message)).count() as u32 + 1;
     for sequence in &leases {

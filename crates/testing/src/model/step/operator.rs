@@ -60,7 +60,7 @@ fn withdraw_one(
         return Withdrawn::Settled;
     };
     if message.tombstone.is_some() {
-        // Its transform dropped it meanwhile, which ends the withdrawal.
+        // The transform dropped the message meanwhile, which ends the withdrawal.
         message.withdrawal = None;
         return Withdrawn::Settled;
     }
@@ -139,7 +139,7 @@ pub fn retry(
     if repaired.is_some() {
         let found = state.destinations.get(known.name);
         match found.and_then(|found| found.messages.get(&sequence)) {
-            // Without a record, there is nothing to repair.
+            // Without a record, the message cannot be retried.
             None => return Err(Refusal::WrongHead),
             Some(message) if !message.has_record() => return Err(Refusal::WrongHead),
             Some(message) if message.is_unreadable() => return Err(Refusal::WrongState),
@@ -195,7 +195,7 @@ pub fn expire(state: &mut State, known: &CatalogEntry) -> Answer {
     Ok(Reply::Expired(expired))
 }
 
-/// Applies `on_exhausted` to messages that halted in processing; damaged ones wait for an operator.
+/// Applies `on_exhausted` to messages that halted in processing. Damaged messages wait for an operator.
 pub fn give_up(state: &mut State, known: &CatalogEntry) -> Answer {
     let Some(destination) = state.destinations.get(known.name) else {
         return Ok(Reply::GivenUp(0));

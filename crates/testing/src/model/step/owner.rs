@@ -36,7 +36,7 @@ pub fn owns(state: &State, who: usize) -> bool {
     state.owner.is_some_and(|(owner, _)| owner == who)
 }
 
-/// The fence: only the owner may proceed, and only in the epoch that it knows.
+/// The fence: only the owner may proceed, and only if it knows the current epoch.
 fn owned(state: &mut State, who: usize, epoch: u64, in_takeover_wait: bool) -> Result<(), Refusal> {
     notice_server(state);
     if state.epoch != epoch {
@@ -103,7 +103,7 @@ pub fn release(
     Ok(Reply::Runs { withdrawals, runs })
 }
 
-/// Where lanes are keys: the key of a lane and its last message, if any.
+/// If lanes are keys: the key of a lane and its last message, if any.
 fn last_of_key(
     state: &State,
     name: Name,
@@ -130,7 +130,7 @@ fn remember(destination: &mut Destination, emptied: &[(&'static str, Sequence)],
     }
 }
 
-/// Removes messages that left; returns them as the owner knows them.
+/// Removes messages that left. Returns them as the owner knows them.
 fn settle<'a>(state: &mut State, name: Name, request: &'a LaneRequest) -> Vec<&'a Gone> {
     let Some(destination) = state.destinations.get_mut(name) else { unreachable!("it was found") };
     let is_gone: Vec<Sequence> = destination
@@ -147,7 +147,7 @@ fn settle<'a>(state: &mut State, name: Name, request: &'a LaneRequest) -> Vec<&'
             destination.lost_bytes += message.accounted_bytes as i64 - told.accounted_bytes as i64;
         }
     }
-    // A lane that is empty now has nothing to wait for: the wait was for a head that has left.
+    // Remove the wait of a lane that is empty now: it was for a head that has left.
     let is_single = matches!(request.lane, Lane::Single(_));
     let is_empty = request.held_upto == 0 && destination.lane(request.lane).next().is_none();
     if !is_gone.is_empty() && (is_single || is_empty) {
@@ -189,7 +189,7 @@ fn next_run(state: &mut State, name: Name, request: &LaneRequest) -> Run {
     }
     let behind = destination.lane(request.lane).filter(|(at, _)| *at > request.held_upto);
     let mut ready: Vec<_> = behind.take_while(|(_, m)| m.may_leave()).take(request.limit).collect();
-    // It may be refused again, so the messages behind it are not returned.
+    // The head may be refused again, so do not return the messages behind it.
     let was_refused = ready.first().is_some_and(|(_, head)| head.left.failed > 0);
     if was_refused && holds_nothing {
         ready.truncate(1);
@@ -204,7 +204,7 @@ fn next_run(state: &mut State, name: Name, request: &LaneRequest) -> Run {
             given(sequence, message, left)
         })
         .collect();
-    // A lane that did not wait for others has had its turn.
+    // A lane that went first has had its turn.
     let was_first = not_before.is_some_and(|hint| matches!(hint, Hint::Now(0) | Hint::At(_)));
     if is_empty && holds_nothing {
         match &hint {
@@ -242,7 +242,7 @@ pub fn halt(state: &mut State, refused: &Refused) -> Answer {
     if message.is_some_and(|message| message.is_halted()) {
         return Ok(Reply::Done);
     }
-    // A message that was withdrawn since its release leaves.
+    // If the message was withdrawn since its release, it leaves.
     let is_ready =
         message.is_some_and(|message| message.is_finished() && message.tombstone.is_none());
     if !is_ready || !is_head_of(destination.head(*lane), *sequence) {

@@ -1,4 +1,4 @@
-//! Counts how often damage was met and repaired.
+//! Counts how often the operations met and repaired damage.
 
 use domain::{Ordering, Tombstone};
 use store::{Status, Withdrawn};

@@ -105,13 +105,13 @@ impl Node {
         }
     }
 
-    /// A takeover wait was ended early, for another sender if that owns the partition.
+    /// A sender ended a takeover wait early, perhaps for another sender that now owns the partition.
     fn vouched(&self, op: &Op, waited: bool) -> Result<Option<&'static str>, String> {
         let Op::ResignPartition { vouched: Some(_), .. } = op else { return Ok(None) };
         if !waited || self.state.takeover_wait == Some(Until::Future) {
             return Ok(None);
         }
-        // A sender that holds nothing must ask first, and is refused.
+        // Ignore senders that hold no message: they must ask first, and are refused.
         let sends = |one: &Sender| {
             let is_old = one.epoch.is_some_and(|epoch| epoch < self.state.epoch);
             is_old && !one.hands.is_empty()
@@ -159,7 +159,7 @@ impl Node {
         is_again.then_some("a sequence was stamped again in another epoch")
     }
 
-    /// A deadline passes; an actor with its own clock has stopped by then.
+    /// A deadline passes. An actor with its own clock has stopped by then.
     fn pass(&mut self, world: &World, deadline: &Deadline) {
         match deadline {
             Deadline::Owner => {
@@ -211,7 +211,7 @@ impl Node {
         }
     }
 
-    /// At the end: why it is not settled.
+    /// At the end: why the world is not settled.
     pub fn unsettled(&self) -> Option<String> {
         let pending: Vec<_> = self.state.destinations[NAME].messages.iter().collect();
         if !pending.is_empty() {
