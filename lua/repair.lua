@@ -5,7 +5,7 @@
 --   turn, bytes, delayed}; the messages that must wait; the damaged ones, which must not}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it finds nothing more to repair: no call number is needed.
--- include: schema, clock, expect, attempts, head, wake, waiting, serial, out_of_line
+-- include: schema, clock, attempts, head, wake, waiting, serial, out_of_line
 
 check_schema(key_epoch)
 local known = redis.call('HMGET', key_destination, 'version', 'deleted')

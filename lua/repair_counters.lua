@@ -5,7 +5,7 @@
 -- Returns: {'ok', or 'busy' if they have changed; a list with 3 per finding: kind, name, 1 if it was repaired}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it finds nothing more to repair: no call number is needed.
--- include: schema, clock, expect, wake, waiting
+-- include: schema, clock, wake, waiting
 
 check_schema(key_epoch)
 local known = redis.call('HMGET', key_destination, 'version', 'deleted')

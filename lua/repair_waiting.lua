@@ -5,7 +5,7 @@
 -- Returns: how many messages wait now
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, the first part begins again. The caller must not repeat another part, but begin again.
--- include: schema, clock, expect, wake, waiting
+-- include: schema, clock, wake, waiting
 
 check_schema(key_epoch)
 local known = redis.call('HMGET', key_destination, 'version', 'deleted')

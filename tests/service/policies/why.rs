@@ -127,7 +127,7 @@ async fn a_delivery_waits_for_its_backoff_for_a_pause_or_for_a_sender() {
     assert!(why["next_attempt_at"].is_string(), "{why}");
     scenario.steer("pause", json!({"what": "delivery"})).await;
     let why = scenario.blocked_by("paused").await;
-    assert_eq!(why["actions"][0]["command"], "reseq resume erp", "{why}");
+    assert_eq!(why["actions"][0]["command"], "reseq resume erp delivery", "{why}");
     scenario.receiver.accept("\"one\"");
     scenario.steer("retry-head", json!({})).await;
     scenario.steer("resume", json!({})).await;

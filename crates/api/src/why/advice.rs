@@ -162,7 +162,8 @@ pub(super) fn actions(
             vec![action("to see which processors run", "reseq pods".into())]
         }
         Cause::Paused => {
-            vec![action("to let it go on", format!("reseq resume {name}"))]
+            let part = if lane.head.state == State::Waiting { "processing" } else { "delivery" };
+            vec![action("to let it go on", format!("reseq resume {name} {part}"))]
         }
         Cause::RateLimit => vec![action(
             "to allow more",
