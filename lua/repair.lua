@@ -105,7 +105,7 @@ local function check_state(lane, message, record, at)
     if not at.ready and find('nowhere', sequence) then make_ready(lane, sequence, at) end
   elseif at.delayed and (at.ready or at.halted) then
     if find('twice', sequence) then end_delay(sequence) end
-  elseif not (at.ready or at.halted or at.delayed) then
+  elseif not (at.ready or at.halted or at.delayed or message.is_leased == '1') then
     local is_halted = attempts_of(key_attempts, sequence)[4] ~= ''
     if not is_halted and message.is_processed ~= '1' then
       waits[#waits + 1] = sequence
@@ -152,7 +152,7 @@ for _, message in ipairs(messages) do
   else
     local is_awaiting = is_held(lane, sequence, at)
     if not is_whole(message, record) then
-      if not at.halted and not is_awaiting then
+      if not at.halted and not is_awaiting and message.is_leased ~= '1' then
         damaged[#damaged + 1] = sequence
         if find('damaged', sequence) then halt_damaged(sequence, at) end
       end

@@ -2,7 +2,7 @@
 -- repair_waiting: stores the waiting messages of a paused destination again, part by part. The first part removes the
 -- old ones.
 --
--- Returns: how many messages wait now
+-- Returns: the first part: 1 if no index named the old ones, otherwise 0; another part: how many messages wait now
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, the first part begins again. The caller must not repeat another part, but begin again.
 -- include: schema, clock, wake, waiting
@@ -16,10 +16,12 @@ local place = {
   messages = key_messages, builtin = key_active_builtin, worker = key_active_worker, wake = key_wake_waiting,
 }
 if is_first == '1' then
+  local has_hint = redis.call('ZSCORE', active_of(place), destination)
+  local has_any = redis.call('EXISTS', key_waiting) == 1
   redis.call('UNLINK', key_waiting, key_withdrawn)
   redis.call('HDEL', key_destination, 'withdrawn')
+  return has_any and not has_hint and 1 or 0
 end
-if #sequences == 0 then return 0 end
 if ordering == 'none' then
   to_priorities(place, sequences)
   return redis.call('ZCARD', key_waiting)

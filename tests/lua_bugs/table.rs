@@ -516,7 +516,7 @@ end",
     bug(
         "halts a damaged message that is halted",
         "repair",
-        "if not at.halted and not is_awaiting then",
+        "if not at.halted and not is_awaiting and message.is_leased ~= '1' then",
         "if not is_awaiting then",
     ),
     bug(

@@ -174,8 +174,10 @@ async fn key_of_wrong_type_halts_its_destination_until_it_is_right() {
     let doctor = scenario.get("/v1/doctor").await.to_string();
     assert!(doctor.contains(&found), "{doctor}");
 
+    scenario.steer("pause", json!({})).await;
     scenario.steer("repair", json!({})).await;
     scenario.names(None).await;
+    scenario.steer("resume", json!({})).await;
     assert_eq!(scenario.ends("complete", &leases, json!({"body": "done"})).await, ["ok", "ok"]);
     while scenario.work().await == 0 {}
     scenario.is_drained().await;

@@ -1,8 +1,8 @@
 //! Finds and repairs contradictions between the records of a paused destination and what is derived from them
 //! (`lua/repair.lua`).
 //!
-//! A pass reads everything page by page. While the destination is paused, only operators and the ends of delays change
-//! it; the next pass corrects what they crossed. A repair ends with a pass that finds nothing.
+//! A pass reads everything page by page. While the destination is paused, only operators and the ends of leases and
+//! delays change it; the next pass corrects what they crossed. A repair ends with a pass that finds nothing.
 
 mod derived;
 pub(super) mod lanes;
@@ -33,6 +33,7 @@ row! {
         is_unreadable: bool,
         /// Its record is the output of its processing.
         is_processed: bool,
+        is_leased: bool,
     }
 }
 
@@ -156,6 +157,8 @@ pub(super) struct Pass {
     pub(super) has_repaired: bool,
     /// Messages that were checked.
     pub(super) seen: Bits,
+    /// Messages that were being processed at its beginning: while the destination is paused, no more begin.
+    pub(super) leased: Bits,
     /// Messages that were delayed at its beginning.
     pub(super) delayed: Bits,
     /// Messages that must wait, and damaged ones, which must not.
@@ -202,7 +205,7 @@ impl Bits {
 
 impl Store {
     /// Compares the records of a paused destination with what is derived from them, and repairs contradictions; with
-    /// `dry_run` it only reports them. Nobody may be processing a message.
+    /// `dry_run` it only reports them.
     pub async fn repair(
         &self,
         entry: &CatalogEntry,
@@ -238,11 +241,12 @@ impl Repairing<'_> {
         if !self.check_types().await? {
             return Ok(None);
         }
-        self.check_leases().await?;
+        self.pass.leased = self.leased().await?;
         let before = self.counters().await?;
         self.read_delayed().await?;
         let unread = self.check_records().await?;
         self.check_lanes(unread).await?;
+        self.check_leases().await?;
         self.check_strays().await?;
         self.check_waiting(before.last()).await?;
         self.check_letters().await?;
@@ -298,6 +302,7 @@ impl Repairing<'_> {
             sequence: item.sequence,
             is_unreadable: item.is_unreadable,
             is_processed: item.is_processed,
+            is_leased: self.pass.leased.has(item.sequence),
         };
         let call = Args {
             destination: self.entry.destination.name.as_str(),

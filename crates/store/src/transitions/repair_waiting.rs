@@ -38,8 +38,13 @@ impl Repairing<'_> {
             }
             at = next;
         }
+        // A stored message that had a lease waits, if the lease has ended since.
+        let may_be_leased = stored.all().any(|sequence| self.pass.leased.has(sequence));
+        let leased = if may_be_leased { self.leased().await? } else { Bits::default() };
         for sequence in stored.all() {
-            if self.pass.waiting.has(sequence) || self.may_wait(sequence, last).await? {
+            let is_leased = leased.has(sequence);
+            let waits = self.pass.waiting.has(sequence);
+            if waits || !is_leased && self.may_wait(sequence, last).await? {
                 continue;
             }
             differs = true;
@@ -56,7 +61,10 @@ impl Repairing<'_> {
         if !differs || self.dry_run {
             return Ok(());
         }
-        self.store_waiting(&[], true).await?;
+        if self.store_waiting(&[], true).await? == 1 {
+            // The next part adds it.
+            self.note("hint", self.entry.destination.name.to_string(), true);
+        }
         let mut all = waiting.all().peekable();
         while all.peek().is_some() {
             let some: Vec<Sequence> = all.by_ref().take(PAGE).collect();
@@ -67,7 +75,7 @@ impl Repairing<'_> {
     }
 
     /// True if a stored message need not be removed although the pass did not find it waiting: it was withdrawn, its
-    /// delay has ended since, or it was redriven or replayed since.
+    /// lease or delay has ended since, or it was redriven or replayed since.
     async fn may_wait(&mut self, sequence: Sequence, last: Sequence) -> Result<bool, StoreError> {
         self.begin()?;
         let member = format!("{}/{sequence}", self.entry.destination.name);
@@ -77,7 +85,7 @@ impl Repairing<'_> {
         let (is_withdrawn, due, exists): (bool, Option<f64>, bool) =
             self.store.query(&pipe).await?;
         let is_due = due.is_none() && self.pass.delayed.has(sequence);
-        let waits_now = exists && (is_due || sequence > last);
+        let waits_now = exists && (is_due || self.pass.leased.has(sequence) || sequence > last);
         if waits_now {
             self.pass.waiting.insert(sequence);
         }
@@ -106,7 +114,7 @@ impl Repairing<'_> {
         &self,
         sequences: &[Sequence],
         is_first: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         self.begin()?;
         let keys = self.keys.clone();
         let call = Args {
@@ -117,6 +125,6 @@ impl Repairing<'_> {
             sequences: sequences.to_vec(),
         }
         .call(self.store, &keys);
-        self.store.run::<u64>(&call).await.map(drop)
+        self.store.run(&call).await
     }
 }

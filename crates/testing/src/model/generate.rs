@@ -248,13 +248,11 @@ impl CallSequences {
             Kind::Reap => Some(Op::Reap { known }),
             Kind::Expire => known.definition.letters_age.then_some(Op::Expire { known }),
             Kind::GiveUp => Some(Op::GiveUp { known }),
-            // Nobody may be processing a message.
-            Kind::Repair if !pick::is_leased(name, state) => {
+            Kind::Repair => {
                 let is_current = all.last().is_some_and(|last| last.version == known.version);
                 let harm = if is_current { pick::harm(draw, name, state) } else { Harm::Nothing };
                 Some(Op::Repair { known, harm })
             }
-            Kind::Repair => None,
             Kind::Release => {
                 Some(Op::Release { who, epoch, known, lanes: self.requests(draw, known, state)? })
             }

@@ -175,6 +175,7 @@ impl Calls {
             sequence: *sequence,
             is_unreadable: false,
             is_processed: false,
+            is_leased: false,
         };
         let args = repair::Args {
             destination: self.name.as_str(),

@@ -30,22 +30,28 @@ impl Repairing<'_> {
         Ok(found.into_iter().filter_map(read).collect())
     }
 
-    /// Removes leases that have ended, or whose message is gone. An error if a message is being processed.
-    pub(super) async fn check_leases(&mut self) -> Result<(), StoreError> {
-        let (key, messages, mut cursor) = (self.keys.leases(), self.keys.messages(), 0);
-        let now = self.store.time_at(&key).await? as f64;
+    /// The messages that have a lease, ended or not: the owner ends it.
+    pub(in crate::transitions) async fn leased(&self) -> Result<Bits, StoreError> {
+        let (mut leased, mut cursor) = (Bits::default(), 0);
         loop {
-            for (sequence, member, deadline) in self.of_partition(&key, &mut cursor).await? {
-                let mut exists = redis::pipe();
-                exists.hexists(&messages, sequence);
-                if deadline > now && self.query(&exists).await? {
-                    return Err(StoreError::WrongState(format!(
-                        "message {sequence} is still being processed; repair again when the leases of the \
-                         destination have ended"
-                    )));
+            for (sequence, ..) in self.of_partition(&self.keys.leases(), &mut cursor).await? {
+                leased.insert(sequence);
+            }
+            if cursor == 0 {
+                return Ok(leased);
+            }
+        }
+    }
+
+    /// Removes the leases of messages that were neither among the records nor in a lane.
+    pub(super) async fn check_leases(&mut self) -> Result<(), StoreError> {
+        let (key, mut cursor) = (self.keys.leases(), 0);
+        loop {
+            for (sequence, member, _) in self.of_partition(&key, &mut cursor).await? {
+                if !self.pass.seen.has(sequence) {
+                    self.write(redis::pipe().zrem(&key, &member)).await?;
+                    self.note("left_over", member, !self.dry_run);
                 }
-                self.write(redis::pipe().zrem(&key, &member)).await?;
-                self.note("left_over", member, !self.dry_run);
             }
             if cursor == 0 {
                 return Ok(());

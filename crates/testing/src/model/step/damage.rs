@@ -73,14 +73,14 @@ fn renew_hints(state: &mut State, name: Name) -> bool {
     waits || has_withdrawals || !heads.is_empty()
 }
 
-/// Halts damaged messages. Nobody is processing one.
+/// Halts damaged messages that nobody is processing.
 fn halt_damaged(destination: &mut Destination, kinds: &mut BTreeSet<&'static str>) {
     let mut halted = Vec::new();
     for (sequence, message) in &mut destination.messages {
         let stage = match message.stand {
-            Stand::Held { .. } | Stand::Halted(_) => continue,
+            Stand::Leased { .. } | Stand::Held { .. } | Stand::Halted(_) => continue,
             Stand::Ready => Stage::Delivery,
-            Stand::Waiting | Stand::Leased { .. } | Stand::Delayed { .. } => Stage::Transform,
+            Stand::Waiting | Stand::Delayed { .. } => Stage::Transform,
         };
         if message.is_damaged() {
             message.left.note(ErrorKind::Damaged);
