@@ -84,13 +84,15 @@ pub fn bytes_of(text: &str) -> Vec<u8> {
     text.chars().map(|c| c as u8).collect()
 }
 
+/// The type and content of a key.
+pub type Typed = (String, Vec<String>);
+
 /// The whole content of Redis.
 #[derive(Debug, Clone, Default)]
 pub struct Dump {
     /// The server's time.
     pub now_ms: u64,
-    /// The type and content of each key.
-    pub keys: BTreeMap<String, Arc<(String, Vec<String>)>>,
+    pub keys: BTreeMap<String, Arc<Typed>>,
 }
 
 pub struct Real {
@@ -116,7 +118,7 @@ pub struct Real {
     /// The last definition of each destination, needed to read its messages.
     known: BTreeMap<Name, CatalogEntry>,
     /// The type and content of each key as the last dump read them, and the bytes that it read.
-    dumped: BTreeMap<String, (Vec<u8>, Arc<(String, Vec<String>)>)>,
+    dumped: BTreeMap<String, (Vec<u8>, Arc<Typed>)>,
     /// The parsed content of keys, by raw content and definition version.
     read: BTreeMap<String, (u64, Vec<String>, Fields)>,
 }

@@ -112,7 +112,7 @@ pub fn touched(before: (&State, &Dump), after: (&State, &Dump)) -> BTreeSet<Name
     if old.seen != new.seen {
         return NAMES.into();
     }
-    fn of(dump: &Dump, name: Name) -> impl Iterator<Item = (&String, &Arc<(String, Vec<String>)>)> {
+    fn of(dump: &Dump, name: Name) -> impl Iterator<Item = (&String, &Arc<real::Typed>)> {
         dump.keys.iter().filter(move |(key, _)| name_of(key) == Some(name))
     }
     /// Leases and delays of all destinations are in the same keys.

@@ -32,9 +32,11 @@ pub fn repair(state: &mut State, known: &CatalogEntry, harm: Harm) -> Answer {
         is_stored_again = destination.waiting.len() < waiting;
         forget_charges(destination, &mut kinds);
     }
-    if (harm == Harm::Waiting || is_stored_again) && put_back(state, name) && harm == Harm::Waiting
-    {
-        kinds.insert("nowhere");
+    if harm == Harm::Waiting || is_stored_again {
+        let has_any = put_back(state, name);
+        if has_any && harm == Harm::Waiting {
+            kinds.insert("nowhere");
+        }
     }
     kinds.extend(match harm {
         Harm::Nothing | Harm::Hints | Harm::Waiting => &[][..],
