@@ -2,7 +2,8 @@
 -- repair_waiting: stores the waiting messages of a paused destination again, part by part. The first part removes the
 -- old ones.
 --
--- Returns: the first part: 1 if no index named the old ones, otherwise 0; another part: how many messages wait now
+-- Returns: the first part: 1 if it added the missing hint of the old ones, otherwise 0; another part: how many
+--   messages wait now
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, the first part begins again. The caller must not repeat another part, but begin again.
 -- include: schema, clock, wake, waiting
@@ -16,11 +17,12 @@ local place = {
   messages = key_messages, builtin = key_active_builtin, worker = key_active_worker, wake = key_wake_waiting,
 }
 if is_first == '1' then
-  local has_hint = redis.call('ZSCORE', active_of(place), destination)
-  local has_any = redis.call('EXISTS', key_waiting) == 1
+  local active = active_of(place)
+  local lacks_hint = redis.call('EXISTS', key_waiting) == 1 and not redis.call('ZSCORE', active, destination)
+  if lacks_hint then redis.call('ZADD', active, '0', destination) end
   redis.call('UNLINK', key_waiting, key_withdrawn)
   redis.call('HDEL', key_destination, 'withdrawn')
-  return has_any and not has_hint and 1 or 0
+  return lacks_hint and 1 or 0
 end
 if ordering == 'none' then
   to_priorities(place, sequences)

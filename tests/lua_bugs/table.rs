@@ -514,6 +514,18 @@ end",
         if not record then break end",
     ),
     bug(
+        "halts a damaged message while a processor has a lease on it",
+        "repair",
+        " and message.is_leased ~= '1' then",
+        " then",
+    ),
+    bug(
+        "puts a message back into the waiting list while a processor has a lease on it",
+        "repair",
+        " or message.is_leased == '1') then",
+        ") then",
+    ),
+    bug(
         "halts a damaged message that is halted",
         "repair",
         "if not at.halted and not is_awaiting and message.is_leased ~= '1' then",

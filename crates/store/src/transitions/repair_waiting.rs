@@ -62,7 +62,6 @@ impl Repairing<'_> {
             return Ok(());
         }
         if self.store_waiting(&[], true).await? == 1 {
-            // The next part adds it.
             self.note("hint", self.entry.destination.name.to_string(), true);
         }
         let mut all = waiting.all().peekable();
