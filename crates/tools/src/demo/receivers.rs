@@ -64,7 +64,7 @@ async fn accept(State(ledger): State<Arc<Ledger>>, headers: HeaderMap, body: Byt
 }
 
 async fn serve_lines(listener: TcpListener, ledger: Arc<Ledger>) {
-    // Owned here, so that the connections end together with the listener.
+    // Owns the connections, so that they end with the listener.
     let mut connections = JoinSet::new();
     loop {
         // An accept may fail for a connection that was closed again; its peer notices.
