@@ -30,12 +30,19 @@ export async function until(what, look, patienceMs = 120_000) {
   }
 }
 
+const given = new Set();
+
 export async function freePort() {
-  const server = createTcpServer();
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  for (;;) {
+    const server = createTcpServer();
+    await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address();
+    await new Promise((resolve) => server.close(resolve));
+    // The process that got this port before may not listen yet.
+    if (given.has(port)) continue;
+    given.add(port);
+    return port;
+  }
 }
 
 /** They end with the test, however it ends. */
