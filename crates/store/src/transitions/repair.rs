@@ -184,7 +184,13 @@ impl Bits {
         is_new
     }
 
-    fn extend(&mut self, sequences: Vec<Sequence>) {
+    pub(super) fn of(sequences: impl IntoIterator<Item = Sequence>) -> Bits {
+        let mut bits = Bits::default();
+        bits.extend(sequences);
+        bits
+    }
+
+    fn extend(&mut self, sequences: impl IntoIterator<Item = Sequence>) {
         for sequence in sequences {
             self.insert(sequence);
         }
@@ -241,12 +247,13 @@ impl Repairing<'_> {
         if !self.check_types().await? {
             return Ok(None);
         }
-        self.pass.leased = self.leased().await?;
+        let leases = self.leases().await?;
+        self.pass.leased = Bits::of(leases.iter().map(|(sequence, _)| *sequence));
         let before = self.counters().await?;
         self.read_delayed().await?;
         let unread = self.check_records().await?;
         self.check_lanes(unread).await?;
-        self.check_leases().await?;
+        self.check_leases(leases).await?;
         self.check_strays().await?;
         self.check_waiting(before.last()).await?;
         self.check_letters().await?;

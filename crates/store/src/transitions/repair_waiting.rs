@@ -40,7 +40,8 @@ impl Repairing<'_> {
         }
         // A stored message that had a lease waits, if the lease has ended since.
         let may_be_leased = stored.all().any(|sequence| self.pass.leased.has(sequence));
-        let leased = if may_be_leased { self.leased().await? } else { Bits::default() };
+        let leases = if may_be_leased { self.leases().await? } else { Vec::new() };
+        let leased = Bits::of(leases.into_iter().map(|(sequence, _)| sequence));
         for sequence in stored.all() {
             let is_leased = leased.has(sequence);
             let waits = self.pass.waiting.has(sequence);

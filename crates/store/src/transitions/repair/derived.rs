@@ -30,33 +30,32 @@ impl Repairing<'_> {
         Ok(found.into_iter().filter_map(read).collect())
     }
 
-    /// The messages that have a lease, ended or not: the owner ends it.
-    pub(in crate::transitions) async fn leased(&self) -> Result<Bits, StoreError> {
-        let (mut leased, mut cursor) = (Bits::default(), 0);
+    /// The leases on messages, ended or not, each with its message: the owner ends them.
+    pub(in crate::transitions) async fn leases(
+        &self,
+    ) -> Result<Vec<(Sequence, String)>, StoreError> {
+        let (mut leases, mut cursor) = (Vec::new(), 0);
         loop {
-            for (sequence, ..) in self.of_partition(&self.keys.leases(), &mut cursor).await? {
-                leased.insert(sequence);
-            }
+            let page = self.of_partition(&self.keys.leases(), &mut cursor).await?;
+            leases.extend(page.into_iter().map(|(sequence, member, _)| (sequence, member)));
             if cursor == 0 {
-                return Ok(leased);
+                return Ok(leases);
             }
         }
     }
 
     /// Removes the leases of messages that were neither among the records nor in a lane.
-    pub(super) async fn check_leases(&mut self) -> Result<(), StoreError> {
-        let (key, mut cursor) = (self.keys.leases(), 0);
-        loop {
-            for (sequence, member, _) in self.of_partition(&key, &mut cursor).await? {
-                if !self.pass.seen.has(sequence) {
-                    self.write(redis::pipe().zrem(&key, &member)).await?;
-                    self.note("left_over", member, !self.dry_run);
-                }
-            }
-            if cursor == 0 {
-                return Ok(());
+    pub(super) async fn check_leases(
+        &mut self,
+        leases: Vec<(Sequence, String)>,
+    ) -> Result<(), StoreError> {
+        for (sequence, member) in leases {
+            if !self.pass.seen.has(sequence) {
+                self.write(redis::pipe().zrem(self.keys.leases(), &member)).await?;
+                self.note("left_over", member, !self.dry_run);
             }
         }
+        Ok(())
     }
 
     pub(super) async fn read_delayed(&mut self) -> Result<(), StoreError> {

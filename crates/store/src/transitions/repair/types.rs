@@ -3,21 +3,18 @@
 use std::collections::BTreeMap;
 
 use super::{Repairing, lanes::PAGE};
-use crate::StoreError;
+use crate::{StoreError, key_types};
 use domain::Ordering;
 
-type Typed = Vec<(String, &'static str)>;
-
 impl Repairing<'_> {
-    /// The keys of the destination and of its partition, with their types: those that are derived, and those that hold
-    /// what nothing else does.
-    fn typed_keys(&self) -> (Typed, Typed) {
+    /// The keys of the destination and of its partition: those that are derived, and those that hold what nothing else
+    /// does.
+    fn typed_keys(&self) -> (Vec<String>, Vec<String>) {
         let keys = &self.keys;
-        let by_priority = self.entry.destination.ordering == Ordering::None;
-        let waiting = if by_priority { "zset" } else { "list" };
-        let mut derived =
-            vec![(keys.waiting(), waiting), (keys.withdrawn(), "set"), (keys.log_order(), "list")];
-        let sets = [
+        let derived = [
+            keys.waiting(),
+            keys.withdrawn(),
+            keys.log_order(),
             keys.leases(),
             keys.delayed(),
             keys.releasable(),
@@ -33,7 +30,6 @@ impl Repairing<'_> {
             keys.ids(),
             keys.previous(),
         ];
-        derived.extend(sets.map(|key| (key, "zset")));
         let lost = [
             keys.messages(),
             keys.bodies(),
@@ -44,7 +40,7 @@ impl Repairing<'_> {
             keys.idempotency_keys(),
             keys.consumer_leases(),
         ];
-        (derived, lost.map(|key| (key, "hash")).into())
+        (derived.into(), lost.into())
     }
 
     /// Removes derived keys of another type. False if a key of another type stays.
@@ -55,7 +51,7 @@ impl Repairing<'_> {
         let (mut lanes, mut cursor) = (BTreeMap::new(), 0);
         loop {
             let sets = self.lane_sets(&mut cursor).await?;
-            let typed: Typed = sets.iter().map(|(_, key)| (key.clone(), "zset")).collect();
+            let typed: Vec<String> = sets.iter().map(|(_, key)| key.clone()).collect();
             for key in self.wrong_types(&typed).await? {
                 let is_lane = |lane: &Option<String>| self.keys.in_progress(lane.as_deref()) == key;
                 match sets.iter().find(|(lane, _)| is_lane(lane)) {
@@ -87,20 +83,29 @@ impl Repairing<'_> {
     }
 
     /// Those of these keys that have another type.
-    async fn wrong_types(&self, keys: &Typed) -> Result<Vec<String>, StoreError> {
+    async fn wrong_types(&self, keys: &[String]) -> Result<Vec<String>, StoreError> {
         let mut wrong = Vec::new();
         for some in keys.chunks(PAGE) {
             self.begin()?;
             let mut pipe = redis::pipe();
-            for (key, _) in some {
+            for key in some {
                 pipe.cmd("TYPE").arg(key);
             }
             let kinds: Vec<String> = self.store.query(&pipe).await?;
             let each = some.iter().zip(kinds);
-            let is_wrong = each.filter(|((_, kind), found)| found != kind && found != "none");
-            wrong.extend(is_wrong.map(|((key, _), _)| key.clone()));
+            wrong.extend(
+                each.filter(|(key, kind)| !self.fits(key, kind)).map(|(key, _)| key.clone()),
+            );
         }
         Ok(wrong)
+    }
+
+    fn fits(&self, key: &str, kind: &str) -> bool {
+        // The definition says which of its two types `waiting` has.
+        let wrong_for_waiting =
+            if self.entry.destination.ordering == Ordering::None { "list" } else { "zset" };
+        key_types::fits(self.store.keys(), key, kind)
+            && !(kind == wrong_for_waiting && key == self.keys.waiting())
     }
 
     /// Builds the set `in-progress` of each of these lanes beside its place, and puts it there as a whole: with half of
