@@ -158,34 +158,35 @@ impl RedisClient {
 
     /// Runs one call at the server that holds a key, and follows redirects.
     async fn at<T: FromRedisValue>(&self, key: &[u8], work: Work<'_>) -> Result<T, ClientError> {
-        self.value_at(key, work).await.and_then(fitting)
+        self.boxed_value_at(key, work).await.and_then(fitting)
     }
 
     /// Boxed, so that this crate compiles it: otherwise every crate that makes calls does.
-    pub(super) fn value_at<'a>(
+    fn boxed_value_at<'a>(
         &'a self,
         key: &'a [u8],
         work: Work<'a>,
     ) -> BoxFuture<'a, Result<Value, ClientError>> {
-        let answer = async move {
-            let mut redirects = Redirects::new();
-            let mut route = self.route(key).await?;
-            loop {
-                let link = route.node.take().await?;
-                let connection = link.connection.clone();
-                let mut channel = Channel { connection, asking: route.asking };
-                let error = match work.run(&mut channel).await {
-                    Ok(answer) => return Ok(answer),
-                    Err(error) => error,
-                };
-                if is_broken(&error) {
-                    route.node.discard(&link, &error);
-                }
-                let next = self.after(&error, &route.node).await;
-                route = redirects.follow(self, key, next, error).await?;
+        self.value_at(key, work).boxed()
+    }
+
+    pub(super) async fn value_at(&self, key: &[u8], work: Work<'_>) -> Result<Value, ClientError> {
+        let mut redirects = Redirects::new();
+        let mut route = self.route(key).await?;
+        loop {
+            let link = route.node.take().await?;
+            let connection = link.connection.clone();
+            let mut channel = Channel { connection, asking: route.asking };
+            let error = match work.run(&mut channel).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            if is_broken(&error) {
+                route.node.discard(&link, &error);
             }
-        };
-        answer.boxed()
+            let next = self.after(&error, &route.node).await;
+            route = redirects.follow(self, key, next, error).await?;
+        }
     }
 }
 

@@ -63,7 +63,7 @@ impl InFlight {
 impl RedisClient {
     /// Runs a script once, at the server that holds its first key.
     pub async fn run<T: FromRedisValue>(&self, call: &ScriptCall<'_>) -> Result<T, ClientError> {
-        // Boxed for the reason given at `value_at`.
+        // Boxed for the reason given at `boxed_value_at`.
         self.boxed_answer_of(call).await.and_then(fitting)
     }
 

@@ -111,7 +111,7 @@ impl RedisClient {
         Some(Wait { command, local, replicas, ms: self.patience.as_millis() as u64 })
     }
 
-    /// Boxed for the reason given at `value_at`.
+    /// Boxed for the reason given at `boxed_value_at`.
     fn boxed_confirmed_at<'a>(
         &'a self,
         call: &'a ScriptCall<'_>,
