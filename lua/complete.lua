@@ -136,6 +136,10 @@ local function finish(lane, of_lane, now)
   return is_head
 end
 
+-- A wrong type ends the call here, before it writes.
+for lane, of_lane in ipairs(scores) do
+  if of_lane.n > 0 then redis.call('ZCARD', lanes[lane].ready) end
+end
 if done > 0 then
   local now = now_ms()
   redis.call('ZREM', key_leases, unpack(gone, 1, done))

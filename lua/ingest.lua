@@ -205,6 +205,10 @@ local function store_waiting()
   wake(key_wake_waiting, destination)
 end
 
+-- A wrong type ends the call here, before it writes.
+for lane, of_lane in ipairs(finished) do
+  if of_lane.n > 0 then redis.call('ZCARD', lanes[lane].ready) end
+end
 if records.n > 0 then
   redis.call('HSET', key_messages, unpack(records, 1, records.n))
   store_waiting()

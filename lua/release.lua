@@ -74,6 +74,8 @@ end
 
 -- Without ordering, each message is a lane, and all are in the same sets.
 local function read_each()
+  -- If in-progress has the wrong type, the call ends here, before it writes.
+  redis.call('ZCARD', lanes[1].in_progress)
   local is_ready, seen = redis.call('ZMSCORE', lanes[1].ready, unpack(keys)), {}
   for number, lane in ipairs(lanes) do
     if is_ready[number] and not seen[lane.key] then

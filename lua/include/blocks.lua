@@ -1,7 +1,7 @@
 -- Runs many blocks in one call. A block is one transition with its own keys and arguments. This file is the end of a
--- script that crates/store/src/scripts.rs composes. Before it, the script defines the includes, `transitions`
--- (functions by number), `all_keys`, `all_args`, and `begin_block` (gives a transition its keys and arguments). The
--- includes hold the values that a call reads only once: the time, the server's identity, and the keys epoch and owner
+-- script that crates/store/src/scripts.rs composes. Before it, the script defines the includes, `transitions` and
+-- `lane_checks` (functions by number), `all_keys`, `all_args`, and `begin_block` (gives a transition its keys and
+-- arguments). The includes hold the values that a call reads only once: the time, the server's identity, and the keys epoch and owner
 -- of each partition.
 --
 -- The keys of the call are the keys of its blocks, in order. Its arguments are, per block: the shape '<number of the
@@ -22,17 +22,11 @@ local function size_of(answer)
   return size
 end
 
--- The text of an error that was returned or raised.
-local function error_text(problem)
-  if type(problem) == 'table' then problem = problem.err end
-  return tostring(problem)
-end
-
 -- Runs the block that `begin_block` has prepared. An error ends only this block.
 local function run_block(which)
   local has_ended, answer = pcall(transitions[which])
-  if not has_ended then return 0, error_text(answer) end
-  if type(answer) == 'table' and answer.err then return 0, error_text(answer) end
+  if not has_ended then answer = error_of(answer, lane_checks[which]) end
+  if type(answer) == 'table' and answer.err then return 0, answer.err end
   return 1, answer
 end
 

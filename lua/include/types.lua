@@ -40,3 +40,17 @@ local function check_destination(hash)
   if not wrong then redis.call('HDEL', hash, 'wrong_type') end
   return wrong or nil
 end
+
+-- Returns the error that a transition has raised. If it read the key of a lane that has the wrong type, `check_lanes`
+-- finds the key, and the error names it.
+local function error_of(problem, check_lanes)
+  if type(problem) ~= 'table' then problem = redis.error_reply(tostring(problem)) end
+  local is_wrong_type = check_lanes and string.find(problem.err, 'WRONGTYPE', 1, true)
+  return is_wrong_type and check_lanes() or problem
+end
+
+-- Runs a transition that reads the keys of its lanes before it writes.
+local function run_checked(transition, check_lanes)
+  local has_ended, answer = pcall(transition)
+  return has_ended and answer or error_of(answer, check_lanes)
+end

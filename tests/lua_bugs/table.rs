@@ -573,7 +573,7 @@ end",
     bug(
         "an error of one block ends the others",
         "include/blocks",
-        "if type(answer) == 'table' and answer.err then return 0, error_text(answer) end",
+        "if type(answer) == 'table' and answer.err then return 0, answer.err end",
         "if type(answer) == 'table' and answer.err then error(answer) end",
     ),
     bug(

@@ -219,7 +219,10 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.ingest(
             &lanes,
             &["once"],
-            &[arrival(1, "1:digest"), arrival(2, "").with("replaces=8,9000000000000000;")],
+            &[
+                arrival(1, "1:digest").with("processed;"),
+                arrival(2, "").with("replaces=8,9000000000000000;processed;"),
+            ],
         ),
         calls.claim("s2", 5),
         calls.complete("s1", &lanes, &[(2, 4), (1, 5)]),

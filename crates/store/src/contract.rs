@@ -127,8 +127,8 @@ impl Contract {
         text + "end\n"
     }
 
-    /// The lines of Lua that check the types of all keys (`lua/include/types.lua`), and end the transition with an error
-    /// if one is wrong. They follow the names.
+    /// The lines of Lua that check the types of the keys that each call has (`lua/include/types.lua`), and end the
+    /// transition with an error if one is wrong. They follow the names.
     pub fn checks(&self) -> String {
         let destination = self.keys.iter().filter(|key| **key == "destination");
         let others = self.keys.iter().filter(|key| **key != "destination");
@@ -136,22 +136,12 @@ impl Contract {
             .map(|_| "check_destination(key_destination)".to_owned())
             .chain(others.filter_map(|key| check_of(key, &format!("key_{key}"))))
             .collect();
-        let mut text = format!("do local wrong = {}\n", all.join("\nor "));
-        for list in self.lists {
-            let name = list.name;
-            let checks: Vec<String> = match (list.keys, list.args) {
-                (["key"], []) => check_of(name, "one").into_iter().collect(),
-                (keys, _) => {
-                    keys.iter().filter_map(|key| check_of(key, &format!("one.{key}"))).collect()
-                }
-            };
-            if !checks.is_empty() {
-                let checks = checks.join(" or ");
-                let _ =
-                    writeln!(text, "for _, one in ipairs({name}) do wrong = wrong or {checks} end");
-            }
-        }
-        text + "if wrong then return wrong end end\n"
+        format!("do local wrong = {}\nif wrong then return wrong end end\n", all.join("\nor "))
+    }
+
+    /// The lines of Lua that check the types of the keys in lists.
+    pub fn checks_of_lists(&self) -> String {
+        self.lists.iter().map(List::checks).collect()
     }
 }
 
@@ -161,6 +151,23 @@ fn check_of(name: &str, value: &str) -> Option<String> {
 }
 
 impl List {
+    fn checks(&self) -> String {
+        let name = self.name;
+        let all: Vec<String> = match (self.keys, self.args) {
+            (["key"], []) => check_of(name, "one").into_iter().collect(),
+            (keys, _) => {
+                keys.iter().filter_map(|key| check_of(key, &format!("one.{key}"))).collect()
+            }
+        };
+        if all.is_empty() {
+            return String::new();
+        }
+        let all = all.join(" or ");
+        format!(
+            "for _, one in ipairs({name}) do local wrong = {all} if wrong then return wrong end end\n"
+        )
+    }
+
     /// Reads it behind the keys and arguments that were read before.
     fn loop_of(&self) -> String {
         let List { name, keys, args } = self;
@@ -319,11 +326,14 @@ end
         let expected = "\
 do local wrong = check_type('hash', key_epoch)
 or check_type('string', key_owner)
-for _, one in ipairs(lanes) do wrong = wrong or check_type('zset', one.in_progress) or \
-check_type('zset', one.ready) end
 if wrong then return wrong end end
 ";
         assert_eq!(OF_LANES.checks(), expected);
+        let expected = "\
+for _, one in ipairs(lanes) do local wrong = check_type('zset', one.in_progress) or \
+check_type('zset', one.ready) if wrong then return wrong end end
+";
+        assert_eq!(OF_LANES.checks_of_lists(), expected);
     }
 
     #[test]

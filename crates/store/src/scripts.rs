@@ -1,7 +1,10 @@
 //! The Lua scripts: one transition per file, with its includes inserted. Transitions that carry the load of
 //! many quiet destinations are also in a composed script, which runs many of them in one call.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fmt::Write,
+    sync::{Arc, OnceLock},
+};
 
 use super::{contract::Contract, known_schema, transitions};
 use faults::planted_lua::{self, text_of};
@@ -153,9 +156,9 @@ impl Default for Scripts {
 
 fn transition(name: &'static str) -> Script {
     let text = named(name);
-    let script = Script::new(name, on_its_own(&text, false));
+    let script = Script::new(name, on_its_own(name, &text, false));
     match asks_if_full(&text) {
-        true => script.or_when_full(on_its_own(&text, true)),
+        true => script.or_when_full(on_its_own(name, &text, true)),
         false => script,
     }
 }
@@ -176,13 +179,28 @@ pub const CHECK_THEMSELVES: [&str; 11] = [
     "repair_waiting",
 ];
 
+/// Scripts that read the keys of each lane before they write, as this costs less than checks. Only if such a read meets
+/// the wrong type, the checks look for the key.
+const CHECK_LANES_LATE: [&str; 3] = ["complete", "ingest", "release"];
+
+/// The Lua function that finds the wrong type that such a script has met.
+fn late_checks(name: &str) -> Option<String> {
+    let of_name = |contract: &&Contract| contract.name == name;
+    let contract = CONTRACTS.iter().find(of_name).filter(|_| CHECK_LANES_LATE.contains(&name))?;
+    Some(format!("function()\n{}{}end\n", contract.names(), contract.checks_of_lists()))
+}
+
 /// The text of a transition, with the names of its keys and arguments, and the checks of its keys, where its code
 /// begins.
 fn named(name: &str) -> String {
     let text = text_of(name, file_of(name));
     let contract = CONTRACTS.iter().find(|contract| contract.name == name);
-    let checks_all = |contract: &&Contract| !CHECK_THEMSELVES.contains(&contract.name);
-    let checks = contract.filter(checks_all).map(Contract::checks).unwrap_or_default();
+    let checks_of = |contract: &Contract| match () {
+        () if CHECK_THEMSELVES.contains(&name) => String::new(),
+        () if CHECK_LANES_LATE.contains(&name) => contract.checks(),
+        () => contract.checks() + &contract.checks_of_lists(),
+    };
+    let checks = contract.map(checks_of).unwrap_or_default();
     let is_head = |line: &&str| line.starts_with('#') || line.starts_with("--");
     let head: usize = text.split_inclusive('\n').take_while(is_head).map(str::len).sum();
     let (head, code) = text.split_at(head);
@@ -201,59 +219,68 @@ fn beginning(first_line: &str, is_full: bool) -> String {
 }
 
 /// A script that runs one transition. KEYS and ARGV become variables that it may change.
-fn on_its_own(text: &str, is_full: bool) -> String {
+fn on_its_own(name: &str, text: &str, is_full: bool) -> String {
     let (first_line, body) = text.split_once('\n').unwrap_or((text, ""));
     let beginning = match asks_if_full(text) {
         true => beginning(first_line, is_full),
         false => format!("{first_line}\n"),
     };
-    let (types, body) = (include("types"), with_includes(body));
-    format!("{beginning}local KEYS, ARGV = KEYS, ARGV\n{types}{body}")
+    let types = include("types");
+    let code = match late_checks(name) {
+        None => with_includes(body),
+        Some(late) => {
+            let (includes, body) = function_of(body);
+            let includes: String = includes_of(includes).map(include).collect();
+            format!("{includes}return run_checked({body}, {late})\n")
+        }
+    };
+    format!("{beginning}local KEYS, ARGV = KEYS, ARGV\n{types}{code}")
 }
 
 /// A script that runs many blocks of these transitions (`lua/include/blocks.lua`). Each include is there
 /// once, and each transition is a function.
 fn composed(names: &[&'static str]) -> Arc<Script> {
-    let texts: Vec<_> = names.iter().map(|name| named(name)).collect();
+    let texts: Vec<_> = names.iter().map(|name| (*name, named(name))).collect();
     let script = Script::new("blocks", composed_of(&texts, false));
-    Arc::new(match texts.iter().any(|text| asks_if_full(text)) {
+    Arc::new(match texts.iter().any(|(_, text)| asks_if_full(text)) {
         true => script.or_when_full(composed_of(&texts, true)),
         false => script,
     })
 }
 
-fn composed_of(texts: &[String], is_full: bool) -> String {
-    let first_line = texts.first().and_then(|text| text.lines().next()).unwrap_or_default();
+fn composed_of(texts: &[(&str, String)], is_full: bool) -> String {
+    let first_line = texts.first().and_then(|(_, text)| text.lines().next()).unwrap_or_default();
     let mut whole = format!(
         "{}\
          local all_keys, all_args, KEYS, ARGV = KEYS, ARGV, KEYS, ARGV\n\
          local function begin_block(keys, args) KEYS, ARGV = keys, args end\n\
-         local transitions = {{}}\n",
+         local transitions, lane_checks = {{}}, {{}}\n",
         beginning(first_line, is_full)
     );
     whole.push_str(&include("types"));
     let mut included: Vec<&str> = Vec::new();
-    for name in texts.iter().flat_map(|text| includes_of(text)) {
+    for name in texts.iter().flat_map(|(_, text)| includes_of(text)) {
         // An include follows those that it needs in each list, so also in what is joined here.
         if !included.contains(&name) {
             included.push(name);
             whole.push_str(&include(name));
         }
     }
-    for (number, text) in (1..).zip(texts) {
-        whole.push_str(&block_of(number, text));
+    for (number, (name, text)) in (1..).zip(texts) {
+        let body = function_of(text.split_once('\n').map_or("", |(_, body)| body)).1;
+        let late = late_checks(name).unwrap_or_else(|| "nil".to_owned());
+        let _ =
+            writeln!(whole, "transitions['{number}'], lane_checks['{number}'] = {body}, {late}");
     }
     whole.push_str(&text_of("include/blocks", BLOCKS));
     whole
 }
 
-/// A transition as a function. Its first includes are before all functions; the others are where only a few calls come
-/// to, because each function that a call defines costs it.
-fn block_of(number: usize, text: &str) -> String {
-    let (_, body) = text.split_once('\n').unwrap_or((text, ""));
+/// The first line of a transition that names includes, and the transition as a function without them. They are before
+/// all functions; the others are where only a few calls come to, because each function that a call defines costs it.
+fn function_of(body: &str) -> (&str, String) {
     let first = body.lines().find(|line| line.starts_with(INCLUDE)).unwrap_or_default();
-    let body = with_includes(&body.replacen(first, "", 1));
-    format!("transitions['{number}'] = function()\n{body}end\n")
+    (first, format!("function()\n{}end", with_includes(&body.replacen(first, "", 1))))
 }
 
 /// How a line begins that names files to insert.

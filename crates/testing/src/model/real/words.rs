@@ -85,15 +85,16 @@ impl Real {
         let position =
             Position { epoch: self.actual_epoch(output.epoch), sequence: token.sequence };
         let (name_of, body) = (name.parse().unwrap(), message(output.key, &output.body));
+        // A claimed message is unchanged since its arrival. A repair counts an unreadable message with 0 bytes, but its
+        // processor has read it before, and may know of a body out of line.
+        let may_be_long = output.accounted_bytes == 0 || output.accounted_bytes > INLINE_MAX as u64;
         let stamped = Stamped {
             tombstone: output.dropped.then_some(Tombstone::Dropped),
             priority: output.priority,
             accounted_bytes: output.accounted_bytes,
             idempotency_key: output.idempotency_key.clone(),
-            // A claimed message is unchanged since its arrival.
             out_of_line: OutOfLine {
-                body: (output.accounted_bytes > INLINE_MAX as u64)
-                    .then_some(output.accounted_bytes),
+                body: may_be_long.then_some(output.accounted_bytes),
                 input: None,
             },
             ..Stamped::new(name_of, position, output.previous, body)
