@@ -19,7 +19,7 @@ NEWER_TESTS := random_operations cluster wrong_types journey upgrades power_cut 
 .DEFAULT_GOAL := help
 # Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup setup-tests build build-bench demo run test quick torture torture-shares test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers lint fmt deny sbom fuzz release-clean
+.PHONY: help setup setup-tests build build-bench demo run test quick torture torture-shares test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers dist release-check test-dist test-chart lint fmt deny sbom fuzz release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,7 +31,7 @@ setup-tests: ## Install what tests need besides, if it is missing: promtool, Chr
 	@scripts/setup.sh tests
 
 build: ## Build the release: release/reseq in cargo's target directory (target/), line tables in reseq.debug
-	cargo build --release --locked
+	RESEQ_BUILD="$$(scripts/version.sh)" cargo build --release --locked
 	@scripts/split-debug.sh $(RESEQ)
 
 build-node: ## Build the Node.js client; scripts in this folder can then import it as "reseq"
@@ -143,6 +143,18 @@ sbom: ## List the dependencies of reseq for others: a CycloneDX file in sbom/ in
 
 fuzz: ## Fuzz the parsers of input, each for SECONDS=1200 (TARGETS="frames tokens")
 	scripts/fuzz.sh $(or $(SECONDS),1200) $(TARGETS)
+
+dist: ## Build the packages: programs, deb, rpm, npm, wheel, images, chart, in dist/ where cargo builds (MINISIGN_KEY=FILE)
+	@packaging/dist.sh
+
+release-check: ## Check that all that names the version names the same one
+	@packaging/release-check.sh
+
+test-dist: ## Install the packages of `make dist` as strangers would, and run them; up to an hour (QUICK=1: two minutes)
+	@packaging/test-dist.sh $(if $(QUICK),--quick)
+
+test-chart: ## Apply the chart to a real Kubernetes API server, and restart all roles under load
+	@packaging/chart/test-apiserver.sh
 
 release-clean: build ## Check that the release has no pause points and no planted bugs
 	@test -f $(RESEQ) || { echo "there is no $(TARGET_DIR)/release/reseq"; exit 1; }

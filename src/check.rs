@@ -18,6 +18,7 @@ pub struct CheckArgs {
 pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
     let mut config = Config::load(args.config.as_deref(), std::env::vars())?;
     tls::check(&config)?;
+    telemetry::check_level(&config.log.level).map_err(anyhow::Error::msg)?;
     let file = args.config.as_ref().map_or("none".into(), |path| path.display().to_string());
     println!(
         "configuration  ok: file {file}, {} destinations, {} TCP listeners",

@@ -9,14 +9,21 @@ use clap::{CommandFactory, Parser, Subcommand};
 use cli::{
     audit, completions, context, dead_letters, destinations, doctor,
     exit::{EXIT_CODES, Exit},
-    lanes, log, man, messages, operations, pause, pods, purge, repair, replay, retry_head, send,
-    skip_head, status, tail, tokens, top, topics, verify, why,
+    health, lanes, log, man, messages, operations, pause, pods, purge, repair, replay, retry_head,
+    send, skip_head, status, tail, tokens, top, topics, verify, why,
 };
 use reseq::Role;
 use tools::demo;
 
 mod check;
 mod migrate;
+mod reload;
+
+/// The version, with the commit if whoever builds says it: `RESEQ_BUILD="0.1.0 (1a2b3c4)" cargo build`.
+const VERSION: &str = match option_env!("RESEQ_BUILD") {
+    Some(build) => build,
+    None => env!("CARGO_PKG_VERSION"),
+};
 
 /// jemalloc handles messages well: many small allocations that another thread frees.
 #[global_allocator]
@@ -24,7 +31,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Process messages in parallel and deliver them in order of arrival
 #[derive(Parser)]
-#[command(version, about, after_help = EXIT_CODES)]
+#[command(version = VERSION, about, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -38,6 +45,10 @@ enum Command {
     Check(check::CheckArgs),
     /// Upgrade the data in Redis to the schema of this version
     Migrate(migrate::MigrateArgs),
+    /// Let a running process read its configuration again
+    Reload(reload::ReloadArgs),
+    /// Check whether a process is ready to work
+    Health(health::HealthArgs),
     /// Send messages from arguments, a file or standard input
     Send(send::SendArgs),
     /// Show the backlog and progress of all destinations
@@ -142,6 +153,8 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Repair(args) => return repair::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::Migrate(args) => migrate::run(args).await,
+        Command::Reload(args) => reload::run(&args),
+        Command::Health(args) => health::run(args).await,
         Command::Send(args) => send::run(args).await,
         Command::Top(args) => top::run(args).await,
         Command::Why(args) => why::run(args).await,

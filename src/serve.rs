@@ -3,28 +3,29 @@
 use std::{path::Path, thread::available_parallelism};
 
 use anyhow::Context;
+use sd_notify::NotifyState;
 use tokio::{
     runtime,
     signal::unix::{SignalKind, signal},
 };
 
-use crate::{Reseq, Role};
+use crate::{AppError, Reseq, Role, Running};
 use config::Config;
-use telemetry::install_traces;
+use telemetry::{LogFilter, install_traces};
 
-/// Runs until SIGTERM or SIGINT, then drains. With `with`, the caller may add to the service,
+/// Runs until SIGTERM or SIGINT, then drains. SIGHUP reloads the configuration. With `with`, the caller may add to the service,
 /// such as transforms. Uses its own threads, as many as configured.
 pub fn run(
-    config: Option<&Path>,
+    path: Option<&Path>,
     roles: Vec<Role>,
     with: impl FnOnce(Reseq) -> Reseq,
 ) -> anyhow::Result<()> {
-    let config = Config::load(config, std::env::vars())?;
+    let config = Config::load(path, std::env::vars())?;
     let cpus = available_parallelism().map_or(1, usize::from);
     let threads = threads(config.threads, cpus, &roles);
     let runtime = runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.context("the threads could not be started")?;
-    runtime.block_on(serve(config, roles, with))
+    runtime.block_on(serve(config, path, roles, with))
 }
 
 /// The number of threads. A sender delivers the messages of a lane one by one, so work for other lanes must not
@@ -39,10 +40,12 @@ fn threads(configured: usize, cpus: usize, roles: &[Role]) -> usize {
 
 async fn serve(
     config: Config,
+    path: Option<&Path>,
     roles: Vec<Role>,
     with: impl FnOnce(Reseq) -> Reseq,
 ) -> anyhow::Result<()> {
-    telemetry::install_log(config.log.is_json());
+    let log = telemetry::install_log(config.log.is_json(), &config.log.level);
+    let log = log.map_err(anyhow::Error::msg)?;
     let traces = match config.tracing.is_on() {
         true => Some(install_traces(&config.tracing.otlp_endpoint, config.tracing.sample_ratio)?),
         false => None,
@@ -59,21 +62,72 @@ async fn serve(
     });
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let reseq = with(Reseq::new(config)).roles(roles).metrics(metrics);
     let mut running = tokio::select! {
         running = reseq.start() => running?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    let ended = tokio::select! {
-        ended = running.ended() => ended,
-        _ = terminate.recv() => running.stop().await,
-        _ = interrupt.recv() => running.stop().await,
+    tell_systemd(&[NotifyState::Ready]);
+    let watchdog = tokio::spawn(feed_watchdog());
+    let ended = loop {
+        tokio::select! {
+            ended = running.ended() => break ended,
+            _ = hangup.recv() => reload(&mut running, path, &log),
+            _ = terminate.recv() => break stop(running).await,
+            _ = interrupt.recv() => break stop(running).await,
+        }
     };
+    watchdog.abort();
     if let Some(traces) = traces {
         traces.end().await;
     }
     Ok(ended?)
+}
+
+async fn stop(running: Running) -> Result<(), AppError> {
+    tell_systemd(&[NotifyState::Stopping]);
+    running.stop().await
+}
+
+/// Reads the configuration again, and takes over what may change while the process runs. A configuration that cannot be
+/// used changes nothing.
+fn reload(running: &mut Running, path: Option<&Path>, log: &LogFilter) {
+    let now = NotifyState::monotonic_usec_now();
+    tell_systemd(&now.map_or(vec![], |now| vec![NotifyState::Reloading, now]));
+    match Config::load(path, std::env::vars()) {
+        Err(error) => tracing::error!(%error, "not reloaded: the configuration cannot be used"),
+        Ok(config) => {
+            if let Err(error) = log.set(&config.log.level) {
+                tracing::error!(error, "the level of the log stays as it was");
+            }
+            let changes = running.reload(config);
+            tracing::info!(changed = changes.reloaded.join(" "), "the configuration is reloaded");
+            if !changes.at_start.is_empty() {
+                let fields = changes.at_start.join(" ");
+                tracing::warn!(fields, "changed, but taken over only by a restart");
+            }
+        }
+    }
+    tell_systemd(&[NotifyState::Ready]);
+}
+
+/// Tells systemd, if it has started this process, how the process is.
+fn tell_systemd(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "systemd cannot be told how this process is");
+    }
+}
+
+/// Shows systemd that the process can still run a task, twice in each interval that its unit sets.
+async fn feed_watchdog() {
+    let Some(interval) = sd_notify::watchdog_enabled() else { return };
+    let mut tick = tokio::time::interval(interval / 2);
+    loop {
+        tick.tick().await;
+        tell_systemd(&[NotifyState::Watchdog]);
+    }
 }
 
 #[cfg(test)]

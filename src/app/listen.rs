@@ -1,6 +1,11 @@
 //! The listeners of a process.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{Extension, Router};
 use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
@@ -10,7 +15,7 @@ use super::{AppError, descriptors::Descriptors, serve_http::HttpServer, supervis
 use access::Guard;
 use api::Recorder;
 use config::{AuthMode, Config, ConfigError, Listen, TcpAuth, invalid};
-use http_server::shares::Shares;
+use http_server::{concurrency_limit::ConcurrencyLimit, shares::Shares};
 use ingest::{Committer, rates::Rates};
 use store::Store;
 use tls::Acceptor;
@@ -82,11 +87,14 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
 }
 
+/// What HTTP listeners share, and for each the limit of connections of an address.
+type OfHttp = (Router, Guard, Store, [ConcurrencyLimit<IpAddr>; 2]);
+
 /// Starts the HTTP listener, and the one for operators. Returns the first address of each, and all addresses.
 pub(super) async fn listen_http(
     config: &Config,
     descriptors: &Descriptors,
-    (routes, guard, store): (Router, Guard, Store),
+    (routes, guard, store, [by_address, of_operators]): OfHttp,
     listeners: &TaskTracker,
     stop: &CancellationToken,
     supervisor: &Supervisor,
@@ -94,12 +102,12 @@ pub(super) async fn listen_http(
     let document = api::document(ingest::http::openapi());
     let (entries_max, tasks) = (config.audit.entries_max, listeners.clone());
     let recorder = Recorder::new(store, entries_max, tasks, &document);
-    let serve = |bound: Vec<TcpListener>, guard, connections_max, tls| {
+    let serve = |bound: Vec<TcpListener>, guard, by_address, connections_max, tls| {
         let guards = (Guard::clone(&guard), recorder.clone());
         let waits = Shares::of(connections_max);
         let routes = routes.clone().layer(Extension(waits));
         let routes = api::surround(routes, super::pace_of(config), guards, &document);
-        let of_it = (routes, guard);
+        let of_it = (routes, guard, by_address);
         let server = HttpServer::new(of_it, &config.http, tls, connections_max, stop.clone());
         let server = Arc::new(server);
         for listener in bound {
@@ -111,13 +119,13 @@ pub(super) async fn listen_http(
     let guard_of_all = guard.at(&http);
     let tls = Acceptor::http("http.tls", &config.http.tls)?;
     let Some(place) = config.admin.place()? else {
-        serve(bound, guard_of_all, descriptors.http, tls);
+        serve(bound, guard_of_all, by_address, descriptors.http, tls);
         return Ok((first_of(&http)?, None, http));
     };
     let (admin_bound, admin) = listen(&place, "admin.listen").await?;
-    serve(bound, guard_of_all.without_operators(), descriptors.http, tls);
+    serve(bound, guard_of_all.without_operators(), by_address, descriptors.http, tls);
     let tls = Acceptor::http("admin.tls", &config.admin.tls)?;
-    serve(admin_bound, guard.at(&admin), descriptors.admin, tls);
+    serve(admin_bound, guard.at(&admin), of_operators, descriptors.admin, tls);
     Ok((first_of(&http)?, Some(first_of(&admin)?), [http, admin].concat()))
 }
 

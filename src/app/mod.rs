@@ -8,6 +8,7 @@ mod descriptors;
 mod error;
 mod listen;
 mod own_addresses;
+mod reload;
 mod role;
 mod serve_http;
 mod supervisor;
@@ -29,10 +30,11 @@ pub use role::Role;
 use components::{Components, Dependencies, api_of};
 use descriptors::Descriptors;
 use listen::{guarded, listen_http, listen_tcp};
+use reload::Reloadable;
 use supervisor::{Ended, Supervisor};
 
 use access::Guard;
-use config::Config;
+use config::{Changes, Config};
 use faults::pause::{Point, point};
 use http_server::min_rate::MinRate;
 use ingest::{Committer, Watermark};
@@ -63,6 +65,9 @@ pub struct Running {
     /// The addresses of the TCP listeners, in the order of the configuration.
     pub tcp: Vec<SocketAddr>,
     stop: CancellationToken,
+    /// As it was given at the start, and with the last reload.
+    configs: [Config; 2],
+    reloadable: Reloadable,
     /// `None` after its end was reported.
     whole: Option<JoinHandle<Result<(), AppError>>>,
 }
@@ -79,6 +84,18 @@ impl Running {
             // The runtime is shutting down.
             Err(_) => Ok(()),
         }
+    }
+
+    /// Takes over what may change while Reseq runs, and returns which fields have changed. The log is the caller's.
+    pub fn reload(&mut self, config: Config) -> Changes {
+        self.reloadable.reload(&config);
+        let [at_start, last] = &mut self.configs;
+        let changes = Changes {
+            reloaded: last.changes_in(&config).reloaded,
+            at_start: at_start.changes_in(&config).at_start,
+        };
+        *last = config;
+        changes
     }
 
     /// Drains and stops Reseq.
@@ -127,6 +144,7 @@ impl Reseq {
         }
         let stop = CancellationToken::new();
         let mut config = self.config;
+        let configs = [config.clone(), config.clone()];
         tls::check(&config)?;
         let descriptors = Descriptors::share(&config)?;
         let mut embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
@@ -159,8 +177,9 @@ impl Reseq {
             }
         };
         let (http, admin, tcp) = (whole.http, whole.admin, whole.tcp.clone());
+        let reloadable = whole.reloadable.clone();
         let whole = tokio::spawn(whole.run(embedded, ended, stop.clone(), config.shutdown_ms));
-        Ok(Running { http, admin, tcp, stop, whole: Some(whole) })
+        Ok(Running { http, admin, tcp, stop, configs, reloadable, whole: Some(whole) })
     }
 }
 
@@ -185,6 +204,7 @@ struct Server {
     /// Processor and sender.
     roles: TaskTracker,
     background: CancellationToken,
+    reloadable: Reloadable,
 }
 
 impl Server {
@@ -239,7 +259,8 @@ impl Server {
         } else {
             routes = routes.merge(api::without_ingest());
         }
-        let of_http = (routes, guard, parts.store.clone());
+        let reloadable = Reloadable::new(config, guard.clone(), parts.clients.outgoing().clone());
+        let of_http = (routes, guard, parts.store.clone(), reloadable.by_address.clone());
         let (http, admin, all) =
             listen_http(config, descriptors, of_http, &listeners, &stop, supervisor).await?;
         parts.clients.outgoing().note_listeners(tcp.iter().copied().chain(all).collect());
@@ -280,7 +301,8 @@ impl Server {
         }
         tracing::info!(%http, ?admin, ?tcp, "Reseq runs");
         let (store, background) = (parts.store, parts.background);
-        Ok(Server { store, http, admin, tcp, listeners, commits, roles: running, background })
+        let roles = running;
+        Ok(Server { store, http, admin, tcp, listeners, commits, roles, background, reloadable })
     }
 
     /// Runs until `stop`, until the embedded Redis ends, or until a part ends unexpectedly.

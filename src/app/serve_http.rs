@@ -69,7 +69,7 @@ impl HttpServer {
     /// A server for these routes behind this guard, with at most `connections_max` connections, over TLS if it has
     /// certificates.
     pub(super) fn new(
-        (routes, guard): (Router, Guard),
+        (routes, guard, by_address): (Router, Guard, ConcurrencyLimit<IpAddr>),
         settings: &config::Http,
         tls: Option<Acceptor>,
         connections_max: usize,
@@ -82,7 +82,7 @@ impl HttpServer {
             idle_timeout: Duration::from_millis(settings.idle_timeout_ms),
             acknowledge_timeout: Duration::from_millis(settings.acknowledge_timeout_ms),
             connections: Connections::new(connections_max),
-            by_address: ConcurrencyLimit::new(settings.connections_per_address_max),
+            by_address,
             reserve: Connections::new(RESERVE),
             sockets: Arc::new(Semaphore::new(connections_max + RESERVE + CLOSING_MAX)),
             tls,

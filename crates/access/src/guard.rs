@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
 
@@ -46,7 +46,7 @@ struct Shared {
     catalog: Catalog,
     mode: AuthMode,
     /// The SHA-256 of the configured admin token, in hex.
-    admin_sha256: Option<String>,
+    admin_sha256: RwLock<Option<String>>,
     /// The caller with the admin token, and the caller where no token is needed.
     admin: Principal,
     anyone: Principal,
@@ -61,7 +61,7 @@ struct Shared {
 impl Guard {
     /// A guard of listeners that only this machine reaches.
     pub fn new(catalog: Catalog, auth: &Auth) -> Guard {
-        let admin_sha256 = auth.admin_token().map(sha256_of);
+        let admin_sha256 = RwLock::new(auth.admin_token().map(sha256_of));
         let everything = Arc::new(Grant::all());
         let admin = Principal::new("admin_token", everything.clone());
         let why = match auth.mode {
@@ -79,6 +79,17 @@ impl Guard {
         let shared =
             Shared { catalog, mode, admin_sha256, admin, anyone, certified, in_progress, used };
         Guard { shared: Arc::new(shared), is_loopback: true, is_public: false }
+    }
+
+    /// From now on takes the admin token and the limit of requests of this configuration.
+    pub fn reload(&self, auth: &Auth) {
+        let mut admin = self.shared.admin_sha256.write().unwrap_or_else(PoisonError::into_inner);
+        *admin = auth.admin_token().map(sha256_of);
+        self.shared.in_progress.set_max(auth.requests_per_token_max);
+    }
+
+    fn admin_sha256(&self) -> RwLockReadGuard<'_, Option<String>> {
+        self.shared.admin_sha256.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The guard of a listener at these addresses.
@@ -112,7 +123,7 @@ impl Guard {
     }
 
     fn has_tokens(&self) -> bool {
-        self.shared.admin_sha256.is_some() || self.shared.catalog.has_tokens()
+        self.admin_sha256().is_some() || self.shared.catalog.has_tokens()
     }
 
     /// True if the configuration has grants for client certificates.
@@ -261,7 +272,7 @@ impl Guard {
     pub fn caller_of(&self, text: &str) -> Result<Principal, Problem> {
         let sha256 = sha256_of(text);
         let is_same = |known: &str| bool::from(known.as_bytes().ct_eq(sha256.as_bytes()));
-        if self.shared.admin_sha256.as_deref().is_some_and(is_same) {
+        if self.admin_sha256().as_deref().is_some_and(is_same) {
             return Ok(self.shared.admin.clone());
         }
         let unknown = || {

@@ -6,6 +6,7 @@ pub mod context;
 pub mod dead_letters;
 pub mod destinations;
 pub mod doctor;
+pub mod health;
 pub mod lanes;
 pub mod log;
 pub mod man;

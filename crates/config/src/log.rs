@@ -5,11 +5,19 @@ use std::io::IsTerminal;
 use serde::{Deserialize, Serialize};
 
 /// The log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
     /// The format of a line.
     pub format: LogFormat,
+    /// Which events are logged: a level, or one for each module. `RESEQ_LOG` replaces it.
+    pub level: String,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log { format: LogFormat::default(), level: "info".to_owned() }
+    }
 }
 
 /// The format of a line of the log.

@@ -4,7 +4,10 @@ use std::{
     collections::HashMap,
     hash::Hash,
     net::{IpAddr, Ipv6Addr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use faults::planted;
@@ -16,7 +19,7 @@ pub struct ConcurrencyLimit<K>(Arc<Inner<K>>);
 #[derive(Debug)]
 struct Inner<K> {
     /// 0: no limit.
-    max: usize,
+    max: AtomicUsize,
     held: Mutex<HashMap<K, usize>>,
 }
 
@@ -30,17 +33,23 @@ pub struct Held<K: Hash + Eq> {
 impl<K: Hash + Eq + Clone> ConcurrencyLimit<K> {
     /// Each name holds at most `max`; 0: no limit.
     pub fn new(max: usize) -> ConcurrencyLimit<K> {
-        ConcurrencyLimit(Arc::new(Inner { max, held: Mutex::default() }))
+        ConcurrencyLimit(Arc::new(Inner { max: max.into(), held: Mutex::default() }))
+    }
+
+    /// From now on each name holds at most `max`. What is held above it stays held.
+    pub fn set_max(&self, max: usize) {
+        self.0.max.store(max, Ordering::Relaxed);
     }
 
     /// Takes one more for this name; `None` if it already holds the maximum.
     pub fn take(&self, name: K) -> Option<Held<K>> {
-        if self.0.max == 0 || planted::is("counts_without_limit") {
+        let max = self.0.max.load(Ordering::Relaxed);
+        if max == 0 || planted::is("counts_without_limit") {
             return Some(Held { of: None });
         }
         let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
         let count = held.entry(name.clone()).or_default();
-        if *count >= self.0.max {
+        if *count >= max {
             return None;
         }
         *count += 1;

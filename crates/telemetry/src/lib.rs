@@ -11,6 +11,7 @@ use std::{io::IsTerminal, sync::Arc, time::Duration};
 
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use tracing_subscriber::EnvFilter;
 
 pub use backlogs::Backlog;
 use by_destination::Series;
@@ -51,23 +52,58 @@ fn begin_counters() {
     }
 }
 
-/// Starts the log to standard error, as text or as JSON. `RESEQ_LOG` is its filter, such as `info,reseq=debug`.
-pub fn install_log(is_json: bool) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("RESEQ_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+/// The filter of the log, such as `info,reseq=debug`. The variable `RESEQ_LOG` replaces this one.
+fn filter_of(level: &str) -> Result<EnvFilter, String> {
+    let variable = std::env::var("RESEQ_LOG").ok().filter(|text| !text.is_empty());
+    let (field, text) = match &variable {
+        Some(text) => ("RESEQ_LOG", text.as_str()),
+        None => ("log.level", level),
+    };
+    EnvFilter::builder().parse(text).map_err(|error| {
+        format!(
+            "{field}: {text:?} is no log filter ({error}); use a level such as info, warn or debug"
+        )
+    })
+}
+
+/// Checks a level of the log. The error names the field.
+pub fn check_level(level: &str) -> Result<(), String> {
+    filter_of(level).map(drop)
+}
+
+/// Changes the filter of the log while it runs.
+pub struct LogFilter(Box<dyn Fn(EnvFilter) + Send + Sync>);
+
+impl LogFilter {
+    /// Uses this level from now on. The error names the field.
+    pub fn set(&self, level: &str) -> Result<(), String> {
+        filter_of(level).map(|filter| (self.0)(filter))
+    }
+}
+
+/// Starts the log to standard error, as text or as JSON. The error names the field of a level that cannot be used.
+pub fn install_log(is_json: bool, level: &str) -> Result<LogFilter, String> {
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let has_colours = std::io::stderr().is_terminal() && !is_plain;
     let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(filter_of(level)?)
         .with_ansi(has_colours)
         .with_writer(std::io::stderr);
     // A program that embeds Reseq as a library may already have installed its own log.
-    let _ = match is_json {
+    macro_rules! start {
+        ($log:expr) => {{
+            let log = $log.with_filter_reloading();
+            let handle = log.reload_handle();
+            let _ = log.try_init();
+            LogFilter(Box::new(move |filter| drop(handle.reload(filter))))
+        }};
+    }
+    Ok(match is_json {
         true => {
-            log.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+            start!(log.json().flatten_event(true).with_current_span(false).with_span_list(false))
         }
-        false => log.event_format(OneLine::new(has_colours)).try_init(),
-    };
+        false => start!(log.event_format(OneLine::new(has_colours))),
+    })
 }
 
 /// Redis answered a call of a script, or the call failed.

@@ -28,6 +28,7 @@ mod limits;
 mod memory;
 mod problems;
 mod redis_gone;
+mod reload;
 mod repeats;
 mod rights;
 mod routes;

@@ -82,6 +82,11 @@ impl Outgoing {
         Outgoing { lookups: Lookups::new(lookup, at_once), ..self }
     }
 
+    /// From now on allows these networks, besides public addresses. Connections that are open stay open.
+    pub fn allow(&self, allowed: Vec<AllowedNetwork>) {
+        self.policy.allow(allowed);
+    }
+
     /// Notes the addresses where this process listens. Reseq never connects to them.
     pub fn note_listeners(&self, listeners: Vec<SocketAddr>) {
         self.policy.note_listeners(listeners);

@@ -39,7 +39,7 @@ impl std::fmt::Display for RefusedAddress {
                 f,
                 "{address} is {what}, and Reseq connects only to public addresses and to those in outgoing.allow; \
                  if this one is meant, add it to [outgoing] allow in the configuration file of all \
-                 processes and restart them"
+                 processes and reload it (reseq reload)"
             ),
             RefusedReason::OwnListener => write!(
                 f,
@@ -58,7 +58,7 @@ impl std::fmt::Display for RefusedAddress {
 /// The policy of a process. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Policy {
-    allowed: Arc<[AllowedNetwork]>,
+    allowed: Arc<RwLock<Vec<AllowedNetwork>>>,
     own: Arc<RwLock<Own>>,
 }
 
@@ -71,7 +71,12 @@ struct Own {
 
 impl Policy {
     pub(super) fn new(allowed: Vec<AllowedNetwork>) -> Policy {
-        Policy { allowed: allowed.into(), own: Arc::default() }
+        Policy { allowed: Arc::new(RwLock::new(allowed)), own: Arc::default() }
+    }
+
+    /// From now on allows these networks.
+    pub(super) fn allow(&self, allowed: Vec<AllowedNetwork>) {
+        *self.allowed.write().unwrap_or_else(PoisonError::into_inner) = allowed;
     }
 
     /// Notes the addresses where this process listens.
@@ -93,7 +98,8 @@ impl Policy {
             self.check_own(form, port).map_err(refused)?;
         }
         for form in forms.into_iter().flatten() {
-            if self.allowed.iter().any(|network| network.contains(form, port)) {
+            let allowed = self.allowed.read().unwrap_or_else(PoisonError::into_inner);
+            if allowed.iter().any(|network| network.contains(form, port)) {
                 return Ok(());
             }
         }

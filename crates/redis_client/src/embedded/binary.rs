@@ -18,19 +18,40 @@ const MAJOR_MIN: u32 = 7;
 /// Time limit for `--version`.
 const VERSION_MAX: Duration = Duration::from_secs(10);
 
-/// Finds a server program in the directories of `search_path` and checks its version.
+/// Finds a server program that is new enough: in the directories of `search_path`, then where a package puts the one
+/// that comes along, beside this program or in `../lib/reseq/bin`. If there are only others, returns what is wrong with
+/// the first.
 pub(super) async fn find(search_path: &OsStr) -> Result<PathBuf, EmbeddedError> {
-    let candidates = NAMES.iter().flat_map(|name| {
+    let on_path = NAMES.iter().flat_map(|name| {
         std::env::split_paths(search_path).map(move |directory| directory.join(name))
     });
-    let Some(binary) = candidates.into_iter().find(|path| is_executable(path)) else {
-        return Err(EmbeddedError::MissingBinary);
-    };
-    let said = ask_version(&binary).await?;
+    let along = NAMES.iter().flat_map(|name| packaged().map(move |directory| directory.join(name)));
+    let mut first_problem = None;
+    for path in on_path.chain(along).filter(|path| is_executable(path)) {
+        match check(&path).await {
+            Ok(()) => return Ok(path),
+            Err(problem) => drop(first_problem.get_or_insert(problem)),
+        }
+    }
+    Err(first_problem.unwrap_or(EmbeddedError::MissingBinary))
+}
+
+/// The directories where a package puts the server program.
+fn packaged() -> impl Iterator<Item = PathBuf> {
+    let program = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
+    let beside = program.parent().map(Path::to_owned);
+    let library = beside.as_ref().and_then(|beside| Some(beside.parent()?.join("lib/reseq/bin")));
+    [beside, library].into_iter().flatten()
+}
+
+async fn check(binary: &Path) -> Result<(), EmbeddedError> {
+    let said = ask_version(binary).await?;
     match version(&said) {
-        Some((major, _)) if major >= MAJOR_MIN => Ok(binary),
-        Some((_, found)) => Err(EmbeddedError::OldVersion { found: found.into(), binary }),
-        None => Err(unusable(&binary, format!("its --version is {:?}", said.trim()))),
+        Some((major, _)) if major >= MAJOR_MIN => Ok(()),
+        Some((_, found)) => {
+            Err(EmbeddedError::OldVersion { found: found.into(), binary: binary.into() })
+        }
+        None => Err(unusable(binary, format!("its --version is {:?}", said.trim()))),
     }
 }
 

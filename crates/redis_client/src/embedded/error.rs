@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub enum EmbeddedError {
     /// No server program was found.
     #[error(
-        "neither redis-server nor valkey-server is on the PATH; install one (on Debian: \
+        "neither redis-server nor valkey-server is on the PATH or beside this program; install one (on Debian: \
          `apt-get install redis-server`), or set redis.url to a Redis that already runs"
     )]
     MissingBinary,

@@ -261,6 +261,11 @@ impl Pod {
         self.signal(Signal::TERM);
     }
 
+    /// Sends SIGHUP: it reads its configuration again.
+    pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
     /// Suspends it with SIGSTOP.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
@@ -329,7 +334,8 @@ impl Pod {
         std::fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 
-    fn config(&self) -> PathBuf {
+    /// Its configuration file.
+    pub fn config(&self) -> PathBuf {
         self.dir.path().join("reseq.toml")
     }
 

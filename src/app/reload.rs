@@ -1,0 +1,32 @@
+//! What may change while a process runs.
+
+use std::net::IpAddr;
+
+use access::Guard;
+use config::Config;
+use http_server::concurrency_limit::ConcurrencyLimit;
+use outbound::outgoing::Outgoing;
+
+/// The parts that take over fields of a changed configuration. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Reloadable {
+    guard: Guard,
+    outgoing: Outgoing,
+    /// Limits the connections of each address, at the listener for all and at the one for operators.
+    pub(super) by_address: [ConcurrencyLimit<IpAddr>; 2],
+}
+
+impl Reloadable {
+    pub(super) fn new(config: &Config, guard: Guard, outgoing: Outgoing) -> Reloadable {
+        let limit = || ConcurrencyLimit::new(config.http.connections_per_address_max);
+        Reloadable { guard, outgoing, by_address: [limit(), limit()] }
+    }
+
+    pub(super) fn reload(&self, config: &Config) {
+        self.guard.reload(&config.auth);
+        self.outgoing.allow(config.outgoing.allow.clone());
+        for limit in &self.by_address {
+            limit.set_max(config.http.connections_per_address_max);
+        }
+    }
+}
