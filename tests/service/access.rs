@@ -394,6 +394,7 @@ async fn tokens_hold_on_all_pods_without_redis_and_show_last_use() {
     let held: Vec<String> = guarded.redis.ask(&["HVALS", "reseq:{index}:tokens"]).await.unwrap();
     assert!(keys.len() >= 2 && !format!("{held:?}").contains(&token[20..]), "{keys:?} {held:?}");
 
+    guarded.redis.written().await;
     guarded.redis.kill();
     let metrics =
         async |token: &str| guarded.ask_at(&other, token, Method::GET, "/metrics", None).await.0;

@@ -371,6 +371,7 @@ async fn pods_start_despite_dead_primary_and_serve_other_partitions() {
         journey.reaches(name, COUNT).await;
     }
     // The keys needed for a start are on the other primaries.
+    cluster.nodes[2].written().await;
     cluster.nodes[2].kill();
     pods_start_without(names[2], names[0], &mut journey).await;
     cluster.nodes[2].restart().await;
