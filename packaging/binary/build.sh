@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Builds the release program for an old glibc, and packs it with its redis-server into a tarball.
+#
+#   packaging/binary/build.sh x86_64|aarch64
+#
+# Writes reseq and reseq.debug (its line tables) into $DIST/programs/ARCHITECTURE, and
+# $DIST/reseq-VERSION-ARCHITECTURE-linux.tar.gz with bin/reseq, lib/reseq/bin/redis-server, man pages and completions.
+set -euo pipefail
+# shellcheck source=packaging/lib.sh
+. "$(dirname "$0")/../lib.sh"
+architecture=${1:-x86_64}
+out=$(programs "$architecture")
+target=$architecture-unknown-linux-gnu
+"$ROOT/packaging/binary/tools.sh"
+rustup target list --installed 2>/dev/null | grep -qx "$target" || rustup target add "$target" ||
+  die "the Rust library for $target is missing: install it (rustup target add $target)"
+
+say "building reseq for $architecture, glibc $GLIBC_FLOOR or newer"
+# Paths of this machine stay out of the program.
+remap="--remap-path-prefix=$ROOT=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
+(cd "$ROOT" && PATH=$ZIG/bin:$PATH RESEQ_BUILD=$(scripts/version.sh) RUSTFLAGS=$remap \
+  cargo zigbuild --release --locked --bin reseq --target "$target.$GLIBC_FLOOR")
+mkdir -p "$out"
+cp "$("$ROOT/scripts/target-dir.sh")/$target/release/reseq" "$out/reseq"
+"$ROOT/scripts/split-debug.sh" "$out/reseq"
+"$ROOT/packaging/binary/valkey.sh" "$architecture"
+
+say "packing"
+# The pages and completions are those of any architecture.
+run=$(programs "$(uname -m)")/reseq
+name=reseq-$VERSION-$architecture-linux
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+root=$work/$name
+install -D "$out/reseq" "$root/bin/reseq"
+install -D "$out/redis-server" "$root/lib/reseq/bin/redis-server"
+install -D -m 644 "$out/LICENSE.valkey" "$root/share/doc/reseq/LICENSE.valkey"
+install -m 644 "$ROOT"/{LICENSE,README.md,CHANGELOG.md,reseq.example.toml} "$root/share/doc/reseq"
+mkdir -p "$root/share/man/man1" "$root/share/completions"
+"$run" man "$root/share/man/man1" >/dev/null
+for shell in bash zsh fish; do "$run" completions $shell >"$root/share/completions/reseq.$shell"; done
+tar --create --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --directory "$work" "$name" |
+  gzip --best --no-name >"$DIST/$name.tar.gz"
+say "$DIST/$name.tar.gz"

@@ -1,0 +1,34 @@
+# What the scripts of packaging/ share. Source it from a script that runs under `set -euo pipefail`.
+# shellcheck shell=bash
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=packaging/versions.env
+. "$ROOT/packaging/versions.env"
+
+# Where artefacts are built, and where tools and downloads are kept from one run to the next.
+DIST=${DIST:-$("$ROOT/scripts/target-dir.sh")/dist}
+TOOLS=${RESEQ_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/reseq-tools}
+mkdir -p "$DIST" "$TOOLS"
+
+# The virtual environment with zig.
+ZIG=$TOOLS/zig-$ZIG_VERSION
+
+VERSION=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$ROOT/Cargo.toml" | head -n 1)
+# The time of the commit: all files in artefacts bear it, so that a second build makes the same bytes.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$ROOT" log -1 --format=%ct 2>/dev/null || echo 1700000000)}
+export SOURCE_DATE_EPOCH
+
+# The programs for an architecture (x86_64, aarch64): reseq, and the static redis-server that comes along.
+programs() { echo "$DIST/programs/$1"; }
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "$(basename "$0"): $*"; exit 1; }
+
+# fetch URL SHA256 FILE: downloads a file once and checks it.
+fetch() {
+  [ -f "$3" ] && echo "$2  $3" | sha256sum --check --status && return
+  say "fetching $1"
+  curl --fail --silent --show-error --location --output "$3.part" "$1"
+  echo "$2  $3.part" | sha256sum --check --status || die "$1 does not have the checksum in packaging/versions.env"
+  mv "$3.part" "$3"
+}
