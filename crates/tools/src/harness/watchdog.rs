@@ -1,14 +1,15 @@
 //! Kills the processes of the harness if their parent is killed and cannot do so.
 
-use std::process::Stdio;
+use std::{io::ErrorKind, process::Stdio};
 
 use anyhow::Context;
 use tokio::process::{Child, ChildStdin, Command};
 
 /// A shell that waits for the end of its standard input, which comes when its parent ends in any
-/// way, and then kills the processes with these ids.
+/// way, and then kills the processes with these ids. The image of a container has no shell and needs none: all processes
+/// end with the first one.
 pub struct Watchdog {
-    shell: Child,
+    shell: Option<Child>,
     _line: Option<ChildStdin>,
 }
 
@@ -21,14 +22,18 @@ impl Watchdog {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // Its own process group, so that Ctrl-C does not trigger it while its parent stops in
         // order.
-        let mut shell = command.process_group(0).spawn().context("starting sh")?;
-        Ok(Watchdog { _line: shell.stdin.take(), shell })
+        let mut shell = match command.process_group(0).spawn() {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            spawned => Some(spawned.context("starting sh")?),
+        };
+        Ok(Watchdog { _line: shell.as_mut().and_then(|shell| shell.stdin.take()), shell })
     }
 
     /// Ends the watchdog before its processes are stopped, because their ids may be reused
     /// afterwards.
-    pub async fn dismiss(mut self) {
+    pub async fn dismiss(self) {
+        let Some(mut shell) = self.shell else { return };
         // An error means that the watchdog has already ended.
-        let _ = self.shell.kill().await;
+        let _ = shell.kill().await;
     }
 }
