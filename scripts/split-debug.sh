@@ -18,6 +18,6 @@ sections=$(objdump --section-headers "$program")
 
 # Into new files: cargo links the program to a copy of its own, which must stay whole.
 objcopy --only-keep-debug "$program" "$program.debug"
-objcopy --strip-debug --add-gnu-debuglink="$program.debug" "$program" "$program.stripped"
+objcopy --strip-all --add-gnu-debuglink="$program.debug" "$program" "$program.stripped"
 mv "$program.stripped" "$program"
 say "$(du -k "$program" | cut -f 1) KiB $program, $(du -k "$program.debug" | cut -f 1) KiB $program.debug"

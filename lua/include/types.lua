@@ -45,7 +45,7 @@ end
 -- finds the key, and the error names it.
 local function error_of(problem, check_lanes)
   if type(problem) ~= 'table' then problem = redis.error_reply(tostring(problem)) end
-  local is_wrong_type = check_lanes and string.find(problem.err, 'WRONGTYPE', 1, true)
+  local is_wrong_type = check_lanes and string.find(problem.err, '^WRONGTYPE')
   return is_wrong_type and check_lanes() or problem
 end
 

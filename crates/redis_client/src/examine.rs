@@ -12,6 +12,7 @@ use super::{
     call::{Question, ServerTime, server_ms},
     client::RedisClient,
     error::{ClientError, is_broken},
+    fitness::version_of,
     refusal::refusal_of_writes,
 };
 
@@ -147,7 +148,7 @@ fn state_of(info: &InfoDict) -> ServerState {
     let ports = listeners.chain([text("tcp_port")]).filter_map(|port| port.parse().ok());
     let replicas = (0..number("connected_slaves")).map(|at| text(&format!("slave{at}")));
     ServerState {
-        version: text("redis_version"),
+        version: version_of(info),
         policy: text("maxmemory_policy"),
         used: number("used_memory"),
         max: number("maxmemory"),

@@ -228,7 +228,15 @@ async fn check_server(
                 .to_owned(),
         );
     }
-    Ok(Fitness { version, warnings, lacks: None })
+    Ok(Fitness { version: version_of(&info), warnings, lacks: None })
+}
+
+/// The version of the server, as people know it: Valkey also has a `redis_version`, of the Redis that it resembles.
+pub(crate) fn version_of(info: &redis::InfoDict) -> String {
+    match info.get::<String>("valkey_version") {
+        Some(version) => format!("Valkey {version}"),
+        None => info.get("redis_version").unwrap_or_default(),
+    }
 }
 
 /// A setting of the server; empty if the server does not answer.

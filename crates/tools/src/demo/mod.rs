@@ -10,6 +10,7 @@
 //! measurements are made here, at both ends, without Reseq's own clocks and counters.
 
 use std::{
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -102,8 +103,13 @@ fn messages(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| "write a number from 1 to 100000".to_owned())
 }
 
+/// Runs the demo. The future is boxed, so that this crate compiles it, and not the program again.
+pub fn run(args: DemoArgs) -> Pin<Box<dyn Future<Output = anyhow::Result<Exit>>>> {
+    Box::pin(demonstrate(args))
+}
+
 /// Runs the demo and prints its report. `Exit::Ok` if everything arrived in order.
-pub async fn run(args: DemoArgs) -> anyhow::Result<Exit> {
+async fn demonstrate(args: DemoArgs) -> anyhow::Result<Exit> {
     let (min, max) = (args.work_min, args.work_max);
     if min > max {
         let problem = format!("--work-min {min:?} is above --work-max {max:?}");

@@ -1,0 +1,103 @@
+//! The commands that are clients of a running service.
+
+use futures::future::LocalBoxFuture;
+
+use super::{
+    audit, context, dead_letters, destinations, doctor, exit::Exit, health, lanes, log, messages,
+    operations, pause, pods, purge, repair, replay, retry_head, send, skip_head, status, tail,
+    tokens, top, topics, verify, why,
+};
+
+/// A client command, with its arguments.
+#[derive(Debug, Clone, clap::Subcommand)]
+pub enum ClientCommand {
+    /// Check whether a process is ready to work
+    Health(health::HealthArgs),
+    /// Send messages from arguments, a file or standard input
+    Send(send::SendArgs),
+    /// Show the backlog and progress of all destinations
+    Status(status::StatusArgs),
+    /// Show the deployment live on the terminal
+    Top(top::TopArgs),
+    /// Show what blocks a destination or a lane, and what to do
+    Why(why::WhyArgs),
+    /// Show the lanes with the most pending messages
+    Lanes(lanes::LanesArgs),
+    /// Check the deployment, and say what to do about each finding
+    Doctor(doctor::DoctorArgs),
+    /// List the live pods, and which partitions each owns
+    Pods(pods::PodsArgs),
+    /// List, show, create, change or delete destinations
+    Destinations(destinations::DestinationsArgs),
+    /// Create, list, show or revoke tokens
+    Tokens(tokens::TokensArgs),
+    /// Show what operators did
+    Audit(audit::AuditArgs),
+    /// List, show, create, change or delete topics
+    Topics(topics::TopicsArgs),
+    /// List, show or cancel pending messages
+    Messages(messages::MessagesArgs),
+    /// Show what happened to the last messages of a destination
+    Log(log::LogArgs),
+    /// Show deliveries as they happen
+    Tail(tail::TailArgs),
+    /// List, show, redrive or discard dead letters
+    DeadLetters(dead_letters::DeadLettersArgs),
+    /// List, show or cancel bulk operations
+    Operations(operations::OperationsArgs),
+    /// Pause delivery to a destination, or ingest of its messages
+    Pause(pause::PauseArgs),
+    /// Resume delivery and ingest of a destination
+    Resume(pause::PauseArgs),
+    /// Retry the head of a lane now, optionally with a corrected body
+    RetryHead(retry_head::RetryHeadArgs),
+    /// Make the head of a lane a dead letter, so that the lane continues
+    SkipHead(skip_head::SkipHeadArgs),
+    /// Cancel all pending messages of a destination or of one ordering key
+    Purge(purge::PurgeArgs),
+    /// Deliver logged messages again
+    Replay(replay::ReplayArgs),
+    /// Prove from the log and a receiver's journal that the order held
+    Verify(verify::VerifyArgs),
+    /// Find and repair inconsistent data of a destination in Redis
+    Repair(repair::RepairArgs),
+    /// Give names to services, with their tokens, and choose the current one
+    Context(context::ContextArgs),
+}
+
+impl ClientCommand {
+    /// Runs it. The future is boxed, so that this crate compiles the commands, and not the program again.
+    pub fn run(self) -> LocalBoxFuture<'static, anyhow::Result<Exit>> {
+        Box::pin(async {
+            match self {
+                ClientCommand::Status(args) => return status::run(args).await,
+                ClientCommand::Doctor(args) => return doctor::run(args).await,
+                ClientCommand::Verify(args) => return verify::run(args).await,
+                ClientCommand::Repair(args) => return repair::run(args).await,
+                ClientCommand::Health(args) => health::run(args).await,
+                ClientCommand::Send(args) => send::run(args).await,
+                ClientCommand::Top(args) => top::run(args).await,
+                ClientCommand::Why(args) => why::run(args).await,
+                ClientCommand::Lanes(args) => lanes::run(args).await,
+                ClientCommand::Pods(args) => pods::run(args).await,
+                ClientCommand::Destinations(args) => destinations::run(args).await,
+                ClientCommand::Tokens(args) => tokens::run(args).await,
+                ClientCommand::Audit(args) => audit::run(args).await,
+                ClientCommand::Topics(args) => topics::run(args).await,
+                ClientCommand::Messages(args) => messages::run(args).await,
+                ClientCommand::Log(args) => log::run(args).await,
+                ClientCommand::Tail(args) => tail::run(args).await,
+                ClientCommand::DeadLetters(args) => dead_letters::run(args).await,
+                ClientCommand::Operations(args) => operations::run(args).await,
+                ClientCommand::Pause(args) => pause::pause(args).await,
+                ClientCommand::Resume(args) => pause::resume(args).await,
+                ClientCommand::RetryHead(args) => retry_head::run(args).await,
+                ClientCommand::SkipHead(args) => skip_head::run(args).await,
+                ClientCommand::Purge(args) => purge::run(args).await,
+                ClientCommand::Replay(args) => replay::run(args).await,
+                ClientCommand::Context(args) => context::run(args).await,
+            }?;
+            Ok(Exit::Ok)
+        })
+    }
+}
