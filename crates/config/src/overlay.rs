@@ -15,8 +15,8 @@ const SECRETS: [&str; 3] = ["redis_url", "redis_sentinel_password", "secrets_key
 /// Variables that are not fields: `RESEQ_CONFIG` names the file, `RESEQ_LOG` the log filter, `RESEQ_URL` the service
 /// for client commands, `RESEQ_HEADER` a header of their requests, `RESEQ_TOKEN` their token, `RESEQ_CA_FILE`,
 /// `RESEQ_CERTIFICATE_FILE` and `RESEQ_KEY_FILE` their certificates, `RESEQ_JQ_RUNNER` the program that runs `jq`
-/// expressions. Reseq sets `RESEQ_JQ_CHILD` for a runner. `RESEQ_BIN` names the program for scripts around it. The
-/// remaining variables inject faults in test builds.
+/// expressions. Reseq sets `RESEQ_JQ_CHILD` for a runner. `RESEQ_BIN` and `RESEQ_SRC` name the program
+/// and its source for scripts around it. The remaining variables inject faults in test builds.
 const OTHERS: &[&str] = &[
     "RESEQ_CONFIG",
     "RESEQ_LOG",
@@ -29,6 +29,7 @@ const OTHERS: &[&str] = &[
     "RESEQ_JQ_RUNNER",
     "RESEQ_JQ_CHILD",
     "RESEQ_BIN",
+    "RESEQ_SRC",
     #[cfg(feature = "pause-points")]
     "RESEQ_PAUSE_SOCKET",
     #[cfg(feature = "planted-bugs")]
