@@ -43,7 +43,8 @@ debs() {
 
 # files ARCHITECTURE MACHINE: the files of both variants, in $work/VARIANT-ARCHITECTURE.
 files() {
-  local debian=$work/$1 root=$work/image-$1 demo=$work/demo-$1 programs loader package packages=(ca-certificates)
+  local debian=$work/$1 root=$work/image-$1 demo=$work/demo-$1
+  local programs loader library package packages=(ca-certificates)
   programs=$(programs "$2")
   loader=$(readelf --program-headers "$programs/reseq" | sed -n 's/.*interpreter: \(.*\)]/\1/p')
   # A static program needs no C library.
@@ -61,7 +62,9 @@ files() {
   if [ -n "$loader" ]; then
     echo 'hosts: files dns' >"$root/etc/nsswitch.conf"
     install -D "$debian/lib/$2-linux-gnu/${loader##*/}" "$root$loader"
-    install -D -m 644 -t "$root/lib/$2-linux-gnu" "$debian/lib/$2-linux-gnu"/{libc.so.6,libm.so.6,libgcc_s.so.1}
+    for library in $(readelf --dynamic "$programs/reseq" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+      install -D -m 644 -t "$root/lib/$2-linux-gnu" "$debian/lib/$2-linux-gnu/$library"
+    done
   fi
   cp -R "$root" "$demo"
   install -t "$demo/usr/local/bin" "$programs/redis-server"
