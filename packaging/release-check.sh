@@ -18,8 +18,9 @@ check "CHANGELOG.md" "$(sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | 
 check "clients/node/package.json" "$(sed -n 's/^  "version": "\(.*\)",$/\1/p' clients/node/package.json)"
 check "packaging/chart" "$(sed -n 's/^version: \(.*\)$/\1/p' packaging/chart/reseq/Chart.yaml)"
 check "docker-compose.yml" "$(sed -n 's/^  image: reseq:\(.*\)$/\1/p' docker-compose.yml)"
-if grep -q 'example\.invalid' Cargo.toml; then
-  say "wrong  Cargo.toml: repository and homepage are placeholders; set them to the site that hosts Reseq" && wrong=1
+placeholders=$(grep -rl 'example\.invalid' Cargo.toml clients/node/package.json clients/node/README.md packaging/deb) || true
+if [ -n "$placeholders" ]; then
+  say "wrong  ${placeholders//$'\n'/, }: addresses are placeholders; set them to the site that hosts Reseq" && wrong=1
 fi
 program=$(programs "$(uname -m)")/reseq
 if [ -x "$program" ]; then check "reseq --version" "$("$program" --version | cut -d ' ' -f 2)"; fi
