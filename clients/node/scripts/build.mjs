@@ -1,18 +1,21 @@
-// Builds dist/esm and dist/cjs. Node decides by the nearest package.json which of the two a file is.
+// Builds dist/cjs, and dist/esm, which has the same exports of the same objects: one build, so that `instanceof` holds
+// and signals are handled once, also in a program that loads the package in both ways.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
+const require = createRequire(import.meta.url);
 process.chdir(root);
 rmSync("dist", { recursive: true, force: true });
-for (const [kind, type] of [["esm", "module"], ["cjs", "commonjs"]]) {
-  mkdirSync(`dist/${kind}`, { recursive: true });
-  const options = kind === "cjs" ? ["--module", "commonjs", "--moduleResolution", "node10"] : [];
-  execFileSync(process.execPath, [tsc, "--project", "tsconfig.json", "--outDir", `dist/${kind}`, ...options], {
-    stdio: "inherit",
-  });
-  writeFileSync(`dist/${kind}/package.json`, `${JSON.stringify({ type })}\n`);
-}
+execFileSync(process.execPath, [require.resolve("typescript/bin/tsc"), "--project", "tsconfig.json"], { stdio: "inherit" });
+mkdirSync("dist/esm");
+writeFileSync("dist/esm/package.json", `${JSON.stringify({ type: "module" })}\n`);
+const commonjs = `${JSON.stringify({ type: "commonjs" })}\n`;
+writeFileSync("dist/cjs/package.json", commonjs);
+const names = Object.keys(require(`${root}dist/cjs/index.js`)).map((name) => (name === "default" ? "noDefault as default" : name));
+writeFileSync("dist/esm/index.js", `export { ${names.join(", ")} } from "../cjs/index.js";\n`);
+writeFileSync("dist/esm/index.d.ts", 'export * from "../cjs/index.js";\n');
+// `scripts/node-client.sh` looks at its time: it is the last.
+writeFileSync("dist/cjs/package.json", commonjs);

@@ -3,10 +3,11 @@ import type { components } from "./api.js";
 import { consume, type ConsumeOptions } from "./consumer/consumer.js";
 import type { ConsumedMessage } from "./consumer/message.js";
 import { ReseqError } from "./errors.js";
-import { Batcher, type Accepted } from "./producer/batcher.js";
+import { checkOptions } from "./options.js";
+import { Batcher, LINES_MAX, type Accepted } from "./producer/batcher.js";
 import { lineOf, type SendOptions, type Target } from "./producer/lines.js";
 import { Outcomes, type Outcome } from "./producer/outcomes.js";
-import { Transport, type Call, type TransportOptions } from "./transport.js";
+import { TRANSPORT_OPTIONS, Transport, type Call, type TransportOptions } from "./transport.js";
 
 type Schemas = components["schemas"];
 
@@ -15,16 +16,27 @@ export type Destination = Schemas["Destination"];
 type DefinitionFields = Schemas["DestinationDefinition"];
 /** `url` is required, unless `delivery.kind` is `pull` or `none`. The other fields have defaults, also those of `transform` and `delivery`. */
 export type DestinationDefinition = {
-  [Name in keyof DefinitionFields]?: Name extends "transform" | "delivery" ? Partial<DefinitionFields[Name]> : DefinitionFields[Name];
+  [Name in keyof DefinitionFields]?: (Name extends "transform" | "delivery" ? Loose<DefinitionFields[Name]> : DefinitionFields[Name]) | undefined;
 };
+type Loose<T> = { [Name in keyof T]?: T[Name] | undefined };
 export type DestinationStats = Schemas["Stats"];
 export type PendingMessage = Schemas["PendingMessage"];
 
 export interface ReseqOptions extends TransportOptions {
-  /** How long a message is tried again while Reseq is busy or does not answer (60 s). */
-  retryMs?: number;
-  /** The most messages that wait in this process to be sent (100,000); more are refused with `queue_full`. */
-  waitingMax?: number;
+  /**
+   * How long a message is tried again while Reseq is busy or does not answer (10 s, so that a request in which you send
+   * does not hang). `Infinity` never gives up.
+   */
+  retryMs?: number | undefined;
+  /** The most messages that wait in this process to be sent (10,000); more are refused with `queue_full`. */
+  waitingMax?: number | undefined;
+}
+
+export const CLIENT_OPTIONS: Record<keyof ReseqOptions, true> = { ...TRANSPORT_OPTIONS, retryMs: true, waitingMax: true };
+
+/** What stops waiting for an answer. */
+export interface CallOptions {
+  signal?: AbortSignal | undefined;
 }
 
 /** Reseq has the message. */
@@ -37,18 +49,18 @@ export interface Receipt {
   duplicate: boolean;
   durability: string;
   /** Resolves when the message has left Reseq: delivered, dropped, set aside as a dead letter, or cancelled. */
-  delivered(options?: { signal?: AbortSignal }): Promise<Outcome>;
+  delivered(options?: CallOptions): Promise<Outcome>;
 }
 
 /** Reseq has all copies of the message. */
 export interface Receipts {
   id: string;
   deliveries: Receipt[];
-  delivered(options?: { signal?: AbortSignal }): Promise<Outcome[]>;
+  delivered(options?: CallOptions): Promise<Outcome[]>;
 }
 
 /** A promise of a receipt, with its `delivered()` for a chain without an `await` in between. */
-export type Sending<T extends { delivered(options?: { signal?: AbortSignal }): unknown }> = Promise<T> & Pick<T, "delivered">;
+export type Sending<T extends { delivered(options?: CallOptions): unknown }> = Promise<T> & Pick<T, "delivered">;
 
 export interface BatchItem extends Omit<SendOptions, "signal"> {
   body: unknown;
@@ -74,14 +86,17 @@ export class Reseq {
   readonly #batcher: Batcher;
   readonly #outcomes: Outcomes;
   readonly #retryMs: number;
+  readonly #waitingMax: number;
   readonly #keyPrefix = randomUUID();
   #sent = 0;
 
   constructor(options: ReseqOptions = {}) {
+    checkOptions(options, CLIENT_OPTIONS, "Reseq");
     this.transport = new Transport(options);
-    this.#batcher = new Batcher(this.transport, options.waitingMax ?? 100_000);
+    this.#waitingMax = options.waitingMax ?? 10_000;
+    this.#batcher = new Batcher(this.transport, this.#waitingMax);
     this.#outcomes = new Outcomes(this.transport);
-    this.#retryMs = options.retryMs ?? 60_000;
+    this.#retryMs = options.retryMs ?? 10_000;
   }
 
   /**
@@ -102,12 +117,27 @@ export class Reseq {
     return this.#send({ topic }, body, options);
   }
 
-  /** Sends many messages to a destination, in order. Throws a `BatchError` if some were refused. */
-  async sendBatch(destination: string, items: BatchItem[], options: { signal?: AbortSignal } = {}): Promise<Receipt[]> {
-    const sendings = items.map(({ body, ...fields }) => this.send(destination, body, { ...fields, ...options }));
-    const results = await Promise.allSettled(sendings);
+  /**
+   * Sends many messages to a destination, in order: any number, because a part waits until the one before is stored.
+   * Throws a `BatchError` if some were refused.
+   */
+  async sendBatch(destination: string, items: BatchItem[], options: CallOptions = {}): Promise<Receipt[]> {
+    const results: PromiseSettledResult<Receipt>[] = [];
+    const part = Math.max(1, Math.min(LINES_MAX, this.#waitingMax));
+    for (let from = 0; from < items.length; from += part) {
+      const sendings = items.slice(from, from + part).map(({ body, ...fields }) => this.send(destination, body, { ...fields, ...options }));
+      results.push(...(await Promise.allSettled(sendings)));
+    }
     if (results.every((result) => result.status === "fulfilled")) return results.map((result) => result.value);
     throw new BatchError(results.map((result) => (result.status === "fulfilled" ? result.value : (result.reason as Error))));
+  }
+
+  /**
+   * Resolves when every message that was sent so far is stored or refused; for example before the program ends. An
+   * error is that of the promise of its `send`.
+   */
+  flush(): Promise<void> {
+    return this.#batcher.flush();
   }
 
   #send(target: Target, body: unknown, options: SendOptions): Sending<Receipts> {
@@ -153,22 +183,22 @@ export class Reseq {
   }
 
   /** Creates a destination, or replaces its definition. */
-  define(name: string, definition: DestinationDefinition, options?: { signal?: AbortSignal }): Promise<Destination> {
+  define(name: string, definition: DestinationDefinition, options?: CallOptions): Promise<Destination> {
     return this.call("PUT", `/v1/destinations/${encodeURIComponent(name)}`, definition, options);
   }
 
   /** Creates a topic, or replaces it. */
-  defineTopic(name: string, destinations: string[], options?: { signal?: AbortSignal }): Promise<Schemas["Topic"]> {
+  defineTopic(name: string, destinations: string[], options?: CallOptions): Promise<Schemas["Topic"]> {
     return this.call("PUT", `/v1/topics/${encodeURIComponent(name)}`, { destinations }, options);
   }
 
   /** The numbers and the head of a destination. */
-  stats(destination: string, options?: { signal?: AbortSignal }): Promise<DestinationStats> {
+  stats(destination: string, options?: CallOptions): Promise<DestinationStats> {
     return this.call("GET", `/v1/destinations/${encodeURIComponent(destination)}/stats`, undefined, options);
   }
 
   /** A message, or what became of it; undefined if Reseq no longer knows. */
-  async message(destination: string, sequence: number, options?: { signal?: AbortSignal }) {
+  async message(destination: string, sequence: number, options?: CallOptions) {
     const path = `/v1/destinations/${encodeURIComponent(destination)}/messages/${sequence}`;
     try {
       return await this.call<Partial<Schemas["MessageContent"]> & Partial<Schemas["GoneMessage"]> & { state: string }>("GET", path, undefined, options);
@@ -182,7 +212,7 @@ export class Reseq {
    * Cancels a pending message, by its sequence or its idempotency key. False if it is not certain: the message
    * has left, or is being processed or delivered now.
    */
-  async cancel(destination: string, which: number | { idempotencyKey: string }, options?: { signal?: AbortSignal }): Promise<boolean> {
+  async cancel(destination: string, which: number | { idempotencyKey: string }, options?: CallOptions): Promise<boolean> {
     const path = `/v1/destinations/${encodeURIComponent(destination)}/messages`;
     const rest = typeof which === "number" ? `/${which}` : `?idempotency_key=${encodeURIComponent(which.idempotencyKey)}`;
     try {
@@ -195,7 +225,7 @@ export class Reseq {
   }
 
   /** All items of a list, page by page: `reseq.list("/v1/destinations/erp/dead-letters", { key: "acct-7" })`. */
-  async *list<T = Record<string, unknown>>(path: string, filters: Record<string, string | number> = {}, options?: { signal?: AbortSignal }): AsyncGenerator<T> {
+  async *list<T = Record<string, unknown>>(path: string, filters: Record<string, string | number> = {}, options?: CallOptions): AsyncGenerator<T> {
     const query = new URLSearchParams({ limit: "1000" });
     for (const [name, value] of Object.entries(filters)) query.set(name, String(value));
     for (;;) {
@@ -210,7 +240,8 @@ export class Reseq {
    * Any other call of the HTTP API. Repeats it while Reseq is busy or does not answer, for up to `retryMs`; so Reseq
    * may get it twice.
    */
-  call<T = unknown>(method: string, path: string, body?: unknown, options: { signal?: AbortSignal; headers?: Record<string, string>; retryMs?: number } = {}): Promise<T> {
+  call<T = unknown>(method: string, path: string, body?: unknown, options: CallOptions & { headers?: Record<string, string> | undefined; retryMs?: number | undefined } = {}): Promise<T> {
+    checkOptions(options, { signal: true, headers: true, retryMs: true }, "call");
     const call: Call = { method, path, headers: options.headers, signal: options.signal };
     if (body !== undefined) call.body = JSON.stringify(body);
     return this.transport.untilAnswered<T>(call, options.retryMs ?? this.#retryMs);
@@ -222,8 +253,8 @@ export class Reseq {
   }
 }
 
-function withDelivered<T extends { delivered(options?: { signal?: AbortSignal }): Promise<U> }, U>(promise: Promise<T>): Promise<T> & { delivered(options?: { signal?: AbortSignal }): Promise<U> } {
+function withDelivered<T extends { delivered(options?: CallOptions): Promise<U> }, U>(promise: Promise<T>): Promise<T> & { delivered(options?: CallOptions): Promise<U> } {
   return Object.assign(promise, {
-    delivered: async (options?: { signal?: AbortSignal }) => (await promise).delivered(options),
+    delivered: async (options?: CallOptions) => (await promise).delivered(options),
   });
 }

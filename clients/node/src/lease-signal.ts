@@ -1,6 +1,8 @@
-/** A lease that may be lost, and the signal by which a handler learns of it. */
+/** A lease that may be lost, and the signal by which a handler learns that its attempt is over. */
 export class LeaseSignal {
   isLost = false;
+  /** Why the attempt is over: the lease is lost, or the attempt has lasted too long. */
+  ended: Error | undefined;
   #abort: AbortController | undefined;
 
   /** `reason` is the text of the error with which the signal is aborted. */
@@ -9,16 +11,17 @@ export class LeaseSignal {
   /** Made when it is first asked for: most handlers do not. */
   get signal(): AbortSignal {
     this.#abort ??= new AbortController();
-    if (this.isLost) this.#abort.abort(this.#lost());
+    if (this.ended) this.#abort.abort(this.ended);
     return this.#abort.signal;
   }
 
   lose(): void {
     this.isLost = true;
-    this.#abort?.abort(this.#lost());
+    this.end(new Error(`the lease is lost: ${this.reason}`));
   }
 
-  #lost(): Error {
-    return new Error(`the lease is lost: ${this.reason}`);
+  end(error: Error): void {
+    this.ended ??= error;
+    this.#abort?.abort(this.ended);
   }
 }

@@ -35,8 +35,20 @@ export class Backoff {
   }
 }
 
-/** A signal that is aborted when one of these is; undefined ones are left out. */
-export function anyOf(...signals: (AbortSignal | undefined)[]): AbortSignal | undefined {
-  const some = signals.filter((signal): signal is AbortSignal => signal !== undefined);
-  return some.length > 1 ? AbortSignal.any(some) : some[0];
+/** An attempt was given up, because it has lasted for longer than its limit. */
+export class TimeLimitError extends Error {
+  constructor(what: string, ms: number) {
+    super(`${what} within ${ms} ms (attemptMs)`);
+    this.name = "TimeoutError";
+  }
+}
+
+/** The outcome of `work`, or the reason of `signal` as soon as it is aborted. */
+export function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason as Error);
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    void work.then(resolve, reject).then(() => signal.removeEventListener("abort", onAbort));
+  });
 }

@@ -4,28 +4,33 @@ import { ReseqError, errorOf, type ProblemLike } from "./errors.js";
 import { Backoff, pause } from "./timing.js";
 
 export interface TransportOptions {
-  /** One URL or several (an array, or separated by commas): the pods. If one does not answer, the next is asked. */
-  url?: string | string[];
+  /**
+   * One URL or several (an array, or separated by commas): the pods. The client begins with any of them. If one does
+   * not answer, the next is asked.
+   */
+  url?: string | string[] | undefined;
   /** Sent as `Authorization: Bearer …`. */
-  token?: string;
+  token?: string | undefined;
   /** Connections to each pod at once. */
-  connectionsMax?: number;
-  /** A call without an answer has failed after this time. */
-  timeoutMs?: number;
+  connectionsMax?: number | undefined;
+  /** A call without an answer has failed after this time (30 s; 10 s for messages). */
+  timeoutMs?: number | undefined;
   /** Waits before repeats: a random time up to `firstMs`, then up to twice that, and so on up to `maxMs`. */
-  backoff?: { firstMs?: number; maxMs?: number };
+  backoff?: { firstMs?: number | undefined; maxMs?: number | undefined } | undefined;
 }
+
+export const TRANSPORT_OPTIONS: Record<keyof TransportOptions, true> = { url: true, token: true, connectionsMax: true, timeoutMs: true, backoff: true };
 
 export interface Call {
   method: string;
   path: string;
-  body?: string;
-  contentType?: string;
-  headers?: Record<string, string>;
-  signal?: AbortSignal;
-  timeoutMs?: number;
+  body?: string | undefined;
+  contentType?: string | undefined;
+  headers?: Record<string, string> | undefined;
+  signal?: AbortSignal | undefined;
+  timeoutMs?: number | undefined;
   /** When aborted, the client ends its side of the connection, and still takes an answer that comes. */
-  endOfWait?: AbortSignal;
+  endOfWait?: AbortSignal | undefined;
 }
 
 export interface Answer {
@@ -47,8 +52,10 @@ export class Transport {
   readonly #timeoutMs: number;
   readonly #http: HttpAgent;
   readonly #https: HttpsAgent;
-  readonly #backoff: { firstMs?: number; maxMs?: number };
-  #current = 0;
+  readonly #backoff: NonNullable<TransportOptions["backoff"]>;
+  /** How long a batch of messages may take: shorter than other calls, because a program waits for it. */
+  readonly sendTimeoutMs: number;
+  #current: number;
 
   constructor(options: TransportOptions) {
     this.#backoff = options.backoff ?? {};
@@ -56,8 +63,11 @@ export class Transport {
     const urls = (Array.isArray(given) ? given : given.split(",")).map((url) => url.trim()).filter(Boolean);
     if (urls.length === 0) throw new TypeError("url is empty");
     this.#urls = urls.map(checkedUrl);
+    // Many processes have the same list: they must not all call its first pod.
+    this.#current = Math.floor(Math.random() * urls.length);
     this.#headers = options.token ? { authorization: `Bearer ${options.token}` } : {};
     this.#timeoutMs = options.timeoutMs ?? 30_000;
+    this.sendTimeoutMs = options.timeoutMs ?? 10_000;
     const agent = { keepAlive: true, maxSockets: options.connectionsMax ?? 64, timeout: IDLE_MS };
     this.#http = new HttpAgent(agent);
     this.#https = new HttpsAgent(agent);
@@ -177,6 +187,7 @@ export class Transport {
 function checkedUrl(text: string): URL {
   const url = new URL(text);
   if (url.protocol !== "http:" && url.protocol !== "https:") throw new TypeError(`url must be http or https: ${text}`);
+  if (/\/v1\/?$/.test(url.pathname)) throw new TypeError(`url must not end in /v1, which the client adds itself: ${text}`);
   return url;
 }
 

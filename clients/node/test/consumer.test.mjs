@@ -1,9 +1,11 @@
 // Consumers against a real Reseq and a real Redis.
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Permanent, Reseq, ReseqError, Retry } from "reseq";
+import { Permanent, Reseq, ReseqError, Retry, orderGuard, sqliteStore } from "reseq";
 import { Deployment, until } from "./support/processes.mjs";
+import { openSqlite } from "./support/sqlite.mjs";
 
 let deployment;
 let reseq;
@@ -164,9 +166,98 @@ test("it goes on through SIGKILL of Reseq and of Redis: nothing is lost, the ord
 
 test("what cannot be consumed is thrown", async () => {
   const first = (name) => reseq.consume(name).next();
-  await assert.rejects(first("nowhere"), (error) => error instanceof ReseqError && error.code === "unknown_destination");
   await reseq.define("pushed", { url: "http://127.0.0.1:9/" });
-  await assert.rejects(first("pushed"), (error) => error.code === "wrong_state");
+  await assert.rejects(first("pushed"), (error) => error instanceof ReseqError && error.code === "wrong_state");
   await assert.rejects(reseq.consume("pushed", { max: 0 }).next(), RangeError);
   await assert.rejects(reseq.consume("pushed", { name: "a b" }).next(), TypeError);
+});
+
+test("a consumer waits for a destination that does not exist yet", async () => {
+  const name = `pulled-${(count += 1)}`;
+  const errors = [];
+  const taking = take(name, 1, { onError: (error) => errors.push(error.code) });
+  await until("it tells of it", () => errors.length > 0);
+  await reseq.define(name, { ordering: "key", delivery: { kind: "pull" } });
+  await send(name, [["a", 1]]);
+  assert.equal((await taking)[0].body, 1);
+  assert.equal(errors[0], "unknown_destination");
+});
+
+test("without onError, errors of a consumer go to stderr", async (t) => {
+  const printed = t.mock.method(console, "error", () => {});
+  const stop = new AbortController();
+  const next = reseq.consume("never-made", { signal: stop.signal }).next();
+  await until("it is printed", () => printed.mock.callCount() > 0);
+  stop.abort();
+  assert.equal((await next).done, true);
+  assert.match(printed.mock.calls[0].arguments[0], /reseq: unknown_destination/);
+});
+
+test("a body that never ends is given up after attemptMs, and other consumers take its lanes", async () => {
+  const name = await pulled({ delivery: { timeout_ms: 60_000 } });
+  const errors = [];
+  let isFast = true;
+  let finish;
+  const finished = new Promise((resolve) => (finish = resolve));
+  const signals = [];
+  const stop = new AbortController();
+  const hanging = (async () => {
+    for await (const message of reseq.consume(name, { attemptMs: 300, signal: stop.signal, onError: (error) => errors.push(error) })) {
+      if (isFast) continue;
+      signals.push(message.signal);
+      await finished;
+      stop.abort();
+    }
+  })();
+  // Fast at first, so that the loop takes several messages at once.
+  await send(name, Array.from({ length: 20 }, (_, at) => [`k${at % 5}`, at]));
+  await isDrained(name);
+  isFast = false;
+  await send(name, Array.from({ length: 20 }, (_, at) => [`k${at % 5}`, 20 + at]));
+  await until("it is given up", () => errors.length > 0);
+  assert.match(errors[0].message, /the body of the loop has not ended within 300 ms \(attemptMs\)/);
+  assert.ok(signals[0].aborted);
+  assert.equal(signals[0].reason, errors[0]);
+  const taken = await take(name, 20);
+  assert.deepEqual(taken.map(({ body }) => body).sort((one, other) => one - other), Array.from({ length: 20 }, (_, at) => 20 + at));
+  assert.equal(taken.filter(({ attempt }) => attempt > 1).length, 1);
+  finish();
+  await hanging;
+  await isDrained(name);
+});
+
+test("a guard applies what it consumes once, through a lost lease and a repeat", async () => {
+  const name = await pulled({ delivery: { timeout_ms: 300 } });
+  const file = join(deployment.dir, "consumed.db");
+  const database = openSqlite(file);
+  database.exec("CREATE TABLE applied (lane TEXT, number INTEGER)");
+  const stop = new AbortController();
+  const gaps = [];
+  let held = 0;
+  const guard = orderGuard({ store: sqliteStore(() => database), reseq, onError: () => {}, onGap: (gap) => gaps.push(gap) });
+  const loop = () => guard.consume(reseq, name, async ({ key, body, sequence, previous, raw }, tx, { signal }) => {
+    assert.deepEqual([JSON.parse(raw), typeof sequence, typeof previous], [body, "number", "number"]);
+    tx.prepare("INSERT INTO applied VALUES (?, ?)").run(key, body);
+    if (body === 3 && held++ === 0) throw new Error("after the write");
+    if (body === 5 && held++ === 1) {
+      // The lease is lost while the handler runs: the transaction must not count.
+      deployment.pods[0].child.kill("SIGSTOP");
+      await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+      deployment.pods[0].child.kill("SIGCONT");
+    }
+  }, { signal: stop.signal });
+  const loops = [loop(), loop()];
+  await send(name, Array.from({ length: 12 }, (_, at) => [`k${at % 2}`, at]));
+  await isDrained(name);
+  // A consumer that could not report: Reseq delivers again what is applied.
+  const replayed = await reseq.call("POST", `/v1/destinations/${name}/replay`, { from_sequence: 1, to_sequence: 12 }).catch((error) => error);
+  if (!(replayed instanceof Error)) await isDrained(name);
+  stop.abort();
+  await Promise.all(loops);
+  const rows = database.prepare("SELECT lane, number FROM applied ORDER BY rowid").all();
+  for (const key of ["k0", "k1"]) {
+    const numbers = rows.filter(({ lane }) => lane === key).map(({ number }) => number);
+    assert.deepEqual(numbers.slice(0, 6), [0, 2, 4, 6, 8, 10].map((number) => number + Number(key[1])));
+  }
+  assert.ok(held >= 2 && gaps.length === 0);
 });

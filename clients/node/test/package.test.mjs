@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
@@ -11,6 +11,7 @@ import { text } from "node:stream/consumers";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { CODES } from "reseq";
+import ts from "typescript";
 import { Deployment, freePort } from "./support/processes.mjs";
 
 const folder = fileURLToPath(new URL("..", import.meta.url));
@@ -104,16 +105,96 @@ test("the example compiles as TypeScript with --strict and runs", async () => {
 
 /** Compiles files as a user does, also the declarations of the package. */
 function compile(...files) {
+  linkTypes();
+  const args = [tsc, "--strict", "--module", "nodenext", "--target", "es2022", "--types", "node", "--preserveSymlinks", ...files];
+  const { status, stdout } = spawnSync(process.execPath, args, { cwd: project, encoding: "utf8" });
+  assert.equal(status, 0, stdout);
+}
+
+/** The types of Node, which each project has. */
+function linkTypes() {
   mkdirSync(join(project, "node_modules/@types"), { recursive: true });
   for (const name of ["@types/node", "undici-types"]) {
     const types = join(project, "node_modules", name);
     rmSync(types, { force: true });
     symlinkSync(join(modules, name), types);
   }
-  const args = [tsc, "--strict", "--module", "nodenext", "--target", "es2022", "--types", "node", "--preserveSymlinks", ...files];
-  const { status, stdout } = spawnSync(process.execPath, args, { cwd: project, encoding: "utf8" });
-  assert.equal(status, 0, stdout);
 }
+
+test("the package has its licence, says where it is from, and its README leads to pages that exist", () => {
+  const installed = join(project, "node_modules/reseq");
+  assert.equal(readFileSync(join(installed, "LICENSE"), "utf8"), readFileSync(join(root, "LICENSE"), "utf8"));
+  const { license, repository, homepage, keywords } = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
+  assert.ok(license && repository.url && homepage && keywords.length > 0);
+  const links = [...readFileSync(join(installed, "README.md"), "utf8").matchAll(/\]\(([^)#]+)(#[^)]*)?\)/g)].map(([, link]) => link);
+  assert.ok(links.length >= 5, links.join());
+  const pages = homepage.replace(/clients.*/, "");
+  for (const link of links) {
+    if (!link.startsWith(pages)) assert.ok(link.startsWith("https:"), `${link} leads out of the package`);
+    else assert.ok(existsSync(join(root, link.slice(pages.length))), link);
+  }
+  const types = readdirSync(join(installed, "dist"), { recursive: true }).filter((name) => name.endsWith("api.d.ts"));
+  assert.equal(types.length, 1, types.join());
+});
+
+test("no value in the TypeScript of the README is of type any", () => {
+  const files = Object.entries(examples).filter(([name]) => name.endsWith(".ts")).map(([name, code]) => {
+    const file = join(project, name.replace(/ts$/, "mts"));
+    writeFileSync(file, code);
+    return file;
+  });
+  const options = { strict: true, module: ts.ModuleKind.NodeNext, target: ts.ScriptTarget.ES2022, types: ["node"], preserveSymlinks: true, noEmit: true };
+  linkTypes();
+  const program = ts.createProgram(files, { ...options, typeRoots: [join(project, "node_modules/@types")] });
+  const checker = program.getTypeChecker();
+  const found = [];
+  for (const file of files) {
+    const source = program.getSourceFile(file);
+    ts.forEachChild(source, function visit(node) {
+      // The name of a type, or of the property that a pattern reads, is no value.
+      const isName = ts.isImportSpecifier(node.parent ?? node) || node.parent?.propertyName === node;
+      if (ts.isIdentifier(node) && !isName && checker.getTypeAtLocation(node).flags & ts.TypeFlags.Any) found.push(`${file}: ${node.text}`);
+      ts.forEachChild(node, visit);
+    });
+  }
+  assert.deepEqual(found, []);
+});
+
+test("a forgotten return does not compile, and options may be undefined with exactOptionalPropertyTypes", () => {
+  const code = `
+import { KEEP, Output, Reseq, REQUEUE, Worker, memoryStore, orderGuard, redisStore, type ConsumeOptions, type DestinationDefinition, type GuardOptions, type Handler, type ReseqOptions, type SendOptions, type SqlStoreOptions, type WorkerOptions } from "reseq";
+interface Order { id: string; at?: Date }
+declare const order: Order, flag: boolean;
+export const right: Handler<Order>[] = [
+  () => order, async () => order, () => [order], async ({ body }) => ({ ...body, gross: 1 }), () => null, () => 7, async () => "text", () => true,
+  async () => { if (flag) return KEEP; if (flag) return REQUEUE; return new Output("a"); }, () => Buffer.from("a"), async () => { throw new Error("no"); },
+];
+// @ts-expect-error
+new Worker<Order>("erp", async ({ body }) => { body.id; });
+// @ts-expect-error
+new Worker<Order>("erp", ({ body }) => { body.id; });
+// @ts-expect-error
+new Worker<Order>("erp", async ({ body }) => { if (flag) return; return body; });
+// @ts-expect-error
+new Worker<Order>("erp", ({ body }) => { if (flag) return body; });
+type Undefined<T> = { [Name in keyof T]: undefined };
+declare const none: undefined;
+export const options: [ReseqOptions, SendOptions, WorkerOptions, ConsumeOptions, Omit<GuardOptions<undefined>, "store">, Pick<SqlStoreOptions<undefined>, "table" | "deliveriesMax">, DestinationDefinition] = [
+  null! as Undefined<ReseqOptions>, null! as Undefined<SendOptions>, null! as Undefined<WorkerOptions>, null! as Undefined<ConsumeOptions>,
+  null! as Undefined<Omit<GuardOptions<undefined>, "store">>, null! as Undefined<Pick<SqlStoreOptions<undefined>, "table" | "deliveriesMax">>, null! as Undefined<DestinationDefinition>,
+];
+const reseq = new Reseq({ backoff: { firstMs: none, maxMs: none } });
+void reseq.call("GET", "/", none, { signal: none, headers: none, retryMs: none });
+void reseq.send("erp", 1).delivered({ signal: none });
+void reseq.define("erp", { transform: { timeout_ms: none }, delivery: { timeout_ms: none } }, { signal: none });
+orderGuard({ store: memoryStore({ lanesMax: none }) });
+redisStore({ call: async () => 1 }, { prefix: none, lockMs: none });
+`;
+  writeFileSync(join(project, "types.mts"), code);
+  compile("--exactOptionalPropertyTypes", "types.mts");
+  writeFileSync(join(project, "default.mts"), 'import Reseq from "reseq";\nnew Reseq();\n');
+  assert.throws(() => compile("default.mts"), /has no default export/);
+});
 
 test("all other examples of the README compile with --strict, as ES modules and as CommonJS", () => {
   const others = Object.entries(examples).filter(([name]) => name.endsWith(".ts"));

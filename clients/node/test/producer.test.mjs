@@ -1,7 +1,8 @@
 // What the producer sends, against a server that answers as the test says.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { BatchError, Reseq, ReseqError } from "reseq";
+import { createRequire } from "node:module";
+import { BatchError, Permanent, Reseq, ReseqError, Worker, memoryStore, orderGuard, redisStore, sqlStore } from "reseq";
 import { listening } from "./support/receiver.mjs";
 
 /** A server that records batches; `answer(lines, batch)` returns an answer for each line, or undefined to give none. */
@@ -166,4 +167,75 @@ test("a pod that does not answer is left for the next", async (t) => {
   assert.equal(batches.length, 1);
   both.close();
   await close();
+});
+
+test("clients with the same list of pods begin with different ones", async (t) => {
+  const counts = [0, 0, 0];
+  const servers = await Promise.all(counts.map((_, at) => listening((_, response) => ((counts[at] += 1), response.end("{}")))));
+  t.after(() => Promise.all(servers.map(({ close }) => close())));
+  for (let round = 0; round < 60; round += 1) {
+    const reseq = new Reseq({ url: servers.map(({ url }) => new URL(url).origin) });
+    await reseq.call("GET", "/v1/destinations");
+    reseq.close();
+  }
+  assert.ok(counts.every((count) => count > 0), counts.join());
+});
+
+test("while Reseq is down, a send gives up after 10 s by default", async (t) => {
+  const { reseq, batches } = await server(t, (lines) => lines.map(() => problem(503, "redis_unavailable", 11)));
+  // With more time, it would wait these 11 s.
+  await assert.rejects(reseq.send("erp", 1), { code: "redis_unavailable", isTemporary: true });
+  assert.equal(batches.length, 1);
+  const waiting = reseq.send("erp", 2, { retryMs: 60_000, signal: AbortSignal.timeout(100) });
+  await assert.rejects(waiting, { name: "TimeoutError" });
+});
+
+test("flush waits for all messages so far, also for those that are refused", async (t) => {
+  const { reseq } = await server(t, (lines, batch) => lines.map((line) => (line.body === 2 ? problem(400, "invalid_field") : batch < 3 ? problem(503, "aborted", 0.02) : stored(line))));
+  await reseq.flush();
+  const settled = [];
+  for (const body of [1, 2, 3]) reseq.send("erp", body).then(() => settled.push(body), ({ code }) => settled.push(code));
+  await reseq.flush();
+  assert.deepEqual(settled.sort(), [1, 3, "invalid_field"]);
+});
+
+test("10,000 messages wait at most, and sendBatch sends more all the same", async (t) => {
+  const { reseq, bodies } = await server(t, (lines) => lines.map(stored));
+  const dead = new Reseq({ url: "http://127.0.0.1:1", retryMs: 0 });
+  const codes = await Promise.all(Array.from({ length: 10_001 }, (_, body) => dead.send("erp", body).catch(({ code }) => code)));
+  assert.deepEqual([codes[9_999], codes[10_000]], ["no_answer", "queue_full"]);
+  const items = Array.from({ length: 10_500 }, (_, body) => ({ body }));
+  assert.equal((await reseq.sendBatch("erp", items)).length, 10_500);
+  assert.deepEqual(bodies().flat(), items.map(({ body }) => body));
+});
+
+test("an option that does not exist is refused with the nearest name", async () => {
+  const reseq = new Reseq();
+  for (const [make, sentence] of [
+    [() => new Reseq({ retryMS: 1 }), /`retryMS` of Reseq \(did you mean `retryMs`\?\), expected one of url, /],
+    [() => new Worker("erp", () => 1, { concurency: 4 }), /`concurency` of Worker \(did you mean `concurrency`\?\)/],
+    [() => new Worker("erp", () => 1, { lease_ms: 4 }), /did you mean `leaseMs`/],
+    [() => orderGuard({ store: memoryStore(), secret: [] }), /did you mean `secrets`/],
+    [() => memoryStore({ lanes: 1 }), /did you mean `lanesMax`/],
+    [() => redisStore({}, { prefx: "a" }), /did you mean `prefix`/],
+    [() => sqlStore({ dialect: "postgres", tabel: "a" }), /did you mean `table`/],
+    [() => reseq.send("erp", 1, { idempotency_key: "a" }), /`idempotency_key` of a message \(did you mean `idempotencyKey`\?\)/],
+    [() => reseq.sendBatch("erp", [{ body: 1, delay: 5 }]).catch(({ cause }) => Promise.reject(cause)), /did you mean `delayMs`/],
+    [() => reseq.consume("erp", { maximum: 5 }).next(), /did you mean `max`/],
+    [() => reseq.call("GET", "/v1/topics", undefined, { retry: 5 }), /did you mean `retryMs`/],
+  ]) await assert.rejects(async () => make(), (error) => (assert.ok(error instanceof TypeError), assert.match(error.message, sentence), true));
+  assert.ok(new Reseq({ token: undefined }));
+});
+
+test("a wrong URL and a wrong import get a sentence", async () => {
+  for (const url of ["http://reseq:8080/v1", "http://reseq:8080/base/v1/"]) assert.throws(() => new Reseq({ url }), /url must not end in \/v1/);
+  const { default: wrong } = await import("reseq");
+  for (const use of [() => new wrong(), () => wrong(), () => wrong.send("erp", 1)]) assert.throws(use, /write import \{ Reseq \} from "reseq"/);
+});
+
+test("what a program imports and requires are the same classes", () => {
+  const required = createRequire(import.meta.url)("reseq");
+  assert.ok(new required.Permanent("never") instanceof Permanent);
+  assert.ok(new required.ReseqError({ code: "paused", detail: "" }) instanceof ReseqError);
+  assert.equal(required.Reseq, Reseq);
 });

@@ -14,7 +14,7 @@ import fastify from "fastify";
 import { Hono } from "hono";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { Permanent, Reseq, Retry, createTable, memoryStore, orderGuard, redisStore, sign, sqlStore, sqliteStore } from "reseq";
+import { Permanent, Reseq, Retry, createTable, memoryStore, orderGuard, postgresStore, redisStore, sign, sqlStore, sqliteStore } from "reseq";
 import { Deployment, Restartable, freePort, until } from "./support/processes.mjs";
 import { openSqlite } from "./support/sqlite.mjs";
 
@@ -270,7 +270,8 @@ describe("stores", () => {
     "memory": () => memoryStore(),
     "Redis with ioredis": () => redisStore(ioredis, { prefix: "a" }),
     "Redis with redis": () => redisStore(nodeRedis, { prefix: "b" }),
-    "SQLite": () => sqliteStore(openSqlite(join(dir, "lanes.db"))),
+    "SQLite": () => sqliteStore(() => openSqlite(join(dir, "lanes.db"))),
+    "SQLite, with a handle of the program": () => sqliteStore(openSqlite(join(dir, "shared.db"))),
     "Postgres": () => sqlStore({
       dialect: "postgres",
       transaction: (work) => postgres.transaction(work),
@@ -324,12 +325,116 @@ describe("stores", () => {
     const database = openSqlite(join(dir, "effects.db"));
     database.exec("CREATE TABLE effects (number INTEGER)");
     let fails = 0;
-    const send = through(orderGuard({ store: sqliteStore(database), ...quiet }), async ({ sequence }, tx) => {
+    const store = sqliteStore(() => openSqlite(join(dir, "effects.db")));
+    const send = through(orderGuard({ store, ...quiet }), async ({ sequence }, tx) => {
+      // The program's own handle is in no transaction of the guard.
+      database.exec("BEGIN; ROLLBACK");
       tx.prepare("INSERT INTO effects VALUES (?)").run(sequence);
       await pause(1);
       if (fails++ === 0) throw new Error("after the write");
     });
     assert.deepEqual([await send(1), await send(1), await send(1)], [500, 204, 204]);
     assert.deepEqual(database.prepare("SELECT number FROM effects").all(), [{ number: 1 }]);
+  });
+
+  test("a handle of the program that is in a transaction is refused", async () => {
+    const database = openSqlite(join(dir, "busy.db"));
+    let errors = [];
+    const send = through(orderGuard({ store: sqliteStore(database), onError: ({ message }) => errors.push(message) }), () => {});
+    assert.equal(await send(1), 204);
+    for (const name of ["inTransaction", "isTransaction"]) {
+      database[name] = true;
+      assert.throws(() => sqliteStore(database), /is in a transaction of the program: use sqliteStore\(\(\) => new Database\(path\)\)/);
+      assert.equal(await send(2), 500);
+      assert.match(errors.pop(), /is in a transaction/);
+      database[name] = false;
+    }
+    assert.equal(await send(2), 204);
+  });
+
+  test("a handler that was given up cannot write any more, and SQLite goes on", async () => {
+    const file = join(dir, "late.db");
+    const database = openSqlite(file);
+    database.exec("CREATE TABLE effects (number INTEGER)");
+    let go;
+    const late = [];
+    const store = sqliteStore(() => openSqlite(file));
+    const send = through(orderGuard({ store, attemptMs: 50, ...quiet }), async ({ sequence }, tx) => {
+      tx.prepare("INSERT INTO effects VALUES (?)").run(sequence);
+      if (go) return;
+      await new Promise((resolve) => (go = resolve));
+      try {
+        tx.prepare("INSERT INTO effects VALUES (99)").run();
+      } catch (error) {
+        late.push(error);
+      }
+    });
+    assert.deepEqual([await send(1), await send(1)], [500, 204]);
+    go();
+    await until("it has tried", () => late.length === 1);
+    assert.deepEqual(database.prepare("SELECT number FROM effects").all(), [{ number: 1 }]);
+  });
+
+  /** A pool as that of `pg`: `connect` waits without limit while all connections are in use. */
+  function pgPool(max, rows = new Map()) {
+    const waiting = [];
+    const pool = { options: { max }, used: 0, usedMax: 0, broken: 0 };
+    pool.connect = async () => {
+      while (pool.used === max) await new Promise((resolve) => waiting.push(resolve));
+      pool.used += 1;
+      pool.usedMax = Math.max(pool.usedMax, pool.used);
+      let isReleased = false;
+      return {
+        async query(sql, [lane, ...rest] = []) {
+          assert.ok(!isReleased, "the connection is not the caller's any more");
+          await pause(1);
+          if (sql.startsWith("UPDATE")) rows.set(rest[3], { epoch: lane, sequence: rest[0], is_first: rest[1] });
+          return { rows: sql.startsWith("SELECT") ? [rows.get(lane) ?? { epoch: 0, sequence: 0, is_first: 0 }] : [] };
+        },
+        release(isBroken) {
+          isReleased = true;
+          pool.used -= 1;
+          if (isBroken) pool.broken += 1;
+          waiting.shift()?.();
+        },
+      };
+    };
+    return pool;
+  }
+
+  test("deliveries leave connections of the pool to their handlers", async () => {
+    const pool = pgPool(4);
+    let inProgress = 0;
+    let most = 0;
+    const send = through(orderGuard({ store: postgresStore(pool), attemptMs: 10_000, ...quiet }), async () => {
+      most = Math.max(most, (inProgress += 1));
+      const client = await pool.connect();
+      await client.query("SELECT 1");
+      client.release();
+      inProgress -= 1;
+    });
+    const statuses = await Promise.all(Array.from({ length: 30 }, (_, at) => send(1, { key: `k${at}`, previous: 0 })));
+    assert.deepEqual([[...new Set(statuses)], most], [[204], 2]);
+    assert.throws(() => sqlStore({ dialect: "mysql", deliveriesMax: 0 }), RangeError);
+  });
+
+  test("a request that gets no connection, or whose handler hangs, is given up, and says so", async () => {
+    const pool = pgPool(2);
+    const errors = [];
+    let isHanging = true;
+    const send = through(orderGuard({ store: postgresStore(pool), attemptMs: 500, onError: ({ message }) => errors.push(message) }), (_, tx, { signal }) => {
+      if (isHanging) return new Promise(() => signal.addEventListener("abort", () => (isHanging = false)));
+    });
+    assert.equal(await send(1), 500);
+    assert.match(errors.pop(), /the handler has not finished within 500 ms \(attemptMs\)/);
+    assert.deepEqual([pool.used, pool.broken], [0, 1]);
+
+    // The rest of the program has all connections.
+    const others = [await pool.connect(), await pool.connect()];
+    assert.deepEqual([await send(1), await send(1)], [500, 500]);
+    assert.match(errors.pop(), /no turn in its lane and no connection of the store within 500 ms/);
+    for (const other of others) other.release();
+    assert.equal(await send(1), 204);
+    assert.deepEqual([pool.used, pool.broken], [0, 1]);
   });
 });

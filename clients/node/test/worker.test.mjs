@@ -1,7 +1,13 @@
 // The worker against a real Reseq and a real Redis.
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { DROP, KEEP, Output, Permanent, REQUEUE, Reseq, Retry, Worker } from "reseq";
 import { Deployment, until } from "./support/processes.mjs";
 import { recorder } from "./support/receiver.mjs";
@@ -273,4 +279,114 @@ test("a handler in threads computes at the same time, saves checkpoints, fails a
   assert.deepEqual([sum, exited, saved, kept], [{ sum: 500500 }, { attempt: 2 }, { checkpoint: { at: 1 } }, { task: "keep" }]);
   assert.ok(one.thread > 0 && other.thread > 0);
   assert.match(happened("failed").map(([, , { message }]) => message).join(), /the thread of the handler ended/);
+});
+
+test("a handler that never ends is given up after attemptMs, and its lane goes on", async (t) => {
+  const reasons = [];
+  const late = [];
+  const { name, happened, bodies } = await scene(t, async ({ body, attempt }, { signal, checkpoint }) => {
+    if (body !== "hang" || attempt > 1) return body;
+    signal.addEventListener("abort", () => {
+      reasons.push(signal.reason);
+      checkpoint(1).catch((error) => late.push(error));
+    });
+    return new Promise(() => {});
+  }, { concurrency: 1, leaseMs: 60_000, attemptMs: 300 });
+  await Promise.all(["hang", "next"].map((body) => reseq.send(name, body).delivered()));
+  assert.deepEqual(bodies(), ["hang", "next"]);
+  const [[, message, error, exhausted]] = happened("failed");
+  assert.deepEqual([message.body, error.name, exhausted], ["hang", "TimeoutError", null]);
+  assert.match(error.message, /the handler neither finished nor saved a checkpoint.* within 300 ms \(attemptMs\)/);
+  assert.deepEqual([reasons, late], [[error], [error]]);
+});
+
+test("a checkpoint and progress begin attemptMs again, and 0 is no limit", async (t) => {
+  const slow = async (_, { checkpoint, progress }) => {
+    for (let step = 0; step < 4; step += 1) {
+      await pause(900);
+      if (step % 2) await checkpoint(step);
+      else progress(step);
+    }
+    return "done";
+  };
+  for (const attemptMs of [3000, 0]) {
+    const { name, bodies, happened } = await scene(t, slow, { attemptMs });
+    await reseq.send(name, 1).delivered();
+    assert.deepEqual([bodies(), happened("failed")], [["done"], []]);
+  }
+  assert.throws(() => new Worker("erp", () => KEEP, { reseq, attemptMs: -1 }), RangeError);
+});
+
+test("a thread that never ends is replaced after attemptMs", async (t) => {
+  const module = new URL("./support/hanging-handler.mjs", import.meta.url);
+  const definition = { on_exhausted: "dead_letter", transform: { attempts_max: 1 } };
+  const { name, happened } = await scene(t, module, { concurrency: 1, attemptMs: 500, definition });
+  const outcomes = await Promise.all(["hang", "next"].map((body) => reseq.send(name, body).delivered()));
+  assert.deepEqual(outcomes.map(({ state }) => state), ["dead_lettered", "delivered"]);
+  assert.match(happened("failed")[0][2].message, /attemptMs/);
+});
+
+test("while the module of a thread cannot be imported, nothing is leased", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "reseq-module-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "handler.mjs");
+  const { name, happened, bodies } = await scene(t, pathToFileURL(file), { concurrency: 2, definition: { transform: { attempts_max: 1 } } });
+  const sendings = await Promise.all([1, 2, 3].map((body) => reseq.send(name, body)));
+  await until("an error tells of it", () => happened("error").length > 0);
+  assert.match(happened("error")[0][1].message, /the module of the handler cannot be imported: .*handler\.mjs/);
+  const { waiting, processing } = await reseq.stats(name);
+  assert.deepEqual([waiting, processing, happened("active")], [3, 0, []]);
+  // It comes with a later deployment.
+  copyFileSync(fileURLToPath(new URL("./support/hanging-handler.mjs", import.meta.url)), file);
+  await Promise.all(sendings.map((sending) => sending.delivered()));
+  assert.deepEqual(bodies(), [1, 2, 3]);
+});
+
+test("if a later thread cannot import the module, its message goes back without a failed attempt", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "reseq-module-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "handler.mjs");
+  const source = fileURLToPath(new URL("./support/hanging-handler.mjs", import.meta.url));
+  copyFileSync(source, file);
+  const { name, happened, bodies } = await scene(t, pathToFileURL(file), { concurrency: 1, attemptMs: 400, definition: { transform: { attempts_max: 2 } } });
+  await reseq.send(name, 1).delivered();
+  rmSync(file);
+  // Its thread ends, and no other can take its place.
+  const sendings = await Promise.all(["hang", 2].map((body) => reseq.send(name, body)));
+  await until("an error tells of it", () => happened("error").length > 0);
+  assert.equal(happened("failed").length, 1);
+  copyFileSync(source, file);
+  await until("the other is processed", async () => (await reseq.message(name, sendings[1].sequence)).state === "ready");
+  assert.ok(happened("failed").every(([, { body }]) => body === "hang"));
+  assert.deepEqual(bodies(), [1]);
+});
+
+/** A process whose handler never ends, and that closes on signals. */
+async function closing(t, options) {
+  const name = `test-${(count += 1)}`;
+  await reseq.define(name, { ordering: "none", delivery: { kind: "none" }, transform: { kind: "worker" } });
+  await reseq.send(name, 1);
+  const script = fileURLToPath(new URL("./support/closing-worker.mjs", import.meta.url));
+  const child = spawn(process.execPath, [script, name, JSON.stringify({ url: deployment.urls[0], ...options })], { stdio: ["ignore", "pipe", "inherit"] });
+  t.after(() => child.kill("SIGKILL"));
+  const ended = once(child, "exit");
+  await once(child.stdout, "data");
+  return { child, ended };
+}
+
+test("with closeOn, a second signal ends the process at once", async (t) => {
+  const { child, ended } = await closing(t, {});
+  child.kill("SIGINT");
+  // npm passes on what the terminal has sent already: this is not a second Ctrl-C.
+  child.kill("SIGINT");
+  await pause(800);
+  assert.equal(child.exitCode, null);
+  child.kill("SIGINT");
+  assert.deepEqual(await ended, [130, null]);
+});
+
+test("closeOn has a time limit", async (t) => {
+  const { child, ended } = await closing(t, { closeMs: 200 });
+  child.kill("SIGTERM");
+  assert.deepEqual(await ended, [0, null]);
 });

@@ -1,6 +1,8 @@
 import type { Reseq } from "../client.js";
 import { ReseqError, isPermanent, isRetry, sentenceOf } from "../errors.js";
-import { pause } from "../timing.js";
+import { attemptLimit, checkOptions, whole } from "../options.js";
+import { printer } from "../print.js";
+import { TimeLimitError, pause } from "../timing.js";
 import { refusal } from "../transport.js";
 import { checkedName, newName } from "../worker/name.js";
 import { Reports, type Reported } from "../worker/reports.js";
@@ -9,14 +11,24 @@ import { HeldMessage, deliveriesIn, type ConsumedMessage } from "./message.js";
 
 export interface ConsumeOptions {
   /** Ends the loop: it takes no more, and gives back what has not begun. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** The most messages to take with one call (100). The consumer takes what it handles in about 100 ms. */
-  max?: number;
+  max?: number | undefined;
   /** Who takes the messages: 1 to 64 letters, digits and `. _ : @ -`. The default is `<host>:<process id>:<number>`. */
-  name?: string;
-  /** Reseq does not answer, or refuses a call. The loop goes on by itself. */
-  onError?: (error: unknown) => void;
+  name?: string | undefined;
+  /**
+   * How long the body of the loop may take for a message (15 min; 0: no limit). Then its `signal` is aborted, the
+   * message counts as refused, and what has not begun goes back.
+   */
+  attemptMs?: number | undefined;
+  /**
+   * Reseq does not answer or refuses a call, the destination does not exist yet, or `attemptMs` has passed. The loop
+   * goes on by itself. Without it, errors go to stderr.
+   */
+  onError?: ((error: unknown) => void) | undefined;
 }
+
+const CONSUME_OPTIONS: Record<keyof ConsumeOptions, true> = { signal: true, max: true, name: true, attemptMs: true, onError: true };
 
 const POLL_MS = 20_000;
 const AHEAD_MS = 100;
@@ -55,16 +67,21 @@ class Consumer {
   #timer: NodeJS.Timeout | undefined;
   /** How long a message takes. */
   #handlerMs: number | undefined;
+  readonly #attemptMs: number;
+  /** The message that the body of the loop has now. */
+  #current: HeldMessage | undefined;
   #beganAt = 0;
 
   constructor(reseq: Reseq, destination: string, options: ConsumeOptions) {
+    checkOptions(options, CONSUME_OPTIONS, "consume");
     this.#reseq = reseq;
     this.#path = `/v1/destinations/${encodeURIComponent(destination)}/consume`;
     this.#name = options.name === undefined ? newName() : checkedName(options.name);
-    this.#max = options.max ?? 100;
-    if (!Number.isInteger(this.#max) || this.#max < 1 || this.#max > 1000) throw new RangeError("max must be a whole number from 1 to 1000");
+    this.#max = whole(options.max ?? 100, "max", 1, 1000);
+    this.#attemptMs = attemptLimit(options.attemptMs ?? 900_000);
     this.#signal = options.signal ?? new AbortController().signal;
-    this.#onError = options.onError ?? (() => {});
+    const print = printer();
+    this.#onError = options.onError ?? ((error) => print(sentenceOf(error)));
     const reports = (kind: string) => new Reports(reseq.transport, `/v1/deliveries/${kind}`, (error) => this.#trouble(error), this.#killed.signal, CALL_MS);
     this.#reports = { accept: reports("accept"), refuse: reports("refuse"), extend: reports("extend"), requeue: reports("requeue") };
   }
@@ -77,6 +94,7 @@ class Consumer {
       if (message) {
         if (message.held().lane.isLost) continue;
         this.#beganAt = performance.now();
+        this.#current = message;
         return message;
       }
       try {
@@ -84,11 +102,13 @@ class Consumer {
         backoff.reset();
       } catch (error) {
         if (this.#signal.aborted) return undefined;
-        // A destination that does not exist, or has no consumers; a wrong token.
-        if (error instanceof ReseqError && !error.isTemporary) throw error;
+        // As for a worker, somebody may create the destination later.
+        const isMissing = error instanceof ReseqError && error.code === "unknown_destination";
+        // A destination that has no consumers; a wrong token.
+        if (error instanceof ReseqError && !error.isTemporary && !isMissing) throw error;
         this.#trouble(error);
         const retryAfterMs = error instanceof ReseqError ? error.retryAfterMs : 0;
-        await pause(backoff.nextMs(retryAfterMs), this.#signal).catch(() => {});
+        await pause(Math.max(backoff.nextMs(retryAfterMs), isMissing ? 500 : 0), this.#signal).catch(() => {});
       }
     }
     return undefined;
@@ -121,6 +141,7 @@ class Consumer {
 
   /** The loop went on: the message is accepted, unless it was refused. */
   passed(message: HeldMessage): void {
+    this.#current = undefined;
     const ms = performance.now() - this.#beganAt;
     this.#handlerMs = this.#handlerMs === undefined ? ms : this.#handlerMs * 0.8 + ms * 0.2;
     if (message.end()) void this.#report(message);
@@ -163,15 +184,28 @@ class Consumer {
     lane.lose();
   }
 
+  /** The body has lasted too long: the message counts as refused, and others may take what has not begun. */
+  async #giveUp(message: HeldMessage): Promise<void> {
+    const error = new TimeLimitError("the body of the loop has not ended", this.#attemptMs);
+    this.#current = undefined;
+    this.#buffer.length = 0;
+    const { lane } = message.held();
+    lane.end(error);
+    this.#lanes.delete(lane);
+    this.#trouble(error);
+    await Promise.all([this.refuse(message, error), this.#requeue()]).catch((refused: unknown) => this.#trouble(refused));
+  }
+
   #extendEvery(leaseMs: number): void {
     if (this.#timer && leaseMs === this.#leaseMs) return;
     clearInterval(this.#timer);
     this.#leaseMs = leaseMs;
-    this.#timer = setInterval(() => this.#extendDue(), Math.max(10, leaseMs / 9));
+    this.#timer = setInterval(() => this.#extendDue(), Math.max(10, Math.min(leaseMs, this.#attemptMs) / 9));
   }
 
   #extendDue(): void {
     const now = performance.now();
+    if (this.#current && now - this.#beganAt > this.#attemptMs) void this.#giveUp(this.#current);
     for (const lane of this.#lanes) {
       if (now > lane.extendedAt + this.#leaseMs) this.#lose(lane);
       else if (!lane.isExtending && now > lane.extendedAt + this.#leaseMs / 3) void this.#extend(lane);
@@ -191,14 +225,18 @@ class Consumer {
   /** Gives back what was not accepted, once Reseq knows what was. */
   async close(): Promise<void> {
     clearInterval(this.#timer);
-    const done = (async () => {
-      await Promise.all(this.#accepting);
-      await Promise.all([...this.#lanes].map((lane) => this.#reports.requeue.report(lane.lastToken)));
-    })();
+    const done = this.#requeue();
     const end = new AbortController();
     await Promise.race([done, pause(CLOSE_MS, end.signal).catch(() => {})]);
     end.abort();
     this.#killed.abort(new Error("the loop has ended"));
+  }
+
+  async #requeue(): Promise<void> {
+    await Promise.all(this.#accepting);
+    const lanes = [...this.#lanes];
+    this.#lanes.clear();
+    await Promise.all(lanes.map((lane) => this.#reports.requeue.report(lane.lastToken)));
   }
 
   #trouble(error: unknown): void {

@@ -11,7 +11,7 @@ export interface Entry {
   names: string[];
   line: string;
   retryMs: number;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 interface Waiting extends Entry {
@@ -27,7 +27,7 @@ interface Waiting extends Entry {
   reject(error: unknown): void;
 }
 
-const LINES_MAX = 5_000;
+export const LINES_MAX = 5_000;
 const BYTES_MAX = 4 << 20;
 const BATCHES_AT_ONCE_MAX = 8;
 
@@ -37,8 +37,9 @@ const BATCHES_AT_ONCE_MAX = 8;
  */
 export class Batcher {
   #queue: Waiting[] = [];
-  #count = 0;
   #order = 0;
+  /** Those that are not settled. */
+  readonly #pending = new Set<Promise<unknown>>();
   #isScheduled = false;
   #batches = 0;
   readonly #busy = new Set<string>();
@@ -51,17 +52,16 @@ export class Batcher {
 
   /** Resolves when Reseq has the message. */
   add(entry: Entry): Promise<{ accepted: Accepted; isRetried: boolean }> {
-    return new Promise((resolve, reject) => {
-      if (entry.signal?.aborted) return reject(entry.signal.reason as Error);
-      if (this.#count >= this.waitingMax) {
-        const detail = `${this.waitingMax} messages wait in this process to be sent`;
-        return reject(new ReseqError({ code: "queue_full", detail }));
-      }
-      this.#count += 1;
+    if (entry.signal?.aborted) return Promise.reject(entry.signal.reason as Error);
+    if (this.#pending.size >= this.waitingMax) {
+      const detail = `${this.waitingMax} messages wait in this process to be sent: await your sends, or set waitingMax`;
+      return Promise.reject(new ReseqError({ code: "queue_full", detail }));
+    }
+    const added = new Promise<{ accepted: Accepted; isRetried: boolean }>((resolve, reject) => {
       const settle = () => {
         if (waiting.isSettled) return false;
         waiting.isSettled = true;
-        this.#count -= 1;
+        this.#pending.delete(added);
         entry.signal?.removeEventListener("abort", onAbort);
         return true;
       };
@@ -83,6 +83,14 @@ export class Batcher {
       this.#queue.push(waiting);
       this.#schedule();
     });
+    this.#pending.add(added);
+    return added;
+  }
+
+  /** Resolves when all messages so far are stored or refused, and who sent them knows. */
+  async flush(): Promise<void> {
+    await Promise.allSettled(this.#pending);
+    await new Promise((resolve) => setImmediate(resolve));
   }
 
   #schedule(): void {
@@ -144,7 +152,7 @@ export class Batcher {
     let answer: Answer;
     try {
       const body = batch.map((entry) => entry.line).join("\n");
-      const call = { method: "POST", path: "/v1/messages", body, contentType: "application/x-ndjson" };
+      const call = { method: "POST", path: "/v1/messages", body, contentType: "application/x-ndjson", timeoutMs: this.transport.sendTimeoutMs };
       answer = await this.transport.once(call);
     } catch (error) {
       return this.#unanswered(batch, error);

@@ -1,31 +1,36 @@
 import type { components } from "../api.js";
+import { checkOptions } from "../options.js";
 
 export interface SendOptions {
   /** The ordering key: messages with the same key stay in order, if the destination orders by key. */
-  key?: string;
+  key?: string | undefined;
   /** An id of your own; a UUID if left out. */
-  id?: string;
+  id?: string | undefined;
   /**
    * A name for the fact that the message tells, such as `order-7`. Sending it again stores nothing. If left out,
    * the client makes one, so that its own retries store nothing twice. `false` sends none: for destinations
    * that take it from the message (`idempotency_key_from`).
    */
-  idempotencyKey?: string | false;
+  idempotencyKey?: string | false | undefined;
   /** Headers that travel with the message, as far as the destination allows (`forward_headers`). */
-  headers?: Record<string, string>;
+  headers?: Record<string, string> | undefined;
   /** Process the message only after this time. */
-  delayMs?: number;
+  delayMs?: number | undefined;
   /** Process the message only after this instant. */
-  dueAt?: Date | string;
+  dueAt?: Date | string | undefined;
   /** 0 to 9, for destinations without an order. */
-  priority?: number;
+  priority?: number | undefined;
   /** Sends a string or bytes as they are, with this content type, instead of as JSON. */
-  contentType?: string;
+  contentType?: string | undefined;
   /** Stops waiting. A message that is on its way may be stored all the same. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** How long to try again while Reseq is busy or does not answer. `Infinity` never gives up. */
-  retryMs?: number;
+  retryMs?: number | undefined;
 }
+
+const SEND_OPTIONS: Record<keyof SendOptions, true> = {
+  key: true, id: true, idempotencyKey: true, headers: true, delayMs: true, dueAt: true, priority: true, contentType: true, signal: true, retryMs: true,
+};
 
 export type Target = { destinations: string[] } | { topic: string };
 
@@ -33,6 +38,7 @@ type NewMessage = components["schemas"]["NewMessage"];
 
 /** One line of a batch. Throws a `TypeError` at once if the body cannot be sent. */
 export function lineOf(target: Target, body: unknown, options: SendOptions, idempotencyKey: string | undefined): string {
+  checkOptions(options, SEND_OPTIONS, "a message");
   const fields: NewMessage = {
     ...target,
     key: options.key,

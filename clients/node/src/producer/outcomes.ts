@@ -9,7 +9,7 @@ export interface Outcome {
   destination: string;
   sequence: number;
   epoch: number;
-  settledAt?: Date;
+  settledAt?: Date | undefined;
 }
 
 type Gone = components["schemas"]["GoneMessage"];

@@ -2,36 +2,54 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Reseq } from "../client.js";
 import { ReseqError, isPermanent, isRetry, sentenceOf } from "../errors.js";
 import { answerFetch, answerNode, fastifyPlugin, type FastifyLike, type GuardAnswer, type GuardRequest } from "./adapters.js";
+import type { ConsumeOptions } from "../consumer/consumer.js";
+import { attemptLimit, checkOptions } from "../options.js";
+import { TimeLimitError, unlessAborted } from "../timing.js";
 import { gapBetween, isBehindGap, type Gap } from "./gaps.js";
 import { deliveriesOf, type Delivery } from "./message.js";
 import { signatureCheck, type SignatureOptions } from "./signature.js";
 import { comparePositions, type LaneState, type OrderStore } from "./store.js";
 
 /** With `secrets`, signatures are verified. */
-export interface GuardOptions<Tx> extends Partial<SignatureOptions> {
+export interface GuardOptions<Tx> extends Omit<SignatureOptions, "secrets"> {
+  secrets?: string[] | undefined;
   /** Where the last position of each lane is kept. */
   store: OrderStore<Tx>;
   /**
    * The `ordering` of the destinations. The default, `key`, is right for `destination` too, except that it may
    * report gaps that are none if the messages have keys.
    */
-  ordering?: "key" | "destination" | "none";
+  ordering?: "key" | "destination" | "none" | undefined;
   /** A client, to ask what became of gaps, and whether idle lanes can be forgotten. */
-  reseq?: Reseq;
+  reseq?: Reseq | undefined;
   /** Messages of a lane did not come: they were dropped, cancelled or dead-lettered. */
-  onGap?: (gap: Gap) => void;
+  onGap?: ((gap: Gap) => void) | undefined;
   /** A handler failed, or a gap could not be explored. Without it, errors go to stderr. */
-  onError?: (error: unknown, delivery?: Delivery) => void;
+  onError?: ((error: unknown, delivery?: Delivery) => void) | undefined;
   /** Longer requests get 413 (32 MiB). */
-  bodyBytesMax?: number;
+  bodyBytesMax?: number | undefined;
+  /**
+   * How long a delivery may take in this program (60 s; 0: no limit): the wait for its turn and for a connection, and its
+   * handler. Then `signal` is aborted, the transaction is rolled back, and Reseq delivers the message again.
+   */
+  attemptMs?: number | undefined;
   /** Forgets lanes that had no message for this long (at least an hour is wise). Without it, none is forgotten. */
-  forgetAfterMs?: number;
+  forgetAfterMs?: number | undefined;
+}
+
+const GUARD_OPTIONS: Record<keyof GuardOptions<unknown>, true> = {
+  store: true, ordering: true, reseq: true, onGap: true, onError: true, bodyBytesMax: true, attemptMs: true, forgetAfterMs: true, secrets: true, toleranceSeconds: true,
+};
+
+export interface DeliveryContext {
+  /** Aborted after `attemptMs`, or when a consumer loses its lease: stop, the transaction is rolled back. */
+  signal: AbortSignal;
 }
 
 /** Handles one message. With an SQL store, write with `tx`. What it throws makes Reseq deliver the message again. */
-export type DeliveryHandler<Tx, Body = any> = (message: Delivery<Body>, tx: Tx) => unknown;
+export type DeliveryHandler<Tx, Body = any> = (message: Delivery<Body>, tx: Tx, context: DeliveryContext) => unknown;
 /** Handles the new messages of a batch of one lane, all in one transaction. */
-export type BatchHandler<Tx, Body = any> = (messages: Delivery<Body>[], tx: Tx) => unknown;
+export type BatchHandler<Tx, Body = any> = (messages: Delivery<Body>[], tx: Tx, context: DeliveryContext) => unknown;
 
 type Apply<Tx> = { handler: DeliveryHandler<Tx>; batch?: undefined } | { handler?: undefined; batch: BatchHandler<Tx> };
 
@@ -44,9 +62,12 @@ export class OrderGuard<Tx> {
   readonly #underWay = new Map<string, Promise<void>>();
   readonly #forgetting: NodeJS.Timeout | undefined;
   readonly #wrongSignature: ReturnType<typeof signatureCheck> | undefined;
+  readonly #attemptMs: number;
 
   constructor(private readonly options: GuardOptions<Tx>) {
+    checkOptions(options, GUARD_OPTIONS, "orderGuard");
     const { forgetAfterMs, secrets } = options;
+    this.#attemptMs = attemptLimit(options.attemptMs ?? 60_000);
     this.#wrongSignature = secrets && signatureCheck({ ...options, secrets });
     if (forgetAfterMs === undefined) return;
     this.#forgetting = setInterval(() => {
@@ -56,34 +77,52 @@ export class OrderGuard<Tx> {
   }
 
   /** A listener for `node:http`: `createServer(guard.node(handler))`. */
-  node(handler: DeliveryHandler<Tx>) {
+  node<Body = any>(handler: DeliveryHandler<Tx, Body>) {
     return this.#node({ handler });
   }
 
   /** A handler for Express: `app.post("/in", guard.express(handler))`, before parsers of bodies. */
-  express(handler: DeliveryHandler<Tx>) {
+  express<Body = any>(handler: DeliveryHandler<Tx, Body>) {
     return this.#node({ handler });
   }
 
   /** A plugin for Fastify: `app.register(guard.fastify("/in", handler))`. */
-  fastify(path: string, handler: DeliveryHandler<Tx>): (app: FastifyLike) => Promise<void> {
+  fastify<Body = any>(path: string, handler: DeliveryHandler<Tx, Body>): (app: FastifyLike) => Promise<void> {
     return fastifyPlugin(path, this.#bytesMax, (request) => this.#answer(request, { handler }));
   }
 
   /** A handler for Hono: `app.post("/in", guard.hono(handler))`. */
-  hono(handler: DeliveryHandler<Tx>): (context: { req: { raw: Request } }) => Promise<Response> {
+  hono<Body = any>(handler: DeliveryHandler<Tx, Body>): (context: { req: { raw: Request } }) => Promise<Response> {
     const answer = this.fetch(handler);
     return (context) => answer(context.req.raw);
   }
 
   /** From a `Request` to a `Response`. */
-  fetch(handler: DeliveryHandler<Tx>): (request: Request) => Promise<Response> {
+  fetch<Body = any>(handler: DeliveryHandler<Tx, Body>): (request: Request) => Promise<Response> {
     return (request) => answerFetch(request, this.#bytesMax, (one) => this.#answer(one, { handler }));
   }
 
   /** As `node`, for destinations with `batch_max` above 1: the handler gets the new messages of a batch together. */
-  nodeBatch(batch: BatchHandler<Tx>) {
+  nodeBatch<Body = any>(batch: BatchHandler<Tx, Body>) {
     return this.#node({ batch });
+  }
+
+  /**
+   * Takes the messages of a destination whose delivery is `pull`, and calls the handler as for deliveries: repeats are
+   * accepted without a call. Resolves when `signal` of the options is aborted.
+   */
+  async consume<Body = any>(reseq: Reseq, destination: string, handler: DeliveryHandler<Tx, Body>, options: ConsumeOptions = {}): Promise<void> {
+    for await (const message of reseq.consume(destination, options)) {
+      const { id, key, epoch, sequence, previous = null, attempt, contentType, headers, body } = message;
+      const fields = { destination, id, key, epoch, sequence, previous, attempt, origin: null, contentType, headers, body };
+      const delivery: Delivery = { ...fields, get raw() { return message.raw; } };
+      try {
+        await this.#accept([delivery], ([one], tx, context) => handler(one!, tx, context), message.signal);
+      } catch (error) {
+        this.#report(error, delivery);
+        await message.refuse(error);
+      }
+    }
   }
 
   /** Forgets lanes that were idle for `forgetAfterMs` and whose last message has left Reseq. Returns how many. */
@@ -125,7 +164,7 @@ export class OrderGuard<Tx> {
     let accepted = 0;
     try {
       if (apply.batch) await this.#acceptBatch(deliveries, apply.batch);
-      else for (; accepted < deliveries.length; accepted += 1) await this.#accept([deliveries[accepted]!], ([one], tx) => apply.handler(one!, tx));
+      else for (; accepted < deliveries.length; accepted += 1) await this.#accept([deliveries[accepted]!], ([one], tx, context) => apply.handler(one!, tx, context));
       return { status: 204, headers: {}, body: "" };
     } catch (error) {
       this.#report(error, deliveries[accepted]);
@@ -143,20 +182,37 @@ export class OrderGuard<Tx> {
   }
 
   /** Some messages of one lane, in order. A repeat of a request under way waits for its outcome. */
-  #accept(deliveries: Delivery[], handler: BatchHandler<Tx>): Promise<void> {
+  #accept(deliveries: Delivery[], handler: BatchHandler<Tx>, lease?: AbortSignal): Promise<void> {
     const [first, last] = [deliveries[0]!, deliveries.at(-1)!];
     const lane = this.#laneOf(first);
     const request = `${first.epoch}/${first.sequence}/${last.epoch}/${last.sequence} ${lane}`;
     const same = this.#underWay.get(request);
     if (same) return same;
-    const mine = this.#apply(lane, deliveries, handler).finally(() => this.#underWay.delete(request));
+    const mine = this.#withLimit((context, tell) => this.#apply(lane, deliveries, handler, context, tell), lease).finally(() => this.#underWay.delete(request));
     this.#underWay.set(request, mine);
     return mine;
   }
 
-  async #apply(lane: string, deliveries: Delivery[], handler: BatchHandler<Tx>): Promise<void> {
+  /** Gives up after `attemptMs`, or if the lease is lost. Says what it waited for: `tell` names the next step. */
+  async #withLimit(work: (context: DeliveryContext, tell: (step: string) => void) => Promise<void>, lease?: AbortSignal): Promise<void> {
+    const abort = new AbortController();
+    const onLost = () => abort.abort(lease!.reason);
+    let step = "the delivery got no turn in its lane and no connection of the store";
+    const timer = this.#attemptMs < Infinity ? setTimeout(() => abort.abort(new TimeLimitError(step, this.#attemptMs)), this.#attemptMs) : undefined;
+    lease?.addEventListener("abort", onLost, { once: true });
+    try {
+      await unlessAborted(abort.signal, work({ signal: abort.signal }, (next) => (step = next)));
+    } finally {
+      clearTimeout(timer);
+      lease?.removeEventListener("abort", onLost);
+    }
+  }
+
+  async #apply(lane: string, deliveries: Delivery[], handler: BatchHandler<Tx>, context: DeliveryContext, tell: (step: string) => void): Promise<void> {
     const gaps: [LaneState, Delivery][] = [];
     await this.options.store.within(lane, async ({ last, tx, record }) => {
+      // Not the reason of the signal: no handler has the transaction, so the store may roll it back as any other.
+      if (context.signal.aborted) throw new Error("the request was given up while it waited; it comes again");
       gaps.length = 0; // a store may run a transaction again
       const fresh: Delivery[] = [];
       let end = last;
@@ -168,7 +224,9 @@ export class OrderGuard<Tx> {
         fresh.push(delivery);
       }
       if (fresh.length === 0) return;
-      await handler(fresh, tx);
+      tell("the handler has not finished");
+      await unlessAborted(context.signal, (async () => handler(fresh, tx, context))());
+      tell("the store has not stored the position");
       await record(end!);
     });
     for (const [last, delivery] of gaps) void this.#tellGap(last, delivery);

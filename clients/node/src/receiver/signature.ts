@@ -24,7 +24,7 @@ export interface SignatureOptions {
    */
   secrets: string[];
   /** Requests with an older or newer timestamp are refused: somebody may have recorded them (300). */
-  toleranceSeconds?: number;
+  toleranceSeconds?: number | undefined;
 }
 
 type Secret = { version: "v1"; key: Buffer } | { version: "v1a"; key: KeyObject };

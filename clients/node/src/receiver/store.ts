@@ -37,6 +37,25 @@ export function comparePositions(one: { epoch: number; sequence: number }, other
   return one.epoch - other.epoch || one.sequence - other.sequence;
 }
 
+/** Runs this many pieces of work at once, in the order in which they came. */
+export class Slots {
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(private free: number) {}
+
+  async run<T>(work: () => Promise<T>): Promise<T> {
+    if (this.free > 0) this.free -= 1;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    try {
+      return await work();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.free += 1;
+    }
+  }
+}
+
 /** Runs one piece of work for each name at a time, in the order in which they came. */
 export class Turns {
   readonly #last = new Map<string, Promise<unknown>>();

@@ -1,5 +1,6 @@
 import { EventEmitter } from "node:events";
 import { sentenceOf } from "../errors.js";
+import { printer } from "../print.js";
 import type { Message } from "./message.js";
 
 export interface WorkerEvents {
@@ -21,12 +22,10 @@ export interface WorkerEvents {
   log: [message: Message, text: string];
 }
 
-const SAME_ERROR_EVERY_MS = 10_000;
-
 /** Events that never stop who tells them: neither a missing listener nor one that throws. */
 export class SafeEvents {
   readonly #emitter = new EventEmitter({ captureRejections: true });
-  readonly #printed = new Map<string, number>();
+  readonly #print = printer();
 
   constructor() {
     // Also what an asynchronous listener rejects with arrives here.
@@ -58,14 +57,5 @@ export class SafeEvents {
     } catch (error) {
       this.#print(`a listener of ${name} threw: ${sentenceOf(error)}`);
     }
-  }
-
-  /** Without a listener, errors go to stderr; the same one not again and again. */
-  #print(text: string): void {
-    const now = performance.now();
-    if (now - (this.#printed.get(text) ?? -Infinity) < SAME_ERROR_EVERY_MS) return;
-    if (this.#printed.size > 100) this.#printed.clear();
-    this.#printed.set(text, now);
-    console.error(`reseq: ${text}`);
   }
 }

@@ -1,4 +1,5 @@
 import { LeaseSignal } from "../lease-signal.js";
+import { TimeLimitError } from "../timing.js";
 import type { Leased } from "./message.js";
 import type { Reported, Reports } from "./reports.js";
 
@@ -8,6 +9,10 @@ export class Held extends LeaseSignal {
   /** When the lease last certainly began to last `leaseMs`. */
   extendedAt: number;
   isExtending = false;
+  /** When the handler began, or last showed that it goes on. */
+  progressedAt = 0;
+  /** Ends the wait for the handler. */
+  giveUp: ((error: Error) => void) | undefined;
   readonly since = performance.now();
 
   constructor(readonly leased: Leased) {
@@ -24,21 +29,23 @@ export class Held extends LeaseSignal {
   }
 }
 
-/** Extends the leases of what a worker holds, all with one call. */
+/** Extends the leases of what a worker holds, all with one call, and gives up attempts that last too long. */
 export class Keeper {
   readonly held = new Set<Held>();
   readonly #timer: NodeJS.Timeout;
 
   constructor(
     private readonly leaseMs: number,
+    private readonly attemptMs: number,
     private readonly reports: Reports,
     private readonly onLost: (held: Held) => void,
     onTick: () => void,
   ) {
     this.#timer = setInterval(() => {
+      this.#endOverdue();
       this.#extendDue();
       onTick();
-    }, Math.max(10, leaseMs / 9));
+    }, Math.max(10, Math.min(leaseMs, attemptMs) / 9));
   }
 
   /** Extends a lease now, and saves a checkpoint with it. */
@@ -58,10 +65,20 @@ export class Keeper {
     return reported;
   }
 
+  #endOverdue(): void {
+    const due = performance.now() - this.attemptMs;
+    for (const held of this.held) {
+      if (held.state !== "active" || held.progressedAt > due) continue;
+      const error = new TimeLimitError("the handler neither finished nor saved a checkpoint or told its progress", this.attemptMs);
+      held.end(error);
+      held.giveUp?.(error);
+    }
+  }
+
   #extendDue(): void {
     const due = performance.now() - this.leaseMs / 3;
     for (const held of this.held) {
-      if (!held.isExtending && !held.isLost && held.extendedAt <= due) void this.extend(held);
+      if (!held.isExtending && !held.ended && held.extendedAt <= due) void this.extend(held);
     }
   }
 

@@ -4,7 +4,7 @@ import { elementsOf, spanOf } from "../span.js";
 type Lease = components["schemas"]["Lease"] & { body?: unknown; body_base64?: string };
 
 /** A message that this worker has leased. */
-export interface Message<Body = any> {
+export interface Message<Body = any, Checkpoint = any> {
   destination: string;
   /** The position in the destination: compare the epoch first, then the sequence. */
   sequence: number;
@@ -21,7 +21,7 @@ export interface Message<Body = any> {
   /** The bytes exactly as they arrived. */
   readonly raw: Buffer;
   /** What an earlier attempt saved with `checkpoint()`. */
-  checkpoint: any;
+  checkpoint: Checkpoint | null;
   lastError: components["schemas"]["LastError"] | null;
 }
 
@@ -58,8 +58,8 @@ export class LeasedMessage implements Message {
   readonly attempt: number;
   readonly headers: Record<string, string>;
   readonly contentType: string;
-  readonly body: unknown;
-  readonly checkpoint: unknown;
+  readonly body: any;
+  readonly checkpoint: any;
   readonly lastError: components["schemas"]["LastError"] | null;
   /** The text of a JSON body. A number that a double cannot hold is only there. */
   readonly #json: (() => string) | undefined;

@@ -1,9 +1,14 @@
+import { constants } from "node:os";
+
 const closers = new Set<() => Promise<void>>();
 const handled = new Set<NodeJS.Signals>();
+/** npm passes on the Ctrl-C that the process has got too. */
+const SAME_SIGNAL_MS = 500;
 
 /**
  * Closes on a signal, together with all others that asked for it. Ends the process then, as the signal without a
- * listener would, unless the program listens to the signal too. Returns how to stop listening.
+ * listener would, unless the program listens to the signal too. A second signal ends it at once. Returns how to stop
+ * listening.
  */
 export function closeOnSignals(signals: NodeJS.Signals[], close: () => Promise<void>): () => void {
   closers.add(close);
@@ -15,14 +20,17 @@ export function closeOnSignals(signals: NodeJS.Signals[], close: () => Promise<v
   return () => closers.delete(close);
 }
 
-let isClosing = false;
+let closingSince: number | undefined;
 
 function onSignal(signal: NodeJS.Signals): void {
-  if (isClosing) return;
-  isClosing = true;
-  const isAlone = process.listenerCount(signal) === 1;
+  const isOurs = process.listenerCount(signal) === 1;
+  if (closingSince !== undefined) {
+    if (isOurs && performance.now() - closingSince > SAME_SIGNAL_MS) process.exit(128 + constants.signals[signal]);
+    return;
+  }
+  closingSince = performance.now();
   void Promise.allSettled([...closers].map((close) => close())).then(() => {
-    isClosing = false;
-    if (isAlone) process.exit(0);
+    closingSince = undefined;
+    if (isOurs) process.exit(0);
   });
 }

@@ -2,16 +2,21 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Worker as Thread } from "node:worker_threads";
 import type { Message } from "./message.js";
-import { Output } from "./outputs.js";
+import { Backoff, TimeLimitError, pause } from "../timing.js";
+import { Output, REQUEUE } from "./outputs.js";
 import type { Context } from "./worker.js";
 
 /** What a thread says. `made` tells what the handler returned: a value, a symbol or an output. */
 type Said =
+  | { kind: "loaded" }
+  | { kind: "unloadable"; message: string }
   | { kind: "returned"; id: number; value?: unknown; symbol?: string; output?: { bytes: Uint8Array | string; contentType: string } }
   | { kind: "threw"; id: number; message: string; stack?: string; name: string; marks: string[]; afterMs?: number }
   | { kind: "checkpoint"; id: number; call: number; value: unknown }
   | { kind: "progress"; id: number; value: unknown }
   | { kind: "log"; id: number; value: unknown };
+
+type Answer = Extract<Said, { id: number }>;
 
 interface Job {
   context: Context;
@@ -29,7 +34,10 @@ const loaded = import(workerData.module).then((module) => {
   if (typeof handler !== "function") throw new TypeError(workerData.module + " has no default export that is a function");
   return handler;
 });
-loaded.catch(() => {});
+loaded.then(
+  () => parentPort.postMessage({ kind: "loaded" }),
+  (error) => parentPort.postMessage({ kind: "unloadable", message: String(error?.message ?? error) }),
+);
 parentPort.on("message", async (said) => {
   if (said.kind === "abort") return jobs.get(said.id)?.lost.abort(new Error(said.reason));
   if (said.kind === "stop") return jobs.get(said.id)?.stopping.abort();
@@ -72,31 +80,68 @@ export class ThreadPool {
   readonly #module: string;
   readonly #idle: Thread[] = [];
   readonly #all = new Set<Thread>();
-  readonly #waiting: ((thread: Thread) => void)[] = [];
+  readonly #waiting: ((thread: Thread | Promise<Thread>) => void)[] = [];
+  #ready: Promise<unknown> | undefined;
   #id = 0;
   #isClosed = false;
 
   constructor(
     module: URL | string,
     private readonly size: number,
+    private readonly onTrouble: (error: unknown) => void,
+    private readonly end: AbortSignal,
   ) {
     const isUrl = module instanceof URL || module.startsWith("file:");
     this.#module = isUrl ? String(module) : pathToFileURL(resolve(module)).href;
   }
 
+  /** Resolves when a thread has imported the module, or the worker closes. Until then, nothing may be leased. */
+  ready(): Promise<unknown> {
+    return (this.#ready ??= Promise.race([
+      this.#prepare(),
+      new Promise((resolve) => this.end.addEventListener("abort", resolve, { once: true })),
+    ]));
+  }
+
+  async #prepare(): Promise<void> {
+    const backoff = new Backoff(1000, 5000);
+    while (!this.end.aborted && this.#idle.length === 0 && this.#all.size < this.size) {
+      try {
+        this.#give(await this.#start());
+      } catch (error) {
+        if (this.end.aborted) return;
+        this.onTrouble(error);
+        await pause(Math.max(500, backoff.nextMs()), this.end).catch(() => {});
+      }
+    }
+  }
+
+  /** What the handler returns. `REQUEUE` if no thread can import the module: that is not the fault of the message. */
   async run(message: Message, context: Context): Promise<unknown> {
-    const thread = await this.#take();
+    let thread: Thread;
+    try {
+      thread = await this.#take();
+    } catch (error) {
+      this.onTrouble(error);
+      this.#ready = undefined;
+      return REQUEUE;
+    }
     const id = this.#id++;
     const isBytes = Buffer.isBuffer(message.body);
     const plain = { ...message, body: isBytes ? undefined : message.body, raw: message.raw, isBytes };
     const stop = () => thread.postMessage({ kind: "stop", id });
-    const abort = () => thread.postMessage({ kind: "abort", id, reason: String(context.signal.reason?.message) });
-    let onSaid: ((said: Said) => void) | undefined;
+    const abort = () => {
+      thread.postMessage({ kind: "abort", id, reason: String(context.signal.reason?.message) });
+      // It would do nothing else any more.
+      if (context.signal.reason instanceof TimeLimitError) void thread.terminate();
+    };
+    let onSaid: ((said: Answer | undefined) => void) | undefined;
     let onExit: ((code: number) => void) | undefined;
     try {
       return await new Promise((resolve, reject) => {
         const job = { context, resolve, reject };
-        onSaid = (said) => said.id === id && answer(thread, job, said);
+        if (context.signal.aborted) return reject(context.signal.reason);
+        onSaid = (said) => said?.id === id && answer(thread, job, said);
         onExit = (code) => reject(new Error(`the thread of the handler ended with ${code}`));
         thread.on("message", onSaid).once("exit", onExit);
         context.stopping.addEventListener("abort", stop, { once: true });
@@ -125,7 +170,22 @@ export class ThreadPool {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  #start(): Thread {
+  /** A new thread that has imported the module. */
+  #start(): Promise<Thread> {
+    return new Promise((resolve, reject) => {
+      const thread = this.#newThread();
+      let why: string | undefined;
+      thread.once("exit", (code) => reject(new Error(`the module of the handler cannot be imported: ${why ?? `its thread ended with ${code}`}`)));
+      thread.on("message", (said: Said | undefined) => {
+        if (said?.kind === "loaded") resolve(thread);
+        if (said?.kind !== "unloadable") return;
+        why = said.message;
+        void thread.terminate();
+      });
+    });
+  }
+
+  #newThread(): Thread {
     const thread = new Thread(PROGRAM, { eval: true, workerData: { module: this.#module } });
     this.#all.add(thread);
     // An error ends the thread: `exit` follows, and the message that it had fails.
@@ -148,7 +208,7 @@ export class ThreadPool {
   }
 }
 
-function answer(thread: Thread, job: Job, said: Said): void {
+function answer(thread: Thread, job: Job, said: Answer): void {
   if (said.kind === "returned") {
     if (said.symbol !== undefined) return job.resolve(Symbol.for(said.symbol));
     return job.resolve(said.output ? new Output(said.output.bytes, said.output.contentType) : said.value);

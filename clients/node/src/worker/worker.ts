@@ -1,5 +1,6 @@
-import { Reseq, type ReseqOptions } from "../client.js";
+import { CLIENT_OPTIONS, Reseq, type ReseqOptions } from "../client.js";
 import { ReseqError, asError, isPermanent, isRetry, sentenceOf } from "../errors.js";
+import { attemptLimit, checkOptions, whole } from "../options.js";
 import { jsonOf } from "../producer/lines.js";
 import { pause } from "../timing.js";
 import { refusal } from "../transport.js";
@@ -14,38 +15,58 @@ import { closeOnSignals } from "./signals.js";
 import { ThreadPool } from "./threads.js";
 
 export interface Context {
-  /** Aborted when the lease is lost: stop, nobody needs the output. */
+  /** Aborted when the lease is lost, or the attempt has lasted for longer than `attemptMs`: nobody needs the output. */
   signal: AbortSignal;
   /** Aborted when the worker is closing: finish soon, or save a checkpoint and return `REQUEUE`. */
   stopping: AbortSignal;
   /** Saves any JSON up to 64 KiB for the next attempt. Resolves when Reseq has it; rejects if the lease is lost. */
   checkpoint(value: unknown): Promise<void>;
-  /** Tells the listeners of `progress` in this process. */
+  /** Tells the listeners of `progress` in this process. As a checkpoint, it begins `attemptMs` again. */
   progress(value: unknown): void;
   /** Tells the listeners of `log` in this process. */
   log(text: string): void;
 }
 
-/** Returns the output, `KEEP`, `DROP` or `REQUEUE`. What it throws is a failed attempt. */
-export type Handler<Body = any> = (message: Message<Body>, context: Context) => unknown;
+/**
+ * The output: any JSON, bytes, an `Output`, or `KEEP`, `DROP` or `REQUEUE`. A promise has `then`, so a promise of nothing
+ * is not an object of this type.
+ */
+export type HandlerResult = string | number | boolean | symbol | null | (object & { then?: never });
+
+/** Returns the output. What it throws is a failed attempt. */
+export type Handler<Body = any, Checkpoint = any> = (message: Message<Body, Checkpoint>, context: Context) => HandlerResult | PromiseLike<HandlerResult>;
 
 export interface WorkerOptions extends ReseqOptions {
   /** A client to share; in place of `url` and `token`. */
-  reseq?: Reseq;
+  reseq?: Reseq | undefined;
   /**
    * Who holds a message, as the API and the console show it: 1 to 64 letters, digits and `. _ : @ -`. The default is
    * `<host>:<process id>:<number of the worker in its process>`.
    */
-  name?: string;
+  name?: string | undefined;
   /** Messages that are handled at once (8). With `threads`, the number of threads. */
-  concurrency?: number;
+  concurrency?: number | undefined;
   /** After a worker dies, its messages wait this long at most (30 s). Leases of living workers are extended. */
-  leaseMs?: number;
+  leaseMs?: number | undefined;
   /** The most messages leased ahead; 0 leases none. The worker chooses the number by how long handlers take. */
-  prefetchMax?: number;
-  /** Closes the worker on these signals, then ends the process if nothing else listens to them. */
-  closeOn?: NodeJS.Signals[];
+  prefetchMax?: number | undefined;
+  /**
+   * How long an attempt may take since its start, last checkpoint or last progress (15 min; 0: no limit). Then `signal`
+   * is aborted, and the attempt has failed: another one may begin while this handler still runs.
+   */
+  attemptMs?: number | undefined;
+  /**
+   * Closes the worker on these signals, then ends the process if nothing else listens to them. A second signal ends it
+   * at once.
+   */
+  closeOn?: NodeJS.Signals[] | undefined;
+  /** With `closeOn`: how long handlers have to finish (25 s, less than Kubernetes waits). Then they are aborted. */
+  closeMs?: number | undefined;
 }
+
+const WORKER_OPTIONS: Record<keyof WorkerOptions, true> = {
+  ...CLIENT_OPTIONS, reseq: true, name: true, concurrency: true, leaseMs: true, prefetchMax: true, attemptMs: true, closeOn: true, closeMs: true,
+};
 
 const POLL_MS = 20_000;
 /** With a listener for `drained`, an idle worker asks this long before it says so. */
@@ -57,13 +78,13 @@ const REPORTING_BYTES_MAX = 64 << 20;
 const BUFFERED_MS_MAX = 1000;
 
 /** Leases messages of some destinations, hands them to a handler, and reports what becomes of them. */
-export class Worker {
+export class Worker<Body = any, Checkpoint = any> {
   /** The name under which this worker leases messages. */
   readonly name: string;
   readonly #reseq: Reseq;
   readonly #isOwnClient: boolean;
   readonly #destinations: string[];
-  readonly #handler: Handler;
+  readonly #handler: (message: Message, context: Context) => unknown;
   readonly #threads: ThreadPool | undefined;
   readonly #concurrency: number;
   readonly #leaseMs: number;
@@ -86,14 +107,16 @@ export class Worker {
   #closed: Promise<void> | undefined;
 
   /** `handler` is a function, or the URL or path of a module whose default export is one: it then runs in threads. */
-  constructor(destinations: string | string[], handler: Handler | URL | string, options: WorkerOptions = {}) {
+  constructor(destinations: string | string[], handler: Handler<Body, Checkpoint> | URL | string, options: WorkerOptions = {}) {
+    checkOptions(options, WORKER_OPTIONS, "Worker");
     this.#destinations = typeof destinations === "string" ? [destinations] : [...destinations];
     this.name = options.name === undefined ? newName() : checkedName(options.name);
     this.#concurrency = whole(options.concurrency ?? 8, "concurrency", 1, 1000);
     this.#leaseMs = whole(options.leaseMs ?? 30_000, "leaseMs", 100, 86_400_000);
     this.#isOwnClient = options.reseq === undefined;
-    this.#reseq = options.reseq ?? new Reseq(options);
-    this.#threads = typeof handler === "function" ? undefined : new ThreadPool(handler, this.#concurrency);
+    this.#reseq = options.reseq ?? new Reseq(Object.fromEntries(Object.entries(options).filter(([name]) => name in CLIENT_OPTIONS)));
+    const inThreads = (module: URL | string) => new ThreadPool(module, this.#concurrency, (error) => this.#trouble(error), this.#closing.signal);
+    this.#threads = typeof handler === "function" ? undefined : inThreads(handler);
     this.#handler = typeof handler === "function" ? handler : (message, context) => this.#threads!.run(message, context);
     this.#prefetch = new Prefetch(this.#concurrency, options.prefetchMax);
     // A pod that hangs must not cost a lease: another pod is asked in time.
@@ -101,8 +124,10 @@ export class Worker {
     const reports = (kind: "complete" | "fail" | "extend" | "requeue") =>
       new Reports(this.#reseq.transport, `/v1/leases/${kind}`, (error) => this.#trouble(error), this.#killed.signal, reportMs);
     this.#reports = { complete: reports("complete"), fail: reports("fail"), extend: reports("extend"), requeue: reports("requeue") };
-    this.#keeper = new Keeper(this.#leaseMs, this.#reports.extend, (held) => this.#lost(held), () => this.#returnOld());
-    this.#offSignals = options.closeOn ? closeOnSignals(options.closeOn, () => this.close()) : () => {};
+    const attemptMs = attemptLimit(options.attemptMs ?? 900_000);
+    this.#keeper = new Keeper(this.#leaseMs, attemptMs, this.#reports.extend, (held) => this.#lost(held), () => this.#returnOld());
+    const timeoutMs = whole(options.closeMs ?? 25_000, "closeMs", 0, 86_400_000);
+    this.#offSignals = options.closeOn ? closeOnSignals(options.closeOn, () => this.close({ timeoutMs })) : () => {};
     // Where messages are leased ahead, a second call is on its way while the answer of the first is worked off.
     this.#claiming = Promise.all([this.#claim(), this.#claim()]);
   }
@@ -126,7 +151,8 @@ export class Worker {
    * Leases no more, returns at once what has not begun, finishes the rest, and reports it. With `timeoutMs`, what has
    * not finished by then is aborted; its messages wait until their leases expire.
    */
-  close(options: { timeoutMs?: number } = {}): Promise<void> {
+  close(options: { timeoutMs?: number | undefined } = {}): Promise<void> {
+    checkOptions(options, { timeoutMs: true }, "close");
     this.#closed ??= this.#close();
     const { timeoutMs } = options;
     if (timeoutMs !== undefined) setTimeout(() => this.#kill(), timeoutMs).unref();
@@ -158,6 +184,8 @@ export class Worker {
   async #claim(): Promise<void> {
     const backoff = this.#reseq.transport.newBackoff();
     while (!this.#closing.signal.aborted) {
+      await this.#threads?.ready();
+      if (this.#closing.signal.aborted) break;
       const max = this.#room();
       if (max === 0) {
         await new Promise<void>((resolve) => this.#wakes.push(resolve));
@@ -240,6 +268,7 @@ export class Worker {
       this.#active += 1;
       this.#hasWorked = true;
       held.state = "active";
+      held.progressedAt = performance.now();
       const done: Promise<void> = this.#handle(held).then(() => void this.#finishing.delete(done));
       this.#finishing.add(done);
     }
@@ -255,7 +284,11 @@ export class Worker {
     let fields: string | undefined;
     let failure: { thrown: unknown; isFinal: boolean } | undefined;
     try {
-      output = await this.#handler(message, this.#context(held));
+      output = await new Promise((resolve, reject) => {
+        held.giveUp = reject;
+        // Not `resolve(promise)`: it could not be rejected any more.
+        void Promise.resolve(this.#handler(message, this.#context(held))).then(resolve, reject);
+      });
       try {
         if (output !== REQUEUE) fields = completionOf(output, leased);
       } catch (thrown) {
@@ -289,11 +322,16 @@ export class Worker {
       },
       stopping: this.#closing.signal,
       checkpoint: async (value) => {
+        held.progressedAt = performance.now();
+        if (held.ended) throw held.ended;
         const reported = await this.#keeper.extend(held, jsonOf(value, "the checkpoint"));
         if (reported.status === "refused") throw reported.error;
         if (reported.status !== "ok") throw new Error(`the checkpoint is not saved: ${reported.status}`);
       },
-      progress: (value) => this.#events.tell("progress", message, value),
+      progress: (value) => {
+        held.progressedAt = performance.now();
+        this.#events.tell("progress", message, value);
+      },
       log: (text) => this.#events.tell("log", message, text),
     };
   }
@@ -368,8 +406,3 @@ export class Worker {
 
 /** What a quick repeat does not change: a destination that does not exist (yet), a wrong token. */
 const isLasting = (error: unknown) => error instanceof ReseqError && !error.isTemporary;
-
-function whole(value: number, name: string, min: number, max: number): number {
-  if (!Number.isInteger(value) || value < min || value > max) throw new RangeError(`${name} must be a whole number from ${min} to ${max}`);
-  return value;
-}

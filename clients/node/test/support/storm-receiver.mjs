@@ -6,7 +6,7 @@ import { openSqlite } from "./sqlite.mjs";
 const [, , file, port] = process.argv;
 const database = openSqlite(file, { wasKilled: true });
 database.exec("PRAGMA synchronous = OFF; CREATE TABLE IF NOT EXISTS applied (lane TEXT, number INTEGER)");
-const guard = orderGuard({ store: sqliteStore(database), onError: () => {} });
+const guard = orderGuard({ store: sqliteStore(() => database), onError: () => {} });
 const receive = guard.node(({ key, body }, tx) => {
   if (!body.isHandled) throw new Error("nobody has handled it");
   tx.prepare("INSERT INTO applied VALUES (?, ?)").run(key, body.number);

@@ -1,7 +1,10 @@
+import { checkOptions } from "../../options.js";
 import { Turns, type LaneState, type OrderStore } from "../store.js";
 
 /** Keeps positions in this process. `lanesMax`: beyond, the lane that was idle for longest is forgotten. */
-export function memoryStore({ lanesMax = 1_000_000 } = {}): OrderStore<undefined> {
+export function memoryStore(options: { lanesMax?: number | undefined } = {}): OrderStore<undefined> {
+  checkOptions(options, { lanesMax: true }, "memoryStore");
+  const { lanesMax = 1_000_000 } = options;
   // A map keeps the order of insertion: the first lane is the one that was idle for longest.
   const lanes = new Map<string, LaneState & { at: number }>();
   const turns = new Turns();

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { checkOptions } from "../../options.js";
 import { pause } from "../../timing.js";
 import { Turns, type LaneState, type OrderStore } from "../store.js";
 
@@ -9,9 +10,9 @@ export type RedisClient =
 
 export interface RedisStoreOptions {
   /** Prefix of the keys. */
-  prefix?: string;
+  prefix?: string | undefined;
   /** While a handler runs, other processes wait this long for it at most after this process died. */
-  lockMs?: number;
+  lockMs?: number | undefined;
 }
 
 const LOCK_POLL_MS = 20;
@@ -45,7 +46,9 @@ const SCRIPTS = {
 };
 
 /** Keeps positions in Redis, for receivers of several processes. All keys share a hash tag. */
-export function redisStore(client: RedisClient, { prefix = "reseq-guard", lockMs = 30_000 }: RedisStoreOptions = {}): OrderStore<undefined> {
+export function redisStore(client: RedisClient, options: RedisStoreOptions = {}): OrderStore<undefined> {
+  checkOptions(options, { prefix: true, lockMs: true }, "redisStore");
+  const { prefix = "reseq-guard", lockMs = 30_000 } = options;
   const run = (...args: (string | number)[]) =>
     "call" in client ? client.call(String(args[0]), ...args.slice(1)) : client.sendCommand(args.map(String));
   const evaluate = (script: string, keys: string[], args: (string | number)[]) => run("EVAL", script, keys.length, ...keys, ...args);

@@ -1,0 +1,4 @@
+export default function handle({ body }) {
+  if (body === "hang") for (;;);
+  return body;
+}
