@@ -47,7 +47,7 @@ enum Command {
     /// Let a running process read its configuration again
     Reload(reload::ReloadArgs),
     #[command(flatten)]
-    Client(ClientCommand),
+    Client(Box<ClientCommand>),
     /// Run a demonstration on real processes and print a report
     Demo(demo::DemoArgs),
     /// Print the completions for a shell
