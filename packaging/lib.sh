@@ -13,7 +13,8 @@ mkdir -p "$DIST" "$TOOLS"
 # The virtual environment with zig.
 ZIG=$TOOLS/zig-$ZIG_VERSION
 
-VERSION=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$ROOT/Cargo.toml" | head -n 1)
+VERSION=$("$ROOT/scripts/version.sh")
+VERSION=${VERSION%% *}
 # The time of the commit: all files in artefacts bear it, so that a second build makes the same bytes.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$ROOT" log -1 --format=%ct 2>/dev/null || echo 1700000000)}
 export SOURCE_DATE_EPOCH
@@ -23,6 +24,15 @@ programs() { echo "$DIST/programs/$1"; }
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$(basename "$0"): $*"; exit 1; }
+
+# glibc_of PROGRAM: the oldest glibc that has all the functions that a program uses; nothing if it uses none.
+glibc_of() { grep -ao 'GLIBC_2\.[0-9]*' "$1" | sed 's/GLIBC_//' | sort --version-sort | tail -n 1 || true; }
+
+# reproducible_tar OPTION...: writes a tar archive; the same files give the same bytes.
+reproducible_tar() {
+  tar --create --sort=name --format=ustar --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+    --mode=u=rwX,go=rX "$@"
+}
 
 # fetch URL SHA256 FILE: downloads a file once and checks it.
 fetch() {

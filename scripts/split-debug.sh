@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Moves the line tables of a program into PROGRAM.debug beside it. The program keeps the names of its
-# functions and the name of that file: the backtrace of a panic has line numbers where both files are.
+# Moves the symbols and line tables of a program into PROGRAM.debug beside it. The program keeps the name of that file:
+# where both files are, the backtrace of a panic has the names of functions, files and lines.
 #
 #   scripts/split-debug.sh PROGRAM
 set -euo pipefail

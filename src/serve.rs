@@ -96,12 +96,10 @@ async fn stop(running: Running) -> Result<(), AppError> {
 fn reload(running: &mut Running, path: Option<&Path>, log: &LogFilter) {
     let now = NotifyState::monotonic_usec_now();
     tell_systemd(&now.map_or(vec![], |now| vec![NotifyState::Reloading, now]));
-    match Config::load(path, std::env::vars()) {
-        Err(error) => tracing::error!(%error, "not reloaded: the configuration cannot be used"),
+    let loaded = Config::load(path, std::env::vars()).map_err(|error| error.to_string());
+    match loaded.and_then(|config| log.set(&config.log.level).map(|()| config)) {
+        Err(error) => tracing::error!(error, "not reloaded: the configuration cannot be used"),
         Ok(config) => {
-            if let Err(error) = log.set(&config.log.level) {
-                tracing::error!(error, "the level of the log stays as it was");
-            }
             let changes = running.reload(config);
             tracing::info!(changed = changes.reloaded.join(" "), "the configuration is reloaded");
             if !changes.at_start.is_empty() {

@@ -1,8 +1,8 @@
 -- Runs many blocks in one call. A block is one transition with its own keys and arguments. This file is the end of a
 -- script that crates/store/src/scripts.rs composes. Before it, the script defines the includes, `transitions` and
 -- `lane_checks` (functions by number), `all_keys`, `all_args`, and `begin_block` (gives a transition its keys and
--- arguments). The includes hold the values that a call reads only once: the time, the server's identity, and the keys epoch and owner
--- of each partition.
+-- arguments). The includes hold the values that a call reads only once: the time, the server's identity, and the keys
+-- epoch and owner of each partition.
 --
 -- The keys of the call are the keys of its blocks, in order. Its arguments are, per block: the shape '<number of the
 -- transition> <number of keys> <number of arguments>', then the arguments. Returns, per block in order: 1 and its

@@ -3,7 +3,7 @@
 #
 #   packaging/binary/build.sh x86_64|aarch64
 #
-# Writes reseq and reseq.debug (its line tables) into $DIST/programs/ARCHITECTURE, and
+# Writes reseq and reseq.debug (its symbols and line tables) into $DIST/programs/ARCHITECTURE, and
 # $DIST/reseq-VERSION-ARCHITECTURE-linux.tar.gz with bin/reseq, lib/reseq/bin/redis-server, man pages and completions.
 set -euo pipefail
 # shellcheck source=packaging/lib.sh
@@ -39,6 +39,5 @@ install -m 644 "$ROOT"/{LICENSE,README.md,CHANGELOG.md,reseq.example.toml} "$roo
 mkdir -p "$root/share/man/man1" "$root/share/completions"
 "$run" man "$root/share/man/man1" >/dev/null
 for shell in bash zsh fish; do "$run" completions $shell >"$root/share/completions/reseq.$shell"; done
-tar --create --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --directory "$work" "$name" |
-  gzip --best --no-name >"$DIST/$name.tar.gz"
+reproducible_tar --directory "$work" "$name" | gzip --best --no-name >"$DIST/$name.tar.gz"
 say "$DIST/$name.tar.gz"

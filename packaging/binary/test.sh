@@ -14,12 +14,12 @@ reseq() { env --ignore-environment PATH="$work/empty" HOME="$work" RESEQ_REDIS_U
 [[ $(reseq check) == *"version Valkey ${VALKEY_VERSION%%+*}"* ]] || die "the server that comes along is not used: $(reseq check)"
 bytes=$(stat -c %s "$work/bin/reseq")
 [ "$bytes" -le $((25 * 1000 * 1000)) ] || say "the program has $bytes bytes; at most 25,000,000 are wanted"
-newest=$(grep -ao 'GLIBC_2\.[0-9]*' "$work/bin/reseq" | sort --unique --version-sort | tail -n 1)
-[ "$newest" = "GLIBC_$GLIBC_FLOOR" ] || [ "$(printf '%s\n' "$newest" "GLIBC_$GLIBC_FLOOR" | sort -V | tail -n 1)" = "GLIBC_$GLIBC_FLOOR" ] ||
-  die "the program needs $newest"
+newest=$(glibc_of "$work/bin/reseq")
+[ "$(printf '%s\n' "$newest" "$GLIBC_FLOOR" | sort --version-sort | tail -n 1)" = "$GLIBC_FLOOR" ] ||
+  die "the program needs glibc $newest"
 began=$(date +%s%N)
 for _ in 1 2 3 4 5; do reseq --version >/dev/null; done
-say "reseq --version: $((($(date +%s%N) - began) / 5000000)) ms; $bytes bytes; needs $newest"
+say "reseq --version: $((($(date +%s%N) - began) / 5000000)) ms; $bytes bytes; needs glibc $newest"
 [ "${1:-}" = --quick ] && exit
 said=$(reseq demo | tail -n 1)
 [ "$said" = "Complete and in order: yes" ] || die "the demo ended with: $said"

@@ -19,5 +19,4 @@ for values in "$CHART"/examples/*.yaml; do
   "$HELM" lint --strict --quiet --values "$values" "$stage/reseq" >&2
 done
 say "packing $DIST/reseq-$VERSION.tgz"
-tar --create --directory "$stage" --sort=name --format=ustar --mtime="@$SOURCE_DATE_EPOCH" --mode=u=rwX,go=rX \
-  --owner=0 --group=0 --numeric-owner reseq | gzip --no-name --best >"$DIST/reseq-$VERSION.tgz"
+reproducible_tar --directory "$stage" reseq | gzip --no-name --best >"$DIST/reseq-$VERSION.tgz"

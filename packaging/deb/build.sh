@@ -35,8 +35,7 @@ reseq ($VERSION) unstable; urgency=medium
 EOF
 gzip -9n man/* changelog doc/CHANGELOG.md
 
-# The oldest glibc that has all the functions that the program uses.
-GLIBC=$(grep -ao 'GLIBC_2\.[0-9]*' reseq | sed 's/GLIBC_//' | sort --version-sort | tail -n 1) || true
+GLIBC=$(glibc_of reseq)
 export GLIBC
 [ -n "$GLIBC" ] || die "$program does not use glibc: put the build for glibc there"
 for kind in deb rpm; do

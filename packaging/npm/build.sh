@@ -8,8 +8,7 @@ rm -rf "$DIST/npm"; mkdir -p "$DIST/npm"; cd "$DIST/npm"
 # pack FILE: packs the folder `package`, with the package.json of standard input, and removes it.
 pack() {
   cat >package/package.json
-  tar --create --sort=name --format=ustar --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
-    --mode=u=rwX,go=rX package | gzip -6n >"$1-$VERSION.tgz"
+  reproducible_tar package | gzip -6n >"$1-$VERSION.tgz"
   rm -r package
   say "npm: $1-$VERSION.tgz, $(stat -c %s "$1-$VERSION.tgz") bytes"
 }
