@@ -2,16 +2,16 @@
 # Builds all release artefacts that this machine can, and prints a table: artefact, size, time, SHA-256.
 #
 # Artefacts are in dist/ where cargo builds, logs in dist/logs/. Without changes in the source a second run builds
-# nothing. ARCHITECTURES="x86_64" builds for one architecture alone. MINISIGN_KEY=FILE signs the list of checksums.
+# nothing. BUILDS=x86_64 builds for one architecture alone. MINISIGN_KEY=FILE signs the list of checksums.
 set -euo pipefail
 # shellcheck source=packaging/lib.sh
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
-architectures=${ARCHITECTURES:-x86_64 aarch64}
+builds=${BUILDS:-x86_64 aarch64 x86_64-musl}
 logs=$DIST/logs
 mkdir -p "$logs"
 
-state=$({ echo "$architectures"; git rev-parse HEAD; git diff HEAD; git ls-files --others --exclude-standard; } | sha256sum)
+state=$({ echo "$builds"; git rev-parse HEAD; git diff HEAD; git ls-files --others --exclude-standard; } | sha256sum)
 if [ "$(cat "$logs/state" 2>/dev/null)" != "$state" ]; then
   rm -f "$logs"/*
   # step NAME COMMAND...: runs a step, with its output in a log, and notes its time.
@@ -28,7 +28,7 @@ if [ "$(cat "$logs/state" 2>/dev/null)" != "$state" ]; then
       return 1
     fi
   }
-  for each in $architectures; do step "binary-$each" packaging/binary/build.sh "$each"; done
+  for each in $builds; do step "binary-$each" packaging/binary/build.sh "$each"; done
   # Two at a time: each of them uses one core.
   (step sbom scripts/supply-chain.sh sbom && step image packaging/image/build.sh) &
   (step deb packaging/deb/build.sh && step npm packaging/npm/build.sh && step pypi packaging/pypi/build.sh &&
@@ -54,7 +54,7 @@ time_of() {
   local name
   case $1 in
   npm/*) name=npm ;; pypi/*) name=pypi ;; *.deb | *.rpm) name=deb ;; *image* | *demo*) name=image ;;
-  *.cdx.json) name=sbom ;; *x86_64-linux*) name=binary-x86_64 ;; *aarch64-linux*) name=binary-aarch64 ;; *) name=chart ;;
+  *.cdx.json) name=sbom ;; *x86_64-linux-musl*) name=binary-x86_64-musl ;; *x86_64-linux*) name=binary-x86_64 ;; *aarch64-linux*) name=binary-aarch64 ;; *) name=chart ;;
   esac
   cat "logs/$name.seconds" 2>/dev/null || echo '?'
 }

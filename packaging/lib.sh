@@ -42,3 +42,19 @@ fetch() {
   echo "$2  $3.part" | sha256sum --check --status || die "$1 does not have the checksum in packaging/versions.env"
   mv "$3.part" "$3"
 }
+
+# debian_files ARCHITECTURE FOLDER PACKAGE...: unpacks packages of Debian, and prints a line of JSON for each. It has package
+# lists of its own, because the apt of this machine may not know the architecture.
+debian_files() {
+  local apt=$TOOLS/apt-$1 file
+  local options=(-qq -o APT::Architecture="$1" -o APT::Architectures="$1" -o APT::Sandbox::User=root
+    -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt/cache")
+  mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$2.debs"
+  apt-get "${options[@]}" update >&2
+  (cd "$2.debs" && apt-get "${options[@]}" download "${@:3}" >&2) || die "cannot download packages of Debian: ${*:3}"
+  for file in "$2.debs"/*; do
+    dpkg-deb --extract "$file" "$2"
+    # shellcheck disable=SC2016
+    dpkg-deb --show --showformat '{"type": "library", "name": "${Package}", "version": "${Version}"}\n' "$file"
+  done
+}

@@ -8,14 +8,16 @@ set -euo pipefail
 say() { printf 'split-debug: %s\n' "$*" >&2; }
 
 program=$1
-if ! command -v objcopy >/dev/null; then
-  say "objcopy is missing (package binutils); $program keeps its line tables"
-  exit 0
+# Rust's own objcopy knows all architectures; Debian's package binutils only the one of this machine.
+rust=$(rustc --print sysroot)
+host=$(rustc --version --verbose | sed -n 's/^host: //p')
+objcopy() { LD_LIBRARY_PATH=$rust/lib "$rust/lib/rustlib/$host/bin/rust-objcopy" "$@"; }
+if ! objcopy --version >/dev/null 2>&1; then
+  command -v objcopy >/dev/null || { say "objcopy is missing (package binutils); $program keeps its line tables"; exit 0; }
+  objcopy() { command objcopy "$@"; }
 fi
-# A program without line tables was split before; its PROGRAM.debug must stay.
-sections=$(objdump --section-headers "$program")
-[[ $sections == *.debug_line* ]] || exit 0
-
+# A program without symbols was split before; its PROGRAM.debug must stay.
+objcopy --dump-section .symtab=/dev/null "$program" /dev/null 2>/dev/null || exit 0
 # Into new files: cargo links the program to a copy of its own, which must stay whole.
 objcopy --only-keep-debug "$program" "$program.debug"
 objcopy --strip-all --add-gnu-debuglink="$program.debug" "$program" "$program.stripped"

@@ -1,25 +1,29 @@
 #!/usr/bin/env bash
-# Builds the release program for an old glibc, and packs it with its redis-server into a tarball.
+# Builds the release program for an old glibc, or static with musl, and packs it with its redis-server into a tarball.
 #
-#   packaging/binary/build.sh x86_64|aarch64
+#   packaging/binary/build.sh x86_64|aarch64|x86_64-musl|aarch64-musl
 #
-# Writes reseq and reseq.debug (its symbols and line tables) into $DIST/programs/ARCHITECTURE, and
-# $DIST/reseq-VERSION-ARCHITECTURE-linux.tar.gz with bin/reseq, lib/reseq/bin/redis-server, man pages and completions.
+# Writes reseq and reseq.debug (its symbols and line tables) into $DIST/programs/BUILD, and
+# $DIST/reseq-VERSION-ARCHITECTURE-linux[-musl].tar.gz with bin/reseq, lib/reseq/bin/redis-server, man pages and completions.
 set -euo pipefail
 # shellcheck source=packaging/lib.sh
 . "$(dirname "$0")/../lib.sh"
-architecture=${1:-x86_64}
-out=$(programs "$architecture")
-target=$architecture-unknown-linux-gnu
+build=${1:-x86_64}
+architecture=${build%-musl}
+out=$(programs "$build")
+case $build in
+*-musl) libc=-musl target=$architecture-unknown-linux-musl floor='' ;;
+*) libc='' target=$architecture-unknown-linux-gnu floor=.$GLIBC_FLOOR ;;
+esac
 "$ROOT/packaging/binary/tools.sh"
 rustup target list --installed 2>/dev/null | grep -qx "$target" || rustup target add "$target" ||
   die "the Rust library for $target is missing: install it (rustup target add $target)"
 
-say "building reseq for $architecture, glibc $GLIBC_FLOOR or newer"
+say "building reseq for $target$floor"
 # Paths of this machine stay out of the program.
 remap="--remap-path-prefix=$ROOT=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 (cd "$ROOT" && PATH=$ZIG/bin:$PATH RESEQ_BUILD=$(scripts/version.sh) RUSTFLAGS=$remap \
-  cargo zigbuild --release --locked --bin reseq --target "$target.$GLIBC_FLOOR")
+  cargo zigbuild --release --locked --bin reseq --target "$target$floor")
 mkdir -p "$out"
 cp "$("$ROOT/scripts/target-dir.sh")/$target/release/reseq" "$out/reseq"
 "$ROOT/scripts/split-debug.sh" "$out/reseq"
@@ -28,13 +32,14 @@ cp "$("$ROOT/scripts/target-dir.sh")/$target/release/reseq" "$out/reseq"
 say "packing"
 # The pages and completions are those of any architecture.
 run=$(programs "$(uname -m)")/reseq
-name=reseq-$VERSION-$architecture-linux
+name=reseq-$VERSION-$architecture-linux$libc
+server=$(programs "$architecture")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$work/$name
 install -D "$out/reseq" "$root/bin/reseq"
-install -D "$out/redis-server" "$root/lib/reseq/bin/redis-server"
-install -D -m 644 "$out/LICENSE.valkey" "$root/share/doc/reseq/LICENSE.valkey"
+install -D "$server/redis-server" "$root/lib/reseq/bin/redis-server"
+install -D -m 644 "$server/LICENSE.valkey" "$root/share/doc/reseq/LICENSE.valkey"
 install -m 644 "$ROOT"/{LICENSE,README.md,CHANGELOG.md,reseq.example.toml} "$root/share/doc/reseq"
 mkdir -p "$root/share/man/man1" "$root/share/completions"
 "$run" man "$root/share/man/man1" >/dev/null

@@ -19,6 +19,7 @@ done
 [ "${1:-}" != --quick ] || exit 0
 
 say "helm-unittest"
+unittest_tools
 cp -r "$CHART/reseq/tests" "$work/reseq/" && cp -r "$CHART/examples" "$work/"
 "$UNTT" --strict --file 'tests/*_test.yaml' "$work/reseq" >&2
 

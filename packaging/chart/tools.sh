@@ -1,7 +1,7 @@
 # The tools that check the chart, built from the Go proxy into $TOOLS once. Source it after packaging/lib.sh.
 # shellcheck shell=bash disable=SC2034
 
-export GOPATH=$TOOLS/go GOCACHE=$TOOLS/go-cache GOFLAGS="-p=1 -modcacherw" GOTOOLCHAIN=local CGO_ENABLED=0
+export GOPATH=$TOOLS/go GOCACHE=$TOOLS/go-cache GOFLAGS=-modcacherw GOTOOLCHAIN=local CGO_ENABLED=0
 CHART=$ROOT/packaging/chart
 
 # module PATH@VERSION: prints the directory of a Go module.
@@ -19,9 +19,13 @@ go_tool() {
 helm_tools() {
   local minor rules=helm.sh/helm/v3/pkg/lint/rules.k8sVersion util=helm.sh/helm/v3/pkg/chartutil.k8sVersion
   minor=$(cut -d. -f2 <<<"$KUBERNETES_VERSION")
-  HELM=$TOOLS/helm-$HELM_VERSION UNTT=$TOOLS/helm-unittest-$HELM_UNITTEST_VERSION
+  HELM=$TOOLS/helm-$HELM_VERSION
   go_tool "$HELM" "helm.sh/helm/v3@$HELM_VERSION" ./cmd/helm \
     -ldflags "-s -w -X ${rules}Major=1 -X ${rules}Minor=$minor -X ${util}Major=1 -X ${util}Minor=$minor"
+}
+
+unittest_tools() {
+  UNTT=$TOOLS/helm-unittest-$HELM_UNITTEST_VERSION
   go_tool "$UNTT" "github.com/helm-unittest/helm-unittest@$HELM_UNITTEST_VERSION" ./cmd/helm-unittest -ldflags "-s -w"
 }
 

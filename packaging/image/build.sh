@@ -25,22 +25,6 @@ b() { buildah --storage-driver vfs --root "$work/store" --runroot "$work/run" "$
 # The same files give the same bytes.
 tar=(tar --create --sort=name --format=ustar --numeric-owner --mtime="@$SOURCE_DATE_EPOCH")
 
-# debs ARCHITECTURE PACKAGE...: unpacks packages of Debian into $work/ARCHITECTURE. It has package lists of its own,
-# because the apt of this machine may not know the architecture.
-debs() {
-  local apt=$TOOLS/apt-$1 file
-  local options=(-qq -o APT::Architecture="$1" -o APT::Architectures="$1" -o APT::Sandbox::User=root
-    -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt/cache")
-  mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$work/$1.debs"
-  apt-get "${options[@]}" update
-  (cd "$work/$1.debs" && apt-get "${options[@]}" download "${@:2}") || die "cannot download packages of Debian: ${*:2}"
-  for file in "$work/$1.debs"/*; do
-    dpkg-deb --extract "$file" "$work/$1"
-    # shellcheck disable=SC2016
-    dpkg-deb --show --showformat '{"type": "library", "name": "${Package}", "version": "${Version}"}\n' "$file"
-  done >>"$work/packages"
-}
-
 # files ARCHITECTURE MACHINE: the files of both variants, in $work/VARIANT-ARCHITECTURE.
 files() {
   local debian=$work/$1 root=$work/image-$1 demo=$work/demo-$1
@@ -49,7 +33,7 @@ files() {
   loader=$(readelf --program-headers "$programs/reseq" | sed -n 's/.*interpreter: \(.*\)]/\1/p')
   # A static program needs no C library.
   [ -z "$loader" ] || packages+=(libc6 libgcc-s1 gcc-12-base)
-  debs "$1" "${packages[@]}"
+  debian_files "$1" "$debian" "${packages[@]}" >>"$work/packages"
   for package in "${packages[@]}"; do
     install -D -m 644 -t "$root/usr/share/doc/$package" "$debian/usr/share/doc/$package/copyright"
   done

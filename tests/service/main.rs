@@ -26,6 +26,7 @@ mod node_worker;
 mod openapi;
 mod operations;
 mod outgoing;
+mod packages;
 mod policies;
 mod rebalance;
 mod reference;
