@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- fail: ends failed processing attempts. Each message gets another attempt after a wait, or halts if its attempts are
--- used up.
+-- used up. With `later_max`, the attempt did not fail: its worker asks for the message later. This counts no attempt,
+-- and the message halts only if its worker has asked more often than that.
 --
 -- Returns: {'ok' | 'halted' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>
@@ -26,13 +27,23 @@ for i, failure in ipairs(failures) do
   local sequence, wait_ms = failure.sequence, tonumber(failure.wait_ms)
   if held[i] and not failed[sequence] then
     local attempts = attempts_of(key_attempts, sequence)
+    local later_max = tonumber(failure.later_max)
+    local asks_later = later_max > 0
+    local is_used_up
     -- The worker is alive, so the message is not a suspect.
-    attempts[1], attempts[7] = attempts[1] + 1, 0
-    note_error(attempts, now, failure.problem)
+    attempts[7], attempts[11] = 0, asks_later and 1 or 0
+    if asks_later then
+      attempts[10] = attempts[10] + 1
+      is_used_up = attempts[10] > later_max
+    else
+      attempts[1] = attempts[1] + 1
+      is_used_up = failure.is_final == '1' or most > 0 and attempts[1] >= most
+    end
+    if is_used_up or not asks_later then note_error(attempts, now, failure.problem) end
     failed[sequence] = attempts
     gone[#gone + 1] = failure.member
     answer[i] = 'ok'
-    if failure.is_final == '1' or most > 0 and attempts[1] >= most then
+    if is_used_up then
       answer[i] = 'halted'
       attempts[4] = 'transform'
       halted[#halted + 1] = text(now)

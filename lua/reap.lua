@@ -44,7 +44,7 @@ for _, member in ipairs(expired) do
   -- A lease that names no message is only removed.
   local sequence = string.match(member, '/(%d+)/') or ''
   local attempts = attempts_of(key_attempts, sequence)
-  attempts[2] = attempts[2] + 1
+  attempts[2], attempts[11] = attempts[2] + 1, 0
   -- Without a limit of stalls, it does not matter which message crashed the worker.
   if most > 0 then
     -- It was the only suspect of its destination; from the third lease on, claims also make it the only suspect of its

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- step_back: after the clock has stepped back, moves back the times that would otherwise come later by the step: ends
--- of leases, and of backoffs in processing (`delays`) and in delivery (`hints`). The time of a delay that a producer
+-- of leases, and of waits after an attempt in processing (`delays`) and in delivery (`hints`). The time of a delay that a producer
 -- asked for stays.
 --
 -- Returns: 1
@@ -27,7 +27,7 @@ end
 local moved_leases = moved(key_leases, leases)
 local moved_delays = moved(key_delayed, delays, function(member)
   local attempts = attempts_of(key_attempts, string.match(member, '%d+$'))
-  return attempts[1] > 0 or attempts[7] > 0
+  return attempts[1] > 0 or attempts[7] > 0 or attempts[11] > 0
 end)
 local moved_hints = moved(ordering == 'destination' and key_releasable or key_lanes, hints)
 

@@ -2,10 +2,11 @@
 -- MessagePack of {failed attempts in the current stage, expired leases, checkpoint or '', stage in which the message
 -- halted or '', due time of a message that awaits its turn or '', {'<ms since 1970> <error as JSON>' …, newest first},
 -- how many suspects may be processed together with this message (0: it is not a suspect), leases that expired while it
--- was processed alone}.
+-- was processed alone, when the checkpoint was stored in ms since 1970 or 0, how often its worker asked for it later,
+-- 1 if the last attempt ended like this}.
 
 local function new_attempts(checkpoint, errors)
-  return {0, 0, checkpoint, '', '', errors, 0, 0}
+  return {0, 0, checkpoint, '', '', errors, 0, 0, 0, 0, 0}
 end
 
 -- Unreadable attempts count as none.
@@ -13,6 +14,7 @@ local function attempts_in(kept)
   local could_read, attempts = pcall(cmsgpack.unpack, kept or '')
   local is_whole = could_read and type(attempts) == 'table' and type(attempts[6]) == 'table'
     and tonumber(attempts[1]) and tonumber(attempts[2]) and tonumber(attempts[7]) and tonumber(attempts[8])
+    and tonumber(attempts[9]) and tonumber(attempts[10]) and tonumber(attempts[11])
   if is_whole then return attempts end
   return new_attempts('', {})
 end

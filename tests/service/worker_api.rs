@@ -17,6 +17,8 @@ use tokio::sync::mpsc;
 
 use crate::support;
 
+mod attempts;
+
 struct Service {
     redis: TestRedis,
     pod: Pod,

@@ -959,6 +959,19 @@ export interface components {
             next_cursor?: string | null;
             totals: components["schemas"]["Totals"];
         };
+        /** @description That workers of a message asked to have it later. */
+        AskedLater: {
+            /**
+             * Format: int32
+             * @description How often, since it arrived or an operator retried it.
+             */
+            times: number;
+            /**
+             * Format: date-time
+             * @description Until when it waits for this reason; absent if it does not.
+             */
+            until?: string | null;
+        };
         /** @description A failed attempt. */
         AttemptError: {
             /** @description The stage. */
@@ -1467,6 +1480,7 @@ export interface components {
                     [key: string]: string | null;
                 };
                 timeout_ms?: null | number;
+                attempt_ms_max?: null | number;
                 concurrency?: null | number;
                 attempts_max?: null | number;
                 stalls_max?: null | number;
@@ -1892,6 +1906,7 @@ export interface components {
                 /** Format: int32 */
                 priority?: number | null;
                 withdrawing: boolean;
+                asked_later?: null | components["schemas"]["AskedLater"];
                 lease?: null | components["schemas"]["MessageLease"];
             })[];
             /** @description The `cursor` of the next page; null on the last. */
@@ -2104,6 +2119,11 @@ export interface components {
         LeaseItems_RequeueItem: {
             items: {
                 token: string;
+                /**
+                 * Format: int64
+                 * @description How long to wait until somebody gets the message again; 0: not at all. A message may wait like this 1,000 times.
+                 */
+                delay_ms?: number;
             }[];
         };
         /** @description What to claim. */
@@ -2145,6 +2165,8 @@ export interface components {
             expires_at?: string | null;
             /** @description What happens to the message if its attempts are used up. */
             exhausted?: string | null;
+            /** @description With `attempt_timeout`: what happened, and what to do. */
+            detail?: string | null;
         };
         /** @description One result for each item, in order. */
         LeaseResults: {
@@ -2154,7 +2176,7 @@ export interface components {
          * @description The result of a script for one lease.
          * @enum {string}
          */
-        LeaseStatus: "ok" | "halted" | "stale_lease" | "settled" | "damaged";
+        LeaseStatus: "ok" | "halted" | "stale_lease" | "settled" | "damaged" | "attempt_timeout";
         /** @description Claimed messages. */
         Leases: {
             leases: components["schemas"]["Lease"][];
@@ -2415,6 +2437,7 @@ export interface components {
             /** Format: int32 */
             priority?: number | null;
             withdrawing: boolean;
+            asked_later?: null | components["schemas"]["AskedLater"];
             lease?: null | components["schemas"]["MessageLease"];
         };
         /** @description A live process of Reseq. */
@@ -2547,6 +2570,11 @@ export interface components {
         /** @description A message to return unprocessed. */
         RequeueItem: {
             token: string;
+            /**
+             * Format: int64
+             * @description How long to wait until somebody gets the message again; 0: not at all. A message may wait like this 1,000 times.
+             */
+            delay_ms?: number;
         };
         /** @description The head that was retried; with `all`, the operation. */
         Retried: components["schemas"]["HeadState"] | components["schemas"]["Operation"];
@@ -2831,6 +2859,13 @@ export interface components {
              * @default 30000
              */
             timeout_ms: number;
+            /**
+             * Format: int64
+             * @description `worker`: an attempt that extends its lease fails this many milliseconds after it began or last saved a
+             *     checkpoint; 0: never.
+             * @default 3600000
+             */
+            attempt_ms_max: number;
             /**
              * Format: int32
              * @description Attempts at once in one processor pod.

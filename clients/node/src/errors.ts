@@ -91,6 +91,7 @@ export function errorOf(problem: ProblemLike): ReseqError {
 // CommonJS, or a handler may run in another thread.
 const permanent = Symbol.for("reseq.permanent");
 const retry = Symbol.for("reseq.retry");
+const later = Symbol.for("reseq.later");
 
 /** Throw this in a handler if no further attempt can succeed: `on_exhausted` of the destination applies. */
 export class Permanent extends Error {
@@ -114,11 +115,33 @@ export class Retry extends Error {
   }
 }
 
+const UNITS_MS: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/**
+ * Return or throw this in a handler to get the message again after this time, in ms or such as `"30s"` (ms, s, m, h). It
+ * counts as no attempt. A message can come back like this 1,000 times.
+ */
+export class Later extends Error {
+  readonly afterMs: number;
+
+  constructor(after: number | string, message = "the handler asked to have the message later") {
+    super(message);
+    this.name = "Later";
+    const [, count, unit] = /^(\d+(?:\.\d+)?) *(ms|s|m|h|d)$/.exec(String(after)) ?? [];
+    const ms = typeof after === "number" ? after : Number(count) * UNITS_MS[unit ?? "ms"]!;
+    if (!(ms >= 0)) throw new TypeError(`Later: ${String(after)} is no time; give milliseconds, or a text such as "30s"`);
+    // Reseq delays a message for a day at most.
+    this.afterMs = Math.min(Math.max(1, Math.round(ms)), 86_400_000);
+    Object.defineProperty(this, later, { value: true });
+  }
+}
+
 const has = (error: unknown, mark: symbol) =>
   typeof error === "object" && error !== null && (error as Record<symbol, unknown>)[mark] === true;
 
 export const isPermanent = (error: unknown): error is Permanent => has(error, permanent);
 export const isRetry = (error: unknown): error is Retry => has(error, retry);
+export const isLater = (thrown: unknown): thrown is Later => has(thrown, later);
 
 /** What to say of anything that was thrown. Never empty. */
 export function sentenceOf(error: unknown): string {

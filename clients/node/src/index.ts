@@ -2,7 +2,7 @@ export { BatchError, Reseq } from "./client.js";
 export type {
   BatchItem, CallOptions, Destination, DestinationDefinition, DestinationStats, PendingMessage, Receipt, Receipts, ReseqOptions, Sending, StoredCopy,
 } from "./client.js";
-export { CODES, Permanent, Retry, ReseqError, type ErrorCode, type InvalidPart } from "./errors.js";
+export { CODES, Later, Permanent, Retry, ReseqError, type ErrorCode, type InvalidPart } from "./errors.js";
 export type { ConsumeOptions } from "./consumer/consumer.js";
 export type { ConsumedMessage } from "./consumer/message.js";
 export type { SendOptions } from "./producer/lines.js";

@@ -15,9 +15,9 @@ export class LeaseSignal {
     return this.#abort.signal;
   }
 
-  lose(): void {
+  lose(error = new Error(`the lease is lost: ${this.reason}`)): void {
     this.isLost = true;
-    this.end(new Error(`the lease is lost: ${this.reason}`));
+    this.end(error);
   }
 
   end(error: Error): void {

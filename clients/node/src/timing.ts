@@ -37,8 +37,8 @@ export class Backoff {
 
 /** An attempt was given up, because it has lasted for longer than its limit. */
 export class TimeLimitError extends Error {
-  constructor(what: string, ms: number) {
-    super(`${what} within ${ms} ms (attemptMs)`);
+  constructor(what: string, ms?: number) {
+    super(ms === undefined ? what : `${what} within ${ms} ms (attemptMs)`);
     this.name = "TimeoutError";
   }
 }

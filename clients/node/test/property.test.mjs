@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import fc from "fast-check";
-import { Reseq, ReseqError, Retry, Worker, memoryStore, orderGuard } from "reseq";
+import { Later, Reseq, ReseqError, Retry, Worker, memoryStore, orderGuard } from "reseq";
 import { DELIVERY_FAULTS, deliverAll } from "./support/deliver.mjs";
 import { listening } from "./support/receiver.mjs";
 import { REQUEST_FAULTS, Simulated } from "./support/simulated.mjs";
@@ -173,4 +173,10 @@ test("a wait that is too long is the longest, and a fraction is one", async () =
   reseq.close();
   await server.close();
   assert.deepEqual([1e300, -1, NaN, 1.4].map((ms) => new Retry("later", ms).afterMs), [86_400_000, 0, 0, 1]);
+});
+
+test("Later takes ms or a text with a unit, and refuses anything else", () => {
+  const times = [["30s", 30_000], ["1.5m", 90_000], ["2 h", 7_200_000], ["7d", 86_400_000], [250, 250], [0, 1], [1e300, 86_400_000]];
+  for (const [after, ms] of times) assert.equal(new Later(after).afterMs, ms, after);
+  for (const bad of ["30", "soon", "-1s", "", -1, NaN, undefined]) assert.throws(() => new Later(bad), /TypeError: Later: .* is no time/, bad);
 });

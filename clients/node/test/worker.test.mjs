@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { DROP, KEEP, Output, Permanent, REQUEUE, Reseq, Retry, Worker } from "reseq";
+import { DROP, KEEP, Later, Output, Permanent, REQUEUE, Reseq, Retry, Worker } from "reseq";
 import { Deployment, until } from "./support/processes.mjs";
 import { recorder } from "./support/receiver.mjs";
 
@@ -175,6 +175,29 @@ test("a checkpoint is there in the next attempt, and REQUEUE counts as none", as
   assert.deepEqual(seen, [[null, 1], [{ page: 1 }, 1], [{ page: 2 }, 1]]);
 });
 
+test("Later, thrown or returned, comes back each time as the first attempt", async (t) => {
+  const attempts = [];
+  const { name, happened } = await scene(t, ({ attempt }) => {
+    attempts.push(attempt);
+    if (attempts.length > 12) return { polls: attempts.length };
+    if (attempts.length % 2) throw new Later(1);
+    return new Later("1ms");
+  }, { definition: { transform: { attempts_max: 1 } } });
+  const sending = await reseq.send(name, 1);
+  assert.equal((await sending.delivered()).state, "delivered");
+  assert.deepEqual([attempts, happened("failed")], [Array(13).fill(1), []]);
+});
+
+test("a message that waits for Later says so and until when", async (t) => {
+  const { name, happened } = await scene(t, () => new Later("1h"));
+  const { sequence } = await reseq.send(name, 1);
+  await until("it waits", async () => (await reseq.stats(name)).delayed === 1);
+  const { asked_later, due_at, attempts } = await reseq.message(name, sequence);
+  assert.deepEqual([asked_later, attempts, happened("failed")], [{ times: 1, until: due_at }, 0, []]);
+  const inMs = new Date(due_at) - Date.now();
+  assert.ok(inMs > 3_000_000 && inMs < 4_200_000, due_at);
+});
+
 test("close returns at once what has not begun and finishes the rest", async (t) => {
   const begun = [];
   let finish;
@@ -272,11 +295,12 @@ test("progress, log and drained are reported", async (t) => {
 test("a handler in threads computes at the same time, saves checkpoints, fails and ends", async (t) => {
   const module = new URL("./support/thread-handler.mjs", import.meta.url);
   const { name, bodies, happened } = await scene(t, module, { concurrency: 2, definition: { on_exhausted: "dead_letter", transform: { attempts_max: 3 } } });
-  const tasks = [{ task: "sum", to: 1000 }, { task: "permanent" }, { task: "exit-once" }, { task: "checkpoint" }, { task: "keep" }, { task: "thread" }, { task: "thread" }];
+  const tasks = [{ task: "sum", to: 1000 }, { task: "permanent" }, { task: "exit-once" }, { task: "checkpoint" }, { task: "later" }, { task: "keep" }, { task: "thread" }, { task: "thread" }];
   const outcomes = await Promise.all(tasks.map((task) => reseq.send(name, task).delivered()));
-  assert.deepEqual(outcomes.map(({ state }) => state), ["delivered", "dead_lettered", ...Array(5).fill("delivered")]);
-  const [sum, exited, saved, kept, one, other] = bodies();
+  assert.deepEqual(outcomes.map(({ state }) => state), ["delivered", "dead_lettered", ...Array(6).fill("delivered")]);
+  const [sum, exited, saved, later, kept, one, other] = bodies();
   assert.deepEqual([sum, exited, saved, kept], [{ sum: 500500 }, { attempt: 2 }, { checkpoint: { at: 1 } }, { task: "keep" }]);
+  assert.deepEqual(later, { attempt: 1, checkpoint: { at: 2 } });
   assert.ok(one.thread > 0 && other.thread > 0);
   assert.match(happened("failed").map(([, , { message }]) => message).join(), /the thread of the handler ended/);
 });
@@ -315,6 +339,21 @@ test("a checkpoint and progress begin attemptMs again, and 0 is no limit", async
     assert.deepEqual([bodies(), happened("failed")], [["done"], []]);
   }
   assert.throws(() => new Worker("erp", () => KEEP, { reseq, attemptMs: -1 }), RangeError);
+});
+
+test("an attempt that Reseq ends is given up, and is not reported again", async (t) => {
+  const reasons = [];
+  const { name, happened, bodies } = await scene(t, ({ body, attempt }, { signal }) => {
+    if (body !== "hang" || attempt > 1) return body;
+    signal.addEventListener("abort", () => reasons.push(signal.reason));
+    return new Promise(() => {});
+  }, { concurrency: 1, leaseMs: 600, attemptMs: 0, definition: { transform: { attempt_ms_max: 1000 } } });
+  await Promise.all(["hang", "next"].map((body) => reseq.send(name, body).delivered()));
+  assert.deepEqual(bodies(), ["hang", "next"]);
+  const [[, message, error, exhausted], ...others] = happened("failed");
+  assert.deepEqual([message.body, error.name, exhausted, others], ["hang", "TimeoutError", null, []]);
+  assert.match(error.message, /the attempt has failed.* within 1000 ms \(transform\.attempt_ms_max\)/);
+  assert.deepEqual([reasons, happened("stalled")], [[error], []]);
 });
 
 test("a thread that never ends is replaced after attemptMs", async (t) => {

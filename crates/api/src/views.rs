@@ -113,11 +113,33 @@ pub(super) struct Pending {
     #[serde(skip_serializing_if = "Option::is_none")]
     priority: Option<u8>,
     withdrawing: bool,
+    /// Set if its workers asked to have it later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked_later: Option<AskedLater>,
     /// Who processes or consumes it, and until when.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<HeldBy>,
     #[serde(flatten)]
     inside: Inside,
+}
+
+/// That workers of a message asked to have it later.
+#[derive(Serialize, ToSchema)]
+pub(super) struct AskedLater {
+    /// How often, since it arrived or an operator retried it.
+    times: u32,
+    /// Until when it waits for this reason; absent if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    until: Option<String>,
+}
+
+impl AskedLater {
+    fn of(listed: &Listed) -> Option<AskedLater> {
+        let times = listed.message.attempts.asked_later;
+        let until = listed.due_ms.filter(|_| listed.waits_for_later()).map(rfc3339);
+        (times > 0).then_some(AskedLater { times, until })
+    }
 }
 
 /// The lease on a message that is being processed, or that a consumer holds.
@@ -270,6 +292,7 @@ impl Pending {
             halted_at: listed.halted_ms.map(rfc3339),
             priority: by_priority.then_some(message.priority),
             withdrawing: listed.withdrawing,
+            asked_later: AskedLater::of(listed),
             lease: listed.lease.as_ref().map(|lease| HeldBy::of(lease, listed.state)),
             inside: whole.map(|depth_max| Inside::of(message, depth_max)).unwrap_or_default(),
         }

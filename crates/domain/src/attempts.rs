@@ -7,6 +7,8 @@ use utoipa::ToSchema;
 pub const ERRORS_MAX: usize = 5;
 /// The longest stored answer of the other side, in bytes.
 pub const DETAIL_BYTES_MAX: usize = 2048;
+/// How often the workers of a message may ask to have it later.
+pub const LATER_MAX: u32 = 1000;
 /// The largest checkpoint, in bytes.
 pub const CHECKPOINT_BYTES_MAX: usize = 64 * 1024;
 
@@ -101,6 +103,12 @@ pub struct Attempts {
     pub together: u32,
     /// Leases that expired while nothing else could have crashed the worker.
     pub stalls_alone: u32,
+    /// When the checkpoint was stored, in ms since 1970; 0: there is none, or it is from before a retry by an operator.
+    pub checkpoint_ms: u64,
+    /// How often its workers asked to have it later.
+    pub asked_later: u32,
+    /// True if the last attempt ended so: until it is due, it waits because its worker asked for that.
+    pub waits_for_later: bool,
 }
 
 impl Attempts {

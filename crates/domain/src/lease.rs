@@ -29,7 +29,7 @@ pub struct LeaseToken {
     /// A random text, then `@` and the name of the holder, if it has one. Equal for all messages of
     /// one claim call.
     pub secret: Arc<str>,
-    /// When it was claimed, in ms since 1970 by the claiming pod's clock. For display only.
+    /// When it was claimed, in ms since 1970 by Redis's clock.
     pub claimed_ms: u64,
     /// The lane's ordering key, with ordering by key.
     pub key: Option<String>,

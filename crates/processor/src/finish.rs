@@ -85,7 +85,8 @@ impl Finish {
                     completed.push(Completion { token: job.token, output: *output, is_unchanged });
                 }
                 Outcome::Failed { wait, is_final, error, ids } => {
-                    failed.push(Failed { token: job.token, wait, is_final, error, ids });
+                    let (token, later_max) = (job.token, 0);
+                    failed.push(Failed { token, wait, is_final, later_max, error, ids });
                 }
                 Outcome::Requeued => requeued.push(job.token),
             }

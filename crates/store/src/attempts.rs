@@ -3,8 +3,9 @@
 use domain::{AttemptError, Attempts, Stage};
 
 /// Failed attempts, stalls, checkpoint, stage in which it halted, when a delayed message that awaits
-/// its turn is due, errors, how many suspects may be processed together with it, stalls of its own.
-type Kept = (u32, u32, String, String, String, Vec<String>, u32, u32);
+/// its turn is due, errors, how many suspects may be processed together with it, stalls of its own, when the checkpoint
+/// was stored, how often its worker asked for it later, 1 if the last attempt ended so.
+type Kept = (u32, u32, String, String, String, Vec<String>, u32, u32, u64, u32, u8);
 
 /// Reads the stored attempts; empty input means none. Unreadable input also counts as none, as in
 /// the scripts, so that it does not block the message.
@@ -13,7 +14,8 @@ pub(super) fn read(kept: &[u8]) -> Attempts {
         return Attempts::default();
     }
     let Ok(kept) = rmp_serde::from_slice::<Kept>(kept) else { return Attempts::default() };
-    let (failed, stalls, checkpoint, halted_in, _, errors, together, stalls_alone) = kept;
+    let (failed, stalls, checkpoint, halted_in, _, errors, together, stalls_alone, ..) = kept;
+    let (.., checkpoint_ms, asked_later, waits_for_later) = kept;
     let error = |text: &String| {
         let (at_ms, json) = text.split_once(' ')?;
         Some((at_ms.parse().ok()?, serde_json::from_str(json).ok()?))
@@ -26,6 +28,9 @@ pub(super) fn read(kept: &[u8]) -> Attempts {
         errors: errors.iter().filter_map(error).collect(),
         together,
         stalls_alone,
+        checkpoint_ms,
+        asked_later,
+        waits_for_later: waits_for_later > 0,
     }
 }
 

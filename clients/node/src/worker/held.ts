@@ -38,7 +38,7 @@ export class Keeper {
     private readonly leaseMs: number,
     private readonly attemptMs: number,
     private readonly reports: Reports,
-    private readonly onLost: (held: Held) => void,
+    private readonly onLost: (held: Held, reported: Reported) => void,
     onTick: () => void,
   ) {
     this.#timer = setInterval(() => {
@@ -57,10 +57,13 @@ export class Keeper {
     held.isExtending = false;
     if (reported.status === "ok") held.extendedAt = at;
     // `settled`: it was cancelled, for example. Nobody needs the work any more.
-    const isLost = reported.status === "stale_lease" || reported.status === "settled";
+    const isLost = reported.status === "stale_lease" || reported.status === "settled" || reported.status === "attempt_timeout";
     if (isLost && !held.isLost && this.held.has(held)) {
-      held.lose();
-      this.onLost(held);
+      // Reseq has counted a failed attempt, so there is nothing to report any more.
+      const overdue = reported.status === "attempt_timeout" ? new TimeLimitError(reported.detail ?? reported.status) : undefined;
+      held.lose(overdue);
+      this.onLost(held, reported);
+      if (overdue) held.giveUp?.(overdue);
     }
     return reported;
   }

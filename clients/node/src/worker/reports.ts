@@ -6,7 +6,7 @@ import type { components } from "../api.js";
 type Result = components["schemas"]["LeaseResult"];
 
 /** What became of a report. `refused`: Reseq does not take this item, however often it is sent. */
-export type Reported = { status: Result["status"]; exhausted?: string | null } | { status: "refused"; error: ReseqError };
+export type Reported = { status: Result["status"]; exhausted?: string | null; detail?: string | null } | { status: "refused"; error: ReseqError };
 
 interface Item {
   json: string;

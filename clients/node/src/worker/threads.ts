@@ -28,7 +28,7 @@ interface Job {
 const PROGRAM = `
 const { parentPort, workerData } = require("node:worker_threads");
 const jobs = new Map();
-const marks = ["reseq.permanent", "reseq.retry"];
+const marks = ["reseq.permanent", "reseq.retry", "reseq.later"];
 const loaded = import(workerData.module).then((module) => {
   const handler = typeof module.default === "function" ? module.default : module.default?.default;
   if (typeof handler !== "function") throw new TypeError(workerData.module + " has no default export that is a function");
@@ -62,6 +62,7 @@ parentPort.on("message", async (said) => {
   };
   try {
     const value = await (await loaded)(message, context);
+    if (value?.[Symbol.for("reseq.later")] === true) throw value;
     if (typeof value === "symbol") parentPort.postMessage({ kind: "returned", id, symbol: Symbol.keyFor(value) });
     else if (value?.constructor?.name === "Output" && "contentType" in value) {
       parentPort.postMessage({ kind: "returned", id, output: { bytes: value.bytes, contentType: value.contentType } });

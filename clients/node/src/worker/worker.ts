@@ -1,5 +1,5 @@
 import { CLIENT_OPTIONS, Reseq, type ReseqOptions } from "../client.js";
-import { ReseqError, asError, isPermanent, isRetry, sentenceOf } from "../errors.js";
+import { ReseqError, asError, isLater, isPermanent, isRetry, sentenceOf, type Later } from "../errors.js";
 import { attemptLimit, checkOptions, whole } from "../options.js";
 import { jsonOf } from "../producer/lines.js";
 import { pause } from "../timing.js";
@@ -28,7 +28,7 @@ export interface Context {
 }
 
 /**
- * The output: any JSON, bytes, an `Output`, or `KEEP`, `DROP` or `REQUEUE`. A promise has `then`, so a promise of nothing
+ * The output: any JSON, bytes, an `Output`, `KEEP`, `DROP` or `REQUEUE`, or a `Later`. A promise has `then`, so a promise of nothing
  * is not an object of this type.
  */
 export type HandlerResult = string | number | boolean | symbol | null | (object & { then?: never });
@@ -125,7 +125,7 @@ export class Worker<Body = any, Checkpoint = any> {
       new Reports(this.#reseq.transport, `/v1/leases/${kind}`, (error) => this.#trouble(error), this.#killed.signal, reportMs);
     this.#reports = { complete: reports("complete"), fail: reports("fail"), extend: reports("extend"), requeue: reports("requeue") };
     const attemptMs = attemptLimit(options.attemptMs ?? 900_000);
-    this.#keeper = new Keeper(this.#leaseMs, attemptMs, this.#reports.extend, (held) => this.#lost(held), () => this.#returnOld());
+    this.#keeper = new Keeper(this.#leaseMs, attemptMs, this.#reports.extend, (held, reported) => this.#lost(held, reported), () => this.#returnOld());
     const timeoutMs = whole(options.closeMs ?? 25_000, "closeMs", 0, 86_400_000);
     this.#offSignals = options.closeOn ? closeOnSignals(options.closeOn, () => this.close({ timeoutMs })) : () => {};
     // Where messages are leased ahead, a second call is on its way while the answer of the first is worked off.
@@ -290,7 +290,7 @@ export class Worker<Body = any, Checkpoint = any> {
         void Promise.resolve(this.#handler(message, this.#context(held))).then(resolve, reject);
       });
       try {
-        if (output !== REQUEUE) fields = completionOf(output, leased);
+        if (output !== REQUEUE && !isLater(output)) fields = completionOf(output, leased);
       } catch (thrown) {
         // The handler is wrong: another attempt would only repeat its effects.
         failure = { thrown, isFinal: true };
@@ -304,7 +304,9 @@ export class Worker<Body = any, Checkpoint = any> {
     held.state = "reporting";
     this.#startSome();
     if (!held.isLost) {
-      if (failure) await this.#fail(held, failure.thrown, failure.isFinal);
+      const ended = failure ? failure.thrown : output;
+      if (isLater(ended)) await this.#later(held, ended);
+      else if (failure) await this.#fail(held, failure.thrown, failure.isFinal);
       else if (fields === undefined) await this.#reports.requeue.report(held.token);
       else await this.#complete(held, fields, output);
     }
@@ -354,6 +356,14 @@ export class Worker<Body = any, Checkpoint = any> {
     this.#events.tell("failed", held.message, asError(thrown), ("exhausted" in reported && reported.exhausted) || null);
   }
 
+  /** Asks for the message later. */
+  async #later(held: Held, asked: Later): Promise<void> {
+    const reported = await this.#whileLeased(held, () => this.#reports.requeue.report(held.token, `"delay_ms":${asked.afterMs}`));
+    if (reported.status === "refused") this.#trouble(reported.error);
+    else if (reported.status === "stale_lease") return void (!held.isLost && this.#events.tell("stalled", held.message));
+    else if (reported.exhausted) this.#events.tell("failed", held.message, asked, reported.exhausted);
+  }
+
   /** Reports again while Reseq cannot read the lane and the lease lasts. */
   async #whileLeased(held: Held, report: () => Promise<Reported>): Promise<Reported> {
     for (;;) {
@@ -367,8 +377,10 @@ export class Worker<Body = any, Checkpoint = any> {
     }
   }
 
-  #lost(held: Held): void {
-    if (held.state === "active") this.#events.tell("stalled", held.message);
+  #lost(held: Held, reported: Reported): void {
+    const exhausted = ("exhausted" in reported && reported.exhausted) || null;
+    if (reported.status === "attempt_timeout") this.#events.tell("failed", held.message, held.ended!, exhausted);
+    else if (held.state === "active") this.#events.tell("stalled", held.message);
     if (held.state === "buffered") this.#keeper.held.delete(held);
   }
 

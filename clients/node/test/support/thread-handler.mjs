@@ -1,5 +1,5 @@
 import { threadId } from "node:worker_threads";
-import { KEEP, Permanent, REQUEUE } from "reseq";
+import { KEEP, Later, Permanent, REQUEUE } from "reseq";
 
 export default async function handle({ body, attempt, checkpoint }, context) {
   switch (body.task) {
@@ -17,6 +17,10 @@ export default async function handle({ body, attempt, checkpoint }, context) {
       if (checkpoint) return { checkpoint };
       await context.checkpoint({ at: 1 });
       return REQUEUE;
+    case "later":
+      if (checkpoint) return { attempt, checkpoint };
+      await context.checkpoint({ at: 2 });
+      return new Later(1);
     case "thread":
       return { thread: threadId };
     default:

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::{
     Api, read_json,
     views::rfc3339,
-    workers::{Group, Items, Results, check_retries, group, unless_damaged},
+    workers::{Group, Items, Results, check_waits, group, unless_damaged},
 };
 use domain::{AttemptError, ErrorKind, LeaseToken, Stage};
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
@@ -108,7 +108,7 @@ pub(crate) async fn refuse(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<RefuseItem>>(body, api.batch_bytes_max)?;
-    check_retries(items.iter().map(|item| item.retry_ms))?;
+    check_waits("retry_ms", items.iter().map(|item| item.retry_ms))?;
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
     let (mut results, groups) = group(&api, &caller, tokens).await?;
     for group in &groups {

@@ -1,7 +1,9 @@
 //! The sentences about what blocks a lane, and the commands that help.
 
 use super::Action;
-use domain::{AttemptError, DeliveryKind, Stage, State, excerpt::excerpt, shell::quoted};
+use domain::{
+    AttemptError, DeliveryKind, Stage, State, attempts::LATER_MAX, excerpt::excerpt, shell::quoted,
+};
 use store::{CatalogEntry, Cause, LaneHead, StoreError, WrongType};
 
 /// The sentence for a lane without messages.
@@ -59,6 +61,10 @@ pub(super) fn explanation(cause: Cause, entry: &CatalogEntry, lane: &LaneHead) -
         }
         Cause::Withdrawing => format!(
             "Message {sequence} leaves without delivery as soon as the attempt in progress has ended."
+        ),
+        Cause::Delayed if lane.head.waits_for_later() => format!(
+            "The worker of message {sequence} asked to have it later ({} of at most {LATER_MAX} times).",
+            attempts.asked_later
         ),
         Cause::Delayed => format!("The producer of message {sequence} delayed it."),
         Cause::Backoff => {

@@ -12,17 +12,16 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    ATTEMPTS_BYTES_MAX, Group, ITEMS_MAX, Items, LEASE_MS, Results, bytes_left, check_range,
-    check_retries, count_results, group, half_a_minute, messages_of, note_span, unless_damaged,
+    ATTEMPTS_BYTES_MAX, Group, ITEMS_MAX, Items, LEASE_MS, Results, check_range, check_waits,
+    count_results,
+    ends::{End, end_attempts, end_overdue},
+    group, half_a_minute, unless_damaged,
 };
 use crate::{Api, read_json, views::rfc3339};
-use domain::{
-    AttemptError, ErrorKind, LeaseToken, Stage, Stamped, attempts::CHECKPOINT_BYTES_MAX,
-    excerpt::excerpt,
-};
+use domain::attempts::CHECKPOINT_BYTES_MAX;
 use formats::json::{AROUND, embeddable, even_null};
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
-use store::{CatalogEntry, Extension as LeaseExtension, Failed, Status, chunks_by_size};
+use store::{Extension as LeaseExtension, Status, chunks_by_size, server_clock_ms};
 
 /// A failed attempt.
 #[derive(Deserialize, ToSchema)]
@@ -40,6 +39,12 @@ pub(crate) struct FailItem {
     retry_ms: Option<u64>,
 }
 
+impl FailItem {
+    fn end(&self) -> End<'_> {
+        End::Failed { error: &self.error, is_final: self.is_final, retry_ms: self.retry_ms }
+    }
+}
+
 /// A lease to extend.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -55,11 +60,36 @@ pub(crate) struct ExtendItem {
     checkpoint: Option<Box<RawValue>>,
 }
 
+impl ExtendItem {
+    fn check(&self, at: usize, json_depth_max: usize) -> Result<(), Problem> {
+        check_range(&format!("items[{at}].lease_ms"), self.lease_ms, LEASE_MS)?;
+        let Some(json) = self.checkpoint.as_ref().map(|json| json.get()) else { return Ok(()) };
+        let length = json.len();
+        let problem = if length > CHECKPOINT_BYTES_MAX {
+            format!("is {length} bytes of JSON, more than {CHECKPOINT_BYTES_MAX}")
+        // The next attempt gets the checkpoint in an answer that contains other messages too.
+        } else if embeddable(json, json_depth_max).is_none() {
+            let levels = json_depth_max.saturating_sub(AROUND);
+            format!(
+                "some parsers of JSON would refuse it: it nests deeper than {levels} levels \
+                 (http.json_depth_max), or has a number beyond a double or half of a surrogate pair"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Problem::invalid_field(format!("items[{at}].checkpoint: {problem}")))
+    }
+}
+
 /// A message to return unprocessed.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RequeueItem {
     token: String,
+    /// How long to wait until somebody gets the message again; 0: not at all. A message may wait like this 1,000 times.
+    #[serde(default)]
+    #[schema(maximum = 86_400_000)]
+    delay_ms: u64,
 }
 
 /// `POST /v1/leases/fail`
@@ -73,69 +103,14 @@ pub(crate) async fn fail(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<FailItem>>(body, api.batch_bytes_max)?;
-    check_retries(items.iter().map(|item| item.retry_ms))?;
+    check_waits("retry_ms", items.iter().map(|item| item.retry_ms))?;
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
     let (mut results, groups) = group(&api, &caller, tokens).await?;
     for of_one in groups {
-        let Some(held) = messages_of(&api, &of_one).await? else {
-            results.damaged(&of_one.at);
-            continue;
-        };
-        let Group { entry, at, tokens } = of_one;
-        let of_each = at.iter().zip(tokens).zip(held);
-        let of_each = of_each.map(|((&index, token), message)| {
-            let size = message.as_ref().map_or(0, bytes_left) + items[index].error.len();
-            (failed(&items[index], &entry, token, message), size)
-        });
-        let (failed, sizes): (Vec<Failed>, Vec<usize>) = of_each.unzip();
-        let mut begin = 0;
-        for some in chunks_by_size(&sizes, ITEMS_MAX, ATTEMPTS_BYTES_MAX, |size| *size) {
-            let end = begin + some.len();
-            let (at, failed) = (&at[begin..end], &failed[begin..end]);
-            begin = end;
-            let name = &entry.destination.name;
-            let call_sequence = api.workers.take(&api, name);
-            let answer = api.store.fail(&call_sequence, &entry, failed).await;
-            api.workers.put_back(name, call_sequence);
-            let Some(statuses) = unless_damaged(answer)? else {
-                results.damaged(at);
-                continue;
-            };
-            api.due.note_failed(entry.partition, failed, &statuses);
-            api.store.apply_policy_to_failed(&entry, failed, &statuses).await;
-            count_results(name, "failed", &statuses);
-            results.fill(at, &statuses);
-            results.exhausted(at, entry.destination.on_exhausted);
-        }
+        let ends: Vec<End> = of_one.at.iter().map(|&index| items[index].end()).collect();
+        end_attempts(&api, of_one, &ends, "failed", &mut results).await?;
     }
     Ok(Json(results))
-}
-
-fn failed(
-    item: &FailItem,
-    entry: &CatalogEntry,
-    token: LeaseToken,
-    message: Option<Stamped>,
-) -> Failed {
-    if let Some(message) = &message {
-        note_span(&token, message, "fail", Some(&excerpt(item.error.as_bytes())));
-    }
-    let ids = message.as_ref().map(|message| message.message.ids()).unwrap_or_default();
-    let attempts = message.map(|message| message.attempts).unwrap_or_default();
-    let backoff = entry.destination.transform.backoff();
-    let wait = match item.retry_ms {
-        Some(wait_ms) => Duration::from_millis(wait_ms),
-        None => backoff.wait(attempts.failed.saturating_add(1), rand::random()),
-    };
-    tracing::warn!(
-        destination = %token.destination, sequence = token.sequence, id = ids.id, trace = ids.trace,
-        attempt = attempts.number(),
-        error = excerpt(item.error.as_bytes()), is_final = item.is_final,
-        wait_ms = wait.as_millis() as u64,
-        "a worker failed a message",
-    );
-    let error = AttemptError::new(Stage::Transform, ErrorKind::Failed, &item.error);
-    Failed { token, wait, is_final: item.is_final, error, ids }
 }
 
 /// `POST /v1/leases/extend`
@@ -150,22 +125,7 @@ pub(crate) async fn extend(
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<ExtendItem>>(body, api.batch_bytes_max)?;
     for (at, item) in items.iter().enumerate() {
-        check_range(&format!("items[{at}].lease_ms"), item.lease_ms, LEASE_MS)?;
-        let length = item.checkpoint.as_ref().map_or(0, |json| json.get().len());
-        if length > CHECKPOINT_BYTES_MAX {
-            let problem = format!("is {length} bytes of JSON, more than {CHECKPOINT_BYTES_MAX}");
-            return Err(Problem::invalid_field(format!("items[{at}].checkpoint: {problem}")));
-        }
-        let given = item.checkpoint.as_ref().map(|json| json.get());
-        // The next attempt gets the checkpoint in an answer that contains other messages too.
-        if given.is_some_and(|json| embeddable(json, api.json_depth_max).is_none()) {
-            let levels = api.json_depth_max.saturating_sub(AROUND);
-            let detail = format!(
-                "items[{at}].checkpoint: some parsers of JSON would refuse it: it nests deeper than {levels} levels \
-                 (http.json_depth_max), or has a number beyond a double or half of a surrogate pair"
-            );
-            return Err(Problem::invalid_field(detail));
-        }
+        item.check(at, api.json_depth_max)?;
     }
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
     let (mut results, groups) = group(&api, &caller, tokens).await?;
@@ -179,10 +139,15 @@ pub(crate) async fn extend(
             let checkpoint = item.checkpoint.as_ref().map(|json| json.get().to_owned());
             extensions.push(LeaseExtension { token, checkpoint });
         }
-        // With a checkpoint, a call reads and writes all that is stored about attempts, which may
-        // be long even if this checkpoint is short.
-        let size =
-            |one: &LeaseExtension| one.checkpoint.as_ref().map_or(0, |_| CHECKPOINT_BYTES_MAX);
+        // With a checkpoint, a call reads and writes all that is stored about attempts, which may be long even if this
+        // checkpoint is short. A call also reads it of an attempt that may last too long.
+        let attempt_ms_max = entry.destination.transform.attempt_ms_max;
+        let since = server_clock_ms().saturating_sub(attempt_ms_max);
+        let size = |one: &LeaseExtension| {
+            let may_be_over = attempt_ms_max > 0 && one.token.claimed_ms <= since;
+            if one.checkpoint.is_some() || may_be_over { CHECKPOINT_BYTES_MAX } else { 0 }
+        };
+        let mut overdue = Group { entry: entry.clone(), at: Vec::new(), tokens: Vec::new() };
         for (lease_ms, (mut at, extensions)) in by_length {
             let lease = Duration::from_millis(lease_ms);
             for some in chunks_by_size(&extensions, ITEMS_MAX, ATTEMPTS_BYTES_MAX, size) {
@@ -192,15 +157,18 @@ pub(crate) async fn extend(
                     at.drain(..some.len());
                     continue;
                 };
-                for (&index, status) in at.iter().zip(&statuses) {
-                    if *status == Status::Ok {
-                        results.results[index].expires_at = Some(rfc3339(deadline_ms));
+                for ((&index, one), status) in at.iter().zip(some).zip(&statuses) {
+                    match status {
+                        Status::Ok => results.expires_at(index, rfc3339(deadline_ms)),
+                        Status::AttemptTimeout => overdue.push(index, one.token.clone()),
+                        _ => {}
                     }
                 }
                 results.fill(&at, &statuses);
                 at.drain(..some.len());
             }
         }
+        end_overdue(&api, overdue, &mut results).await?;
     }
     Ok(Json(results))
 }
@@ -216,9 +184,17 @@ pub(crate) async fn requeue(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<RequeueItem>>(body, api.batch_bytes_max)?;
+    check_waits("delay_ms", items.iter().map(|item| Some(item.delay_ms)))?;
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
     let (mut results, groups) = group(&api, &caller, tokens).await?;
-    for Group { entry, at, tokens } in groups {
+    for of_one in groups {
+        let (later, Group { entry, at, tokens }) = of_one.split(|index| items[index].delay_ms > 0);
+        let ends: Vec<End> =
+            later.at.iter().map(|&index| End::Later { delay_ms: items[index].delay_ms }).collect();
+        end_attempts(&api, later, &ends, "requeued", &mut results).await?;
+        if tokens.is_empty() {
+            continue;
+        }
         let name = &entry.destination.name;
         let call_sequence = api.workers.take(&api, name);
         let answer = api.store.requeue(&call_sequence, &entry, &tokens).await;

@@ -1,6 +1,7 @@
 //! `/v1/leases`: the API for the user's own workers, in any language with HTTP and JSON.
 
 pub(super) mod complete;
+mod ends;
 mod handout;
 pub(super) mod lease;
 pub(super) mod lease_updates;
@@ -124,6 +125,9 @@ struct ItemResult {
     /// What happens to the message if its attempts are used up.
     #[serde(skip_serializing_if = "Option::is_none")]
     exhausted: Option<&'static str>,
+    /// With `attempt_timeout`: what happened, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
 }
 
 impl Results {
@@ -138,6 +142,17 @@ impl Results {
     /// When the extended lease of this item expires.
     pub(super) fn expires_at(&mut self, index: usize, at: String) {
         self.results[index].expires_at = Some(at);
+    }
+
+    /// Reports, for items whose attempts were ended for their time, that this has happened.
+    fn timed_out(&mut self, at: &[usize], detail: &str) {
+        for &index in at {
+            let result = &mut self.results[index];
+            if result.status == Status::Ok {
+                result.status = Status::AttemptTimeout;
+                result.detail = Some(detail.to_owned());
+            }
+        }
     }
 
     /// Marks these items as damaged.
@@ -169,6 +184,24 @@ pub(super) struct Group {
     pub(super) tokens: Vec<LeaseToken>,
 }
 
+impl Group {
+    fn push(&mut self, index: usize, token: LeaseToken) {
+        self.at.push(index);
+        self.tokens.push(token);
+    }
+
+    /// The items for which `is_first` is true by their index, and the others.
+    fn split(self, is_first: impl Fn(usize) -> bool) -> (Group, Group) {
+        let Group { entry, at, tokens } = self;
+        let mut first = Group { entry: entry.clone(), at: Vec::new(), tokens: Vec::new() };
+        let mut others = Group { entry, at: Vec::new(), tokens: Vec::new() };
+        for (index, token) in at.into_iter().zip(tokens) {
+            if is_first(index) { &mut first } else { &mut others }.push(index, token);
+        }
+        (first, others)
+    }
+}
+
 /// Groups items by destination, with a preliminary result for each. An item whose token is invalid,
 /// or whose destination is gone, has a stale lease.
 pub(super) async fn group(
@@ -197,6 +230,7 @@ pub(super) async fn group(
         status: Status::StaleLease,
         expires_at: None,
         exhausted: None,
+        detail: None,
     };
     Ok((Results { results: tokens.into_iter().map(stale).collect() }, groups))
 }
@@ -239,11 +273,14 @@ pub(super) fn check_range(
     Err(Problem::invalid_field(format!("{what}: {value} is outside {min} to {max}")))
 }
 
-/// Checks the waits that the items of a request ask for before the next attempt.
-pub(super) fn check_retries(retries: impl Iterator<Item = Option<u64>>) -> Result<(), Problem> {
-    for (at, retry_ms) in retries.enumerate() {
-        let what = format!("items[{at}].retry_ms");
-        check_range(&what, retry_ms.unwrap_or_default(), 0..=RETRY_MS_MAX)?;
+/// Checks the waits that the items of a request ask for in this field.
+pub(super) fn check_waits(
+    field: &str,
+    waits: impl Iterator<Item = Option<u64>>,
+) -> Result<(), Problem> {
+    for (at, wait_ms) in waits.enumerate() {
+        let what = format!("items[{at}].{field}");
+        check_range(&what, wait_ms.unwrap_or_default(), 0..=RETRY_MS_MAX)?;
     }
     Ok(())
 }

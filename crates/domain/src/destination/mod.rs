@@ -200,6 +200,9 @@ pub struct Transform {
     pub headers: Headers,
     /// Time limit of one attempt, in milliseconds.
     pub timeout_ms: u64,
+    /// `worker`: an attempt that extends its lease fails this many milliseconds after it began or last saved a
+    /// checkpoint; 0: never.
+    pub attempt_ms_max: u64,
     /// Attempts at once in one processor pod.
     pub concurrency: u32,
     /// The message is given up (`on_exhausted`) after this many failed attempts; 0: never.
@@ -243,6 +246,7 @@ impl Default for Transform {
             expression: None,
             headers: Headers::new(),
             timeout_ms: 30_000,
+            attempt_ms_max: 3_600_000,
             concurrency: 64,
             attempts_max: 10,
             stalls_max: 5,

@@ -197,6 +197,9 @@ impl Destination {
             return Err(bad("transform.name", problem));
         }
         check_range("transform.timeout_ms", transform.timeout_ms, 1, DAY_MS)?;
+        if transform.attempt_ms_max != 0 {
+            check_range("transform.attempt_ms_max", transform.attempt_ms_max, 1000, 30 * DAY_MS)?;
+        }
         check_range("transform.concurrency", transform.concurrency.into(), 1, 100_000)?;
         let asked_ms = transform.retry_after_max_ms;
         check_range("transform.retry_after_max_ms", asked_ms, 0, DAY_MS)?;
@@ -298,6 +301,7 @@ mod tests {
         assert_eq!(refused(|d| d.transform.kind = TransformKind::Http), "transform.url");
         assert_eq!(refused(|d| d.transform.kind = TransformKind::Native), "transform.name");
         assert_eq!(refused(|d| d.transform.concurrency = 0), "transform.concurrency");
+        assert_eq!(refused(|d| d.transform.attempt_ms_max = 999), "transform.attempt_ms_max");
         assert_eq!(refused(|d| d.delivery.lanes_max = 0), "delivery.lanes_max");
         assert_eq!(refused(|d| d.delivery.backoff_max_ms = 1), "delivery.backoff_max_ms");
         assert_eq!(refused(|d| d.delivery.backoff_ms = 0), "delivery.backoff_ms");

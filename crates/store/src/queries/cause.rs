@@ -20,7 +20,7 @@ pub enum Cause {
     Halted,
     /// It leaves as soon as the attempt in progress has ended.
     Withdrawing,
-    /// Its producer delayed it.
+    /// Its producer delayed it, or its worker asked to have it later.
     Delayed,
     /// An attempt to process or deliver it failed, and the next one is not due yet.
     Backoff,
@@ -109,6 +109,7 @@ impl Cause {
                 Cause::NoOwner
             }
             _ if head.withdrawing => Cause::Withdrawing,
+            State::Delayed if head.waits_for_later() => Cause::Delayed,
             State::Delayed if attempts.failed + attempts.stalls > 0 => Cause::Backoff,
             State::Delayed => Cause::Delayed,
             State::Processing => Cause::Processing,

@@ -51,6 +51,13 @@ pub struct Listed {
     pub is_for_consumers: bool,
 }
 
+impl Listed {
+    /// True if it waits because its worker asked to have it later.
+    pub fn waits_for_later(&self) -> bool {
+        self.state == State::Delayed && self.message.attempts.waits_for_later
+    }
+}
+
 /// A lease on a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leased {

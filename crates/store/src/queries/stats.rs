@@ -238,6 +238,7 @@ impl Store {
 }
 
 fn head(listed: Listed, entry: &CatalogEntry, delivering: bool, now_ms: u64) -> Head {
+    let waits_for_later = listed.waits_for_later();
     let Listed { message, state, .. } = listed;
     let state = match state {
         State::Ready if delivering => State::Delivering,
@@ -252,7 +253,7 @@ fn head(listed: Listed, entry: &CatalogEntry, delivering: bool, now_ms: u64) -> 
         age_ms: message.message.age_ms(now_ms).unwrap_or_default(),
         blocked_by: match state {
             State::Halted | State::Damaged => "operator",
-            State::Delayed if !has_failed => "delay",
+            State::Delayed if waits_for_later || !has_failed => "delay",
             State::Waiting | State::Processing | State::Delayed => "transform",
             _ => "delivery",
         },

@@ -18,7 +18,6 @@ use crate::{
 use domain::{
     AttemptError, Attempts, ErrorKind, LeaseToken, MessageIds, Sequence, Stage, Stamped, WorkerName,
 };
-use redis_client::server_clock_ms;
 
 contract! {
     claim
@@ -103,8 +102,6 @@ impl Store {
         let secret = LeaseToken::secret_of(&self.random_of(call_sequence), holder);
         let most = (*count.end()).clamp(1, 1000);
         let least = (*count.start()).clamp(1, most);
-        let claimed_ms = server_clock_ms();
-
         let (caller, number) = call_sequence.current();
         let call = Args {
             call_number: number,
@@ -133,6 +130,8 @@ impl Store {
             may_have_more: false,
             is_full,
         };
+        // By Redis's clock, because scripts compare it.
+        let claimed_ms = result.deadline_ms.saturating_sub(lease.as_millis() as u64);
         while let Some(sequence) = parts.next() {
             let sequence: Sequence = read(sequence)?;
             let mut next = || parts.next().ok_or_else(|| unexpected("claim"));
@@ -194,6 +193,7 @@ impl Store {
                 token: LeaseToken { destination, sequence, secret, claimed_ms: 0, key: None },
                 wait: Duration::ZERO,
                 is_final: true,
+                later_max: 0,
                 error: AttemptError::new(Stage::Transform, ErrorKind::Damaged, error.to_string()),
                 // Neither can be read.
                 ids: MessageIds::default(),

@@ -30,6 +30,8 @@ pub enum Status {
     Settled,
     /// The data of its destination in Redis is damaged. The lease runs on unchanged.
     Damaged,
+    /// Only for `extend`: the attempt lasted too long, so it has failed.
+    AttemptTimeout,
     /// Redis has no memory left for the output. The lease runs on unchanged. Workers get 503 `memory_high`.
     #[serde(skip)]
     Full,
@@ -42,6 +44,7 @@ impl FromRedisValue for Status {
             "halted" => Ok(Status::Halted),
             "stale_lease" => Ok(Status::StaleLease),
             "settled" => Ok(Status::Settled),
+            "attempt_timeout" => Ok(Status::AttemptTimeout),
             "full" => Ok(Status::Full),
             other => Err(ParsingError::from(format!("unknown status {other:?}"))),
         }

@@ -10,7 +10,7 @@ use crate::{
     calls::unexpected,
     contract::{contract, row},
     entry::CatalogEntry,
-    keys::DestinationKeys,
+    keys::{Claimers, DestinationKeys},
 };
 use domain::{LeaseToken, Sequence};
 
@@ -20,6 +20,7 @@ row! {
         sequence: Sequence,
         /// Of `leases`.
         member: String,
+        claimed_ms: u64,
         /// As JSON; empty: unchanged.
         checkpoint: &'a str,
     }
@@ -32,6 +33,8 @@ contract! {
     }
     args<'a> {
         lease_ms: u64,
+        /// 0: no limit.
+        attempt_ms_max: u64,
     }
     lists {
         extensions: ExtensionRow<'a>,
@@ -50,7 +53,8 @@ pub struct Extension {
 
 impl Store {
     /// Extends leases on one destination's messages to `lease` from now, and stores checkpoints.
-    /// Also returns the new deadline, in ms since 1970 by the server's clock.
+    /// Also returns the new deadline, in ms since 1970 by the server's clock. A worker's attempt without progress for
+    /// `transform.attempt_ms_max` gets [`Status::AttemptTimeout`], and its lease continues unchanged.
     pub async fn extend(
         &self,
         entry: &CatalogEntry,
@@ -61,10 +65,16 @@ impl Store {
         let rows = extensions.iter().map(|Extension { token, checkpoint }| ExtensionRow {
             sequence: token.sequence,
             member: token.member(),
+            claimed_ms: token.claimed_ms,
             checkpoint: checkpoint.as_deref().unwrap_or_default(),
         });
-        let call = Args { lease_ms: lease.as_millis() as u64, extensions: rows.collect() }
-            .call(self, &keys);
+        let attempt_ms_max = match entry.claimers() {
+            Claimers::Worker => entry.destination.transform.attempt_ms_max,
+            // Processors limit their attempts themselves.
+            Claimers::Builtin => 0,
+        };
+        let lease_ms = lease.as_millis() as u64;
+        let call = Args { lease_ms, attempt_ms_max, extensions: rows.collect() }.call(self, &keys);
         let mut answer = self.run::<Vec<Value>>(&call).await?.into_iter();
         let read = |value| u64::from_redis_value(value).ok();
         let deadline = answer.next().and_then(read).ok_or_else(|| unexpected("extend"))?;

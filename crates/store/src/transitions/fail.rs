@@ -19,6 +19,8 @@ row! {
         member: String,
         wait_ms: u64,
         is_final: bool,
+        /// 0: the attempt failed.
+        later_max: u32,
         /// As JSON.
         problem: String,
     }
@@ -39,7 +41,7 @@ contract! {
     }
 }
 
-/// A claimed message whose attempt failed.
+/// A claimed message whose attempt ended without an output.
 #[derive(Debug, Clone)]
 pub struct Failed {
     /// The lease.
@@ -48,15 +50,17 @@ pub struct Failed {
     pub wait: Duration,
     /// True if another attempt cannot help.
     pub is_final: bool,
-    /// What went wrong.
+    /// Above 0: the attempt did not fail, but its worker asks for the message after `wait`, which it may do this often.
+    pub later_max: u32,
+    /// What went wrong. With `later_max`: the error of one request too many.
     pub error: AttemptError,
     /// What names the message in logs.
     pub ids: MessageIds,
 }
 
 impl Store {
-    /// Ends failed attempts. Each message is tried again after its wait, or halted if its attempts are
-    /// used up.
+    /// Ends failed attempts, and attempts whose workers ask for the message later. Each message is tried again after
+    /// its wait, or halted if its attempts are used up.
     pub async fn fail(
         &self,
         call_sequence: &CallSequence,
@@ -70,6 +74,7 @@ impl Store {
             member: one.token.member(),
             wait_ms: one.wait.as_millis() as u64,
             is_final: one.is_final,
+            later_max: one.later_max,
             problem: attempts::error_text(&one.error),
         };
         let call = Args {

@@ -11,7 +11,8 @@ use domain::{Ordering, Sequence, TransformKind};
 use super::{
     draw::{CALLERS, Draw, Kind, Twist},
     op::{
-        Call, CatalogEntry, Deadline, Failure, Gone, Harm, LaneRequest, Op, Output, Refused, Token,
+        Call, CatalogEntry, Deadline, Extension, Failure, Gone, Harm, LaneRequest, Op, Output,
+        Refused, Token,
     },
     state::{Definition, Lane, NAMES, Name, Stand, State, Until},
 };
@@ -81,6 +82,7 @@ impl CallSequences {
             },
             Definition {
                 ordering: none,
+                kind: TransformKind::Worker,
                 has_window: false,
                 attempts_max: 0,
                 stalls_max: 0,
@@ -286,7 +288,8 @@ impl CallSequences {
             Kind::Fail => {
                 let fail = |(pick, token): ((u8, u8, u8), Token)| {
                     let wait = if pick.2 % 2 == 0 { Until::Past } else { Until::Future };
-                    Failure { token, wait, is_final: pick.1 % 8 == 0 }
+                    let later_max = u32::from(pick.1 % 4 == 1);
+                    Failure { token, wait, is_final: pick.1 % 8 == 0, later_max }
                 };
                 Op::Fail { call, known, items: picked.into_iter().map(fail).collect() }
             }
@@ -294,7 +297,8 @@ impl CallSequences {
             _ => {
                 let extend = |(pick, token): ((u8, u8, u8), Token)| {
                     let checkpoint = format!("{{\"at\":{}}}", pick.2 % 4);
-                    (token, (pick.2 % 2 == 0).then_some(checkpoint))
+                    let checkpoint = (pick.2 % 2 == 0).then_some(checkpoint);
+                    Extension { token, checkpoint, is_long_ago: pick.1 % 2 == 0 }
                 };
                 Op::Extend { known, items: picked.into_iter().map(extend).collect() }
             }

@@ -83,6 +83,16 @@ pub struct Failure {
     pub token: Token,
     pub wait: Until,
     pub is_final: bool,
+    /// Above 0: the processor asks for the message later, which it may do this often.
+    pub later_max: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Extension {
+    pub token: Token,
+    pub checkpoint: Option<String>,
+    /// True if the message was claimed longer ago than an attempt may take.
+    pub is_long_ago: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -214,7 +224,7 @@ pub enum Op {
     /// Extends each lease, with its checkpoint if there is one.
     Extend {
         known: CatalogEntry,
-        items: Vec<(Token, Option<String>)>,
+        items: Vec<Extension>,
     },
     /// Reaps with all leases and delays of the destination as hints, expired or not.
     Reap {

@@ -133,6 +133,10 @@ pub struct Left {
     /// The number of suspects that may be in processing together with it; 0 if it is not a suspect.
     pub together: u32,
     pub stalls_alone: u32,
+    /// True if the time of the checkpoint is known.
+    pub saved: bool,
+    pub asked_later: u32,
+    pub waits_for_later: bool,
 }
 
 impl Left {

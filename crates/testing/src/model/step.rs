@@ -81,7 +81,7 @@ fn unnumbered(state: &mut State, op: &Op, memory_full: bool) -> Answer {
         Op::Complete { known, items, .. } => Ok(complete(state, known, items, memory_full)),
         Op::Fail { known, items, .. } => Ok(fail(state, known.name, items)),
         Op::Requeue { known, tokens, .. } => Ok(requeue(state, known.name, tokens)),
-        Op::Extend { known, items } => Ok(extend(state, known.name, items)),
+        Op::Extend { known, items } => Ok(extend(state, known, items)),
         Op::Reap { known } => Ok(reap(state, known.name)),
         Op::Overdue => Ok(overdue(state)),
         Op::AcquirePartition { who } => own(state, *who),

@@ -58,6 +58,10 @@ pub const WANTED: &[&str] = &[
     "handed back",
     "extended",
     "extended with checkpoint",
+    "extended too late",
+    "extended late, after a checkpoint",
+    "asked for later",
+    "asked for later too often",
     "lease ran out",
     "crashed too often",
     "delay over",
@@ -457,6 +461,10 @@ impl Tally {
                     self.count_if(items[at].1.is_unchanged, "completed, unchanged");
                     "completed"
                 }
+                (Status::Halted, Op::Fail { items, .. }) if items[at].later_max > 0 => {
+                    "asked for later too often"
+                }
+                (_, Op::Fail { items, .. }) if items[at].later_max > 0 => "asked for later",
                 (Status::Halted, Op::Fail { items, .. }) if items[at].is_final => "failed for good",
                 (Status::Halted, _) => "attempts used up",
                 (_, Op::Fail { items, .. }) if items[at].wait == Until::Past => {
@@ -464,8 +472,15 @@ impl Tally {
                 }
                 (_, Op::Fail { .. }) => "failed and delayed",
                 (_, Op::Requeue { .. }) => "handed back",
-                (_, Op::Extend { items, .. }) if items[at].1.is_some() => {
+                (Status::AttemptTimeout, _) => "extended too late",
+                (_, Op::Extend { items, .. }) if items[at].checkpoint.is_some() => {
                     "extended with checkpoint"
+                }
+                (_, Op::Extend { items, .. })
+                    if items[at].is_long_ago
+                        && known.definition.kind == domain::TransformKind::Worker =>
+                {
+                    "extended late, after a checkpoint"
                 }
                 _ => "extended",
             };

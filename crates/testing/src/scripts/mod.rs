@@ -295,10 +295,12 @@ impl Calls {
         let row = |sequence: &u64| extend::ExtensionRow {
             sequence: *sequence,
             member: self.member(*sequence, secret),
+            claimed_ms: 0,
             checkpoint: "{}",
         };
         let extensions = sequences.iter().map(row).collect();
-        made("extend", extend::Args { lease_ms: LONG_MS, extensions }.words(&self.keys))
+        let args = extend::Args { lease_ms: LONG_MS, attempt_ms_max: LONG_MS, extensions };
+        made("extend", args.words(&self.keys))
     }
 
     /// Fails messages, each given by its sequence and its backoff in ms, or [`FINAL`].
@@ -308,6 +310,7 @@ impl Calls {
             member: self.member(*sequence, secret),
             wait_ms: if *wait == FINAL { 0 } else { wait.parse().unwrap() },
             is_final: *wait == FINAL,
+            later_max: 0,
             problem: TROUBLE.to_owned(),
         };
         let args = fail::Args {

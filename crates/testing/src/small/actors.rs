@@ -107,7 +107,7 @@ impl Processor {
         };
         let tokens = || self.holds.iter().map(|(token, _)| token.clone());
         if let Some(wait) = world.fails.filter(|_| first.sequence == 1 && first.left.failed == 0) {
-            let fail = |token| Failure { token, wait, is_final: false };
+            let fail = |token| Failure { token, wait, is_final: false, later_max: 0 };
             return Some(Op::Fail { call, known, items: tokens().map(fail).collect() });
         }
         if world.hands_back && at == 0 && self.calls == 1 {

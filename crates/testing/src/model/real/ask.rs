@@ -14,7 +14,7 @@ use super::{
     words::{arrival, error, message, request, until, wait},
 };
 use crate::model::{
-    op::{self, Deadline, Failure, Op, Refused, Reply, Run, Token},
+    op::{self, Deadline, Failure, Op, Refused, Reply, Run},
     state::{NAMES, Name},
 };
 use crate::scripts::Calls;
@@ -122,6 +122,7 @@ impl Real {
                     token: self.token(known.name, &failure.token),
                     wait: wait(failure.wait),
                     is_final: failure.is_final,
+                    later_max: failure.later_max,
                     error: error(Stage::Transform, ErrorKind::Status),
                     ids: MessageIds::default(),
                 };
@@ -136,9 +137,12 @@ impl Real {
                 told(Reply::Statuses(store.requeue(&caller, &known, &tokens).await?))
             }
             Op::Extend { known, items } => {
-                let extend = |(token, checkpoint): &(Token, Option<String>)| Extension {
-                    token: self.token(known.name, token),
-                    checkpoint: checkpoint.clone(),
+                let extend = |one: &op::Extension| Extension {
+                    token: LeaseToken {
+                        claimed_ms: if one.is_long_ago { 0 } else { store::server_clock_ms() },
+                        ..self.token(known.name, &one.token)
+                    },
+                    checkpoint: one.checkpoint.clone(),
                 };
                 let items: Vec<Extension> = items.iter().map(extend).collect();
                 let known = self.known_of(known);

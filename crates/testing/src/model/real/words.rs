@@ -143,6 +143,9 @@ impl Real {
                 errors: attempts.errors.iter().map(|(_, error)| error.kind).collect(),
                 together: attempts.together,
                 stalls_alone: attempts.stalls_alone,
+                saved: attempts.checkpoint_ms > 0,
+                asked_later: attempts.asked_later,
+                waits_for_later: attempts.waits_for_later,
             },
         }
     }

@@ -146,9 +146,10 @@ fn name_of(key: &str) -> Option<Name> {
 
 /// The stored attempts, as the scripts encode them.
 fn left(kept: &str) -> Option<String> {
-    type Kept = (u32, u32, String, String, String, Vec<String>, u32, u32);
+    type Kept = (u32, u32, String, String, String, Vec<String>, u32, u32, u64, u32, u8);
     let kept: Kept = rmp_serde::from_slice(&bytes_of(kept)).expect("attempts can be read");
-    let (failed, stalls, checkpoint, halted_in, due, errors, together, stalls_alone) = kept;
+    let (failed, stalls, checkpoint, halted_in, due, errors, together, stalls_alone, ..) = kept;
+    let (.., checkpoint_ms, asked_later, waits_for_later) = kept;
     let kind = |text: &String| {
         let (_, json) = text.split_once(' ').expect("an error has its time");
         let error: domain::AttemptError = serde_json::from_str(json).unwrap();
@@ -167,6 +168,9 @@ fn left(kept: &str) -> Option<String> {
         errors: errors.iter().map(kind).collect(),
         together,
         stalls_alone,
+        saved: checkpoint_ms > 0,
+        asked_later,
+        waits_for_later: waits_for_later > 0,
     };
     attempts(&left, halted_in, !due.is_empty())
 }

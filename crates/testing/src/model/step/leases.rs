@@ -1,11 +1,11 @@
 //! Leases and their ends: claim, complete, fail, requeue, extend, reap.
 
 use domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone};
-use store::{INLINE_MAX, Status};
+use store::{Claimers, INLINE_MAX, Status};
 
 use super::{advance, current, given, holds, may_leave, wait_in_front};
 use crate::model::{
-    op::{Call, CatalogEntry, Failure, Output, Refusal, Reply, Token},
+    op::{Call, CatalogEntry, Extension, Failure, Output, Refusal, Reply, Token},
     state::{Destination, Hint, Lane, Left, Message, Name, Stand, State, Until},
 };
 
@@ -244,10 +244,20 @@ pub fn fail(state: &mut State, name: Name, items: &[Failure]) -> Reply {
     let most = state.destinations.get(name).map_or(0, |found| found.definition.attempts_max);
     let tokens = items.iter().map(|failure| &failure.token);
     end_leases(state, name, tokens, |at, message| {
-        message.left.failed += 1;
-        message.left.together = 0;
-        message.left.note(ErrorKind::Status);
-        if items[at].is_final || most > 0 && message.left.failed >= most {
+        let (left, later_max) = (&mut message.left, items[at].later_max);
+        left.together = 0;
+        left.waits_for_later = later_max > 0;
+        let is_used_up = if later_max > 0 {
+            left.asked_later += 1;
+            left.asked_later > later_max
+        } else {
+            left.failed += 1;
+            items[at].is_final || most > 0 && left.failed >= most
+        };
+        if is_used_up || later_max == 0 {
+            left.note(ErrorKind::Status);
+        }
+        if is_used_up {
             return (Status::Halted, Some(Stand::Halted(Stage::Transform)));
         }
         (
@@ -264,13 +274,19 @@ pub fn requeue(state: &mut State, name: Name, tokens: &[Token]) -> Reply {
     end_leases(state, name, tokens.iter(), |_, _| (Status::Ok, Some(Stand::Waiting)))
 }
 
-pub fn extend(state: &mut State, name: Name, items: &[(Token, Option<String>)]) -> Reply {
-    end_leases(state, name, items.iter().map(|(token, _)| token), |at, message| {
+pub fn extend(state: &mut State, known: &CatalogEntry, items: &[Extension]) -> Reply {
+    let has_limit = known.definition.claimers() == Claimers::Worker;
+    end_leases(state, known.name, items.iter().map(|one| &one.token), |at, message| {
+        let Extension { checkpoint, is_long_ago, .. } = &items[at];
+        if has_limit && *is_long_ago && checkpoint.is_none() && !message.left.saved {
+            return (Status::AttemptTimeout, None);
+        }
         if let Stand::Leased { until, .. } = &mut message.stand {
             *until = Until::Future;
         }
-        if let Some(checkpoint) = &items[at].1 {
+        if let Some(checkpoint) = checkpoint {
             message.left.checkpoint = Some(checkpoint.clone());
+            message.left.saved = true;
         }
         (Status::Ok, None)
     })
@@ -310,6 +326,7 @@ pub fn reap(state: &mut State, name: Name) -> Reply {
         let Some(message) = destination.messages.get_mut(sequence) else { continue };
         let left = &mut message.left;
         left.stalls += 1;
+        left.waits_for_later = false;
         if most > 0 {
             left.stalls_alone += u32::from(left.together == 1 && left.stalls > 2);
             let together = if left.together > 0 { left.together } else { named };

@@ -1,0 +1,142 @@
+//! Ends attempts that have no output: they failed, took too long, or their workers ask for the messages later.
+
+use std::time::Duration;
+
+use super::{
+    ATTEMPTS_BYTES_MAX, Group, ITEMS_MAX, Results, bytes_left, count_results, messages_of,
+    note_span, unless_damaged,
+};
+use crate::Api;
+use domain::{
+    AttemptError, ErrorKind, LeaseToken, Stage, Stamped, attempts::LATER_MAX, excerpt::excerpt,
+};
+use http_server::problem::Problem;
+use store::{CatalogEntry, Failed, chunks_by_size};
+
+/// How an attempt without an output ended.
+#[derive(Clone, Copy)]
+pub(super) enum End<'a> {
+    /// It failed, as its worker reports.
+    Failed { error: &'a str, is_final: bool, retry_ms: Option<u64> },
+    /// It failed, because it took too long.
+    TimedOut { error: &'a str },
+    /// Its worker asks for the message later.
+    Later { delay_ms: u64 },
+}
+
+/// Ends attempts that lasted too long.
+pub(super) async fn end_overdue(
+    api: &Api,
+    overdue: Group,
+    results: &mut Results,
+) -> Result<(), Problem> {
+    let error = format!(
+        "it neither ended nor saved a checkpoint within {} ms (transform.attempt_ms_max); save checkpoints with \
+         extend, or raise the limit (0: none)",
+        overdue.entry.destination.transform.attempt_ms_max
+    );
+    let (at, ends) = (overdue.at.clone(), vec![End::TimedOut { error: &error }; overdue.at.len()]);
+    end_attempts(api, overdue, &ends, "failed", results).await?;
+    results.timed_out(&at, &format!("the attempt has failed, so stop working on it: {error}"));
+    Ok(())
+}
+
+/// Ends the attempts of a group, each in its way, and sets their results.
+pub(super) async fn end_attempts(
+    api: &Api,
+    group: Group,
+    ends: &[End<'_>],
+    outcome: &'static str,
+    results: &mut Results,
+) -> Result<(), Problem> {
+    if ends.is_empty() {
+        return Ok(());
+    }
+    let Some(held) = messages_of(api, &group).await? else {
+        results.damaged(&group.at);
+        return Ok(());
+    };
+    let Group { entry, at, tokens } = group;
+    let of_each = ends.iter().zip(tokens).zip(held).map(|((end, token), message)| {
+        let left = message.as_ref().map_or(0, bytes_left);
+        let ended = end.of(&entry, token, message);
+        let size = left + ended.error.detail.len();
+        (ended, size)
+    });
+    let (ended, sizes): (Vec<Failed>, Vec<usize>) = of_each.unzip();
+    let mut begin = 0;
+    for some in chunks_by_size(&sizes, ITEMS_MAX, ATTEMPTS_BYTES_MAX, |size| *size) {
+        let end = begin + some.len();
+        let (at, ended) = (&at[begin..end], &ended[begin..end]);
+        begin = end;
+        let name = &entry.destination.name;
+        let call_sequence = api.workers.take(api, name);
+        let answer = api.store.fail(&call_sequence, &entry, ended).await;
+        api.workers.put_back(name, call_sequence);
+        let Some(statuses) = unless_damaged(answer)? else {
+            results.damaged(at);
+            continue;
+        };
+        api.due.note_failed(entry.partition, ended, &statuses);
+        api.store.apply_policy_to_failed(&entry, ended, &statuses).await;
+        count_results(name, outcome, &statuses);
+        results.fill(at, &statuses);
+        results.exhausted(at, entry.destination.on_exhausted);
+    }
+    Ok(())
+}
+
+impl End<'_> {
+    fn of(self, entry: &CatalogEntry, token: LeaseToken, message: Option<Stamped>) -> Failed {
+        let failed = |kind, error, is_final, retry_ms| {
+            failed(entry, &token, message.as_ref(), (kind, error), is_final, retry_ms)
+        };
+        let (wait, is_final, later_max, error) = match self {
+            End::Failed { error, is_final, retry_ms } => {
+                let (wait, error) = failed(ErrorKind::Failed, error, is_final, retry_ms);
+                (wait, is_final, 0, error)
+            }
+            End::TimedOut { error } => {
+                let (wait, error) = failed(ErrorKind::Timeout, error, false, None);
+                (wait, false, 0, error)
+            }
+            End::Later { delay_ms } => {
+                let detail = format!(
+                    "its workers asked to have it later more than {LATER_MAX} times (requeue with delay_ms)"
+                );
+                let error = AttemptError::new(Stage::Transform, ErrorKind::Failed, detail);
+                (Duration::from_millis(delay_ms), false, LATER_MAX, error)
+            }
+        };
+        let ids = message.map(|message| message.message.ids()).unwrap_or_default();
+        Failed { token, wait, is_final, later_max, error, ids }
+    }
+}
+
+/// The wait and the error of a failed attempt. Logs it.
+fn failed(
+    entry: &CatalogEntry,
+    token: &LeaseToken,
+    message: Option<&Stamped>,
+    (kind, error): (ErrorKind, &str),
+    is_final: bool,
+    retry_ms: Option<u64>,
+) -> (Duration, AttemptError) {
+    let shown = excerpt(error.as_bytes());
+    if let Some(message) = message {
+        note_span(token, message, "fail", Some(&shown));
+    }
+    let ids = message.map(|message| message.message.ids()).unwrap_or_default();
+    let attempts = message.map(|message| message.attempts.clone()).unwrap_or_default();
+    let backoff = entry.destination.transform.backoff();
+    let wait = match retry_ms {
+        Some(wait_ms) => Duration::from_millis(wait_ms),
+        None => backoff.wait(attempts.failed.saturating_add(1), rand::random()),
+    };
+    tracing::warn!(
+        destination = %token.destination, sequence = token.sequence, id = ids.id, trace = ids.trace,
+        attempt = attempts.number(), error = shown, is_final, wait_ms = wait.as_millis() as u64,
+        "a worker failed a message",
+    );
+    (wait, AttemptError::new(Stage::Transform, kind, error))
+}
