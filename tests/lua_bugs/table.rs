@@ -126,8 +126,8 @@ end",
     bug(
         "answers `ok` to a processor that extends a lease it no longer has",
         "extend",
-        "if held[i] then",
-        "if true then",
+        "if not held[i] then",
+        "if false then",
     ),
     bug(
         "counts a failed attempt of a processor whose lease is gone",

@@ -126,7 +126,10 @@ impl Watched {
         self.post("leases/fail", items(&leases[500..600], json!({"error": error, "final": true})))
             .await;
         self.note("fail for good").await;
-        self.post("leases/requeue", items(&leases[600..800], json!({}))).await;
+        let later = json!({"delay_ms": 3_600_000});
+        self.post("leases/requeue", items(&leases[600..700], later)).await;
+        self.note("requeue with a delay").await;
+        self.post("leases/requeue", items(&leases[700..800], json!({}))).await;
         self.note("requeue").await;
         self.complete(&leases[800..]).await;
         self.pass().await;

@@ -93,6 +93,7 @@ pub fn claimed(state: &mut State, name: Name, sequences: &[Sequence], call: &Cal
         if message.is_damaged() {
             message.left.failed += 1;
             message.left.together = 0;
+            message.left.waits_for_later = false;
             message.left.note(ErrorKind::Damaged);
             message.stand = Stand::Halted(Stage::Transform);
         } else {
