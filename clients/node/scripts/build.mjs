@@ -14,8 +14,10 @@ mkdirSync("dist/esm");
 writeFileSync("dist/esm/package.json", `${JSON.stringify({ type: "module" })}\n`);
 const commonjs = `${JSON.stringify({ type: "commonjs" })}\n`;
 writeFileSync("dist/cjs/package.json", commonjs);
-const names = Object.keys(require(`${root}dist/cjs/index.js`)).map((name) => (name === "default" ? "noDefault as default" : name));
-writeFileSync("dist/esm/index.js", `export { ${names.join(", ")} } from "../cjs/index.js";\n`);
-writeFileSync("dist/esm/index.d.ts", 'export * from "../cjs/index.js";\n');
+for (const entry of ["index"]) {
+  const names = Object.keys(require(`${root}dist/cjs/${entry}.js`)).map((name) => (name === "default" ? "noDefault as default" : name));
+  writeFileSync(`dist/esm/${entry}.js`, `export { ${names.join(", ")} } from "../cjs/${entry}.js";\n`);
+  writeFileSync(`dist/esm/${entry}.d.ts`, `export * from "../cjs/${entry}.js";\n`);
+}
 // `scripts/node-client.sh` looks at its time: it is the last.
 writeFileSync("dist/cjs/package.json", commonjs);

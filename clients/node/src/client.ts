@@ -62,9 +62,14 @@ export interface Receipts {
 /** A promise of a receipt, with its `delivered()` for a chain without an `await` in between. */
 export type Sending<T extends { delivered(options?: CallOptions): unknown }> = Promise<T> & Pick<T, "delivered">;
 
-export interface BatchItem extends Omit<SendOptions, "signal"> {
-  body: unknown;
+export interface BatchItem<Body = unknown> extends Omit<SendOptions, "signal"> {
+  body: Body;
 }
+
+/** The names of destinations and topics. */
+export type NameOf<Bodies> = keyof Bodies & string;
+/** What goes to several destinations fits each of them. */
+type BodyOfAll<Bodies, Name extends NameOf<Bodies>> = { [One in Name]: (body: Bodies[One]) => void }[Name] extends (body: infer Body) => void ? Body : never;
 
 /** Some messages of a `sendBatch` were refused. */
 export class BatchError extends Error {
@@ -79,8 +84,11 @@ export class BatchError extends Error {
   }
 }
 
-/** A client of Reseq. One for each process is enough; all parts of a program can share it. */
-export class Reseq {
+/**
+ * A client of Reseq. One for each process is enough; all parts of a program can share it. With
+ * `new Reseq<{ invoices: Order }>()`, only these destinations and topics compile, each with its type of body.
+ */
+export class Reseq<Bodies extends object = Record<string, any>> {
   /** @internal */
   readonly transport: Transport;
   readonly #batcher: Batcher;
@@ -103,9 +111,9 @@ export class Reseq {
    * Sends a message to a destination. What is sent in one tick goes as one batch. Messages to one destination are
    * stored in the order of the calls, also if some have to be tried again.
    */
-  send(destination: string, body: unknown, options?: SendOptions): Sending<Receipt>;
+  send<Name extends NameOf<Bodies>>(destination: Name, body: Bodies[Name], options?: SendOptions): Sending<Receipt>;
   /** Sends a message to several destinations. */
-  send(destinations: string[], body: unknown, options?: SendOptions): Sending<Receipts>;
+  send<Name extends NameOf<Bodies>>(destinations: Name[], body: BodyOfAll<Bodies, Name>, options?: SendOptions): Sending<Receipts>;
   send(to: string | string[], body: unknown, options: SendOptions = {}): Sending<Receipt> | Sending<Receipts> {
     const several = this.#send({ destinations: typeof to === "string" ? [to] : to }, body, options);
     if (typeof to !== "string") return several;
@@ -113,7 +121,7 @@ export class Reseq {
   }
 
   /** Sends a message to all destinations of a topic. */
-  publish(topic: string, body: unknown, options: SendOptions = {}): Sending<Receipts> {
+  publish<Name extends NameOf<Bodies>>(topic: Name, body: Bodies[Name], options: SendOptions = {}): Sending<Receipts> {
     return this.#send({ topic }, body, options);
   }
 
@@ -121,7 +129,7 @@ export class Reseq {
    * Sends many messages to a destination, in order: any number, because a part waits until the one before is stored.
    * Throws a `BatchError` if some were refused.
    */
-  async sendBatch(destination: string, items: BatchItem[], options: CallOptions = {}): Promise<Receipt[]> {
+  async sendBatch<Name extends NameOf<Bodies>>(destination: Name, items: BatchItem<Bodies[Name]>[], options: CallOptions = {}): Promise<Receipt[]> {
     const results: PromiseSettledResult<Receipt>[] = [];
     const part = Math.max(1, Math.min(LINES_MAX, this.#waitingMax));
     for (let from = 0; from < items.length; from += part) {
@@ -178,27 +186,27 @@ export class Reseq {
    * `break`, or an error that leaves the loop, gives back the message and all that has not begun. Ends when `signal`
    * is aborted.
    */
-  consume<Body = any>(destination: string, options: ConsumeOptions = {}): AsyncGenerator<ConsumedMessage<Body>, void, void> {
+  consume<Name extends NameOf<Bodies>>(destination: Name, options: ConsumeOptions = {}): AsyncGenerator<ConsumedMessage<Bodies[Name]>, void, void> {
     return consume(this, destination, options);
   }
 
   /** Creates a destination, or replaces its definition. */
-  define(name: string, definition: DestinationDefinition, options?: CallOptions): Promise<Destination> {
+  define(name: NameOf<Bodies>, definition: DestinationDefinition, options?: CallOptions): Promise<Destination> {
     return this.call("PUT", `/v1/destinations/${encodeURIComponent(name)}`, definition, options);
   }
 
   /** Creates a topic, or replaces it. */
-  defineTopic(name: string, destinations: string[], options?: CallOptions): Promise<Schemas["Topic"]> {
+  defineTopic(name: NameOf<Bodies>, destinations: NameOf<Bodies>[], options?: CallOptions): Promise<Schemas["Topic"]> {
     return this.call("PUT", `/v1/topics/${encodeURIComponent(name)}`, { destinations }, options);
   }
 
   /** The numbers and the head of a destination. */
-  stats(destination: string, options?: CallOptions): Promise<DestinationStats> {
+  stats(destination: NameOf<Bodies>, options?: CallOptions): Promise<DestinationStats> {
     return this.call("GET", `/v1/destinations/${encodeURIComponent(destination)}/stats`, undefined, options);
   }
 
   /** A message, or what became of it; undefined if Reseq no longer knows. */
-  async message(destination: string, sequence: number, options?: CallOptions) {
+  async message(destination: NameOf<Bodies>, sequence: number, options?: CallOptions) {
     const path = `/v1/destinations/${encodeURIComponent(destination)}/messages/${sequence}`;
     try {
       return await this.call<Partial<Schemas["MessageContent"]> & Partial<Schemas["GoneMessage"]> & { state: string }>("GET", path, undefined, options);
@@ -212,7 +220,7 @@ export class Reseq {
    * Cancels a pending message, by its sequence or its idempotency key. False if it is not certain: the message
    * has left, or is being processed or delivered now.
    */
-  async cancel(destination: string, which: number | { idempotencyKey: string }, options?: CallOptions): Promise<boolean> {
+  async cancel(destination: NameOf<Bodies>, which: number | { idempotencyKey: string }, options?: CallOptions): Promise<boolean> {
     const path = `/v1/destinations/${encodeURIComponent(destination)}/messages`;
     const rest = typeof which === "number" ? `/${which}` : `?idempotency_key=${encodeURIComponent(which.idempotencyKey)}`;
     try {

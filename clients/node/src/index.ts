@@ -1,14 +1,15 @@
 export { BatchError, Reseq } from "./client.js";
 export type {
-  BatchItem, CallOptions, Destination, DestinationDefinition, DestinationStats, PendingMessage, Receipt, Receipts, ReseqOptions, Sending, StoredCopy,
+  BatchItem, CallOptions, Destination, DestinationDefinition, DestinationStats, NameOf, PendingMessage, Receipt, Receipts, ReseqOptions, Sending, StoredCopy,
 } from "./client.js";
 export { CODES, Later, Permanent, Retry, ReseqError, type ErrorCode, type InvalidPart } from "./errors.js";
 export type { ConsumeOptions } from "./consumer/consumer.js";
 export type { ConsumedMessage } from "./consumer/message.js";
 export type { SendOptions } from "./producer/lines.js";
 export type { Outcome } from "./producer/outcomes.js";
+export { checkedBody, type StandardSchema } from "./schema.js";
 export type { TransportOptions } from "./transport.js";
-export { Worker, type Context, type Handler, type HandlerResult, type WorkerOptions } from "./worker/worker.js";
+export { Worker, type AnyOutput, type Context, type Handler, type HandlerResult, type WorkerOptions } from "./worker/worker.js";
 export type { WorkerEvents } from "./worker/events.js";
 export type { Message } from "./worker/message.js";
 export { DROP, KEEP, Output, REQUEUE } from "./worker/outputs.js";

@@ -11,7 +11,9 @@ import { text } from "node:stream/consumers";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { CODES } from "reseq";
+import { ESLint } from "eslint";
 import ts from "typescript";
+import tseslint from "typescript-eslint";
 import { Deployment, freePort } from "./support/processes.mjs";
 
 const folder = fileURLToPath(new URL("..", import.meta.url));
@@ -114,7 +116,7 @@ function compile(...files) {
 /** The types of Node, which each project has. */
 function linkTypes() {
   mkdirSync(join(project, "node_modules/@types"), { recursive: true });
-  for (const name of ["@types/node", "undici-types"]) {
+  for (const name of ["@types/node", "undici-types", "zod", "valibot"]) {
     const types = join(project, "node_modules", name);
     rmSync(types, { force: true });
     symlinkSync(join(modules, name), types);
@@ -152,7 +154,7 @@ test("no value in the TypeScript of the README is of type any", () => {
     const source = program.getSourceFile(file);
     ts.forEachChild(source, function visit(node) {
       // The name of a type, or of the property that a pattern reads, is no value.
-      const isName = ts.isImportSpecifier(node.parent ?? node) || node.parent?.propertyName === node;
+      const isName = ts.isImportSpecifier(node.parent ?? node) || ts.isQualifiedName(node.parent ?? node) || node.parent?.propertyName === node;
       if (ts.isIdentifier(node) && !isName && checker.getTypeAtLocation(node).flags & ts.TypeFlags.Any) found.push(`${file}: ${node.text}`);
       ts.forEachChild(node, visit);
     });
@@ -160,10 +162,27 @@ test("no value in the TypeScript of the README is of type any", () => {
   assert.deepEqual(found, []);
 });
 
+test("typescript-eslint with its strictest rules finds nothing in the README", async () => {
+  const names = Object.keys(examples).filter((name) => name.endsWith(".ts"));
+  mkdirSync(join(project, "lint"), { recursive: true });
+  for (const name of names) writeFileSync(join(project, "lint", name.replace(/ts$/, "mts")), examples[name]);
+  const compilerOptions = { strict: true, module: "nodenext", target: "es2022", types: ["node"], preserveSymlinks: true };
+  writeFileSync(join(project, "lint/tsconfig.json"), JSON.stringify({ compilerOptions, include: ["*.mts"] }));
+  linkTypes();
+  const languageOptions = { parserOptions: { project: "./tsconfig.json", tsconfigRootDir: join(project, "lint") } };
+  const eslint = new ESLint({ cwd: join(project, "lint"), overrideConfigFile: true, overrideConfig: [...tseslint.configs.strictTypeChecked, { files: ["**/*.mts"], languageOptions }] });
+  const results = await eslint.lintFiles(["*.mts"]);
+  assert.equal(results.length, names.length);
+  assert.deepEqual(results.flatMap(({ filePath, messages }) => messages.map(({ line, message }) => `${filePath}:${line}: ${message}`)), []);
+});
+
 test("a forgotten return does not compile, and options may be undefined with exactOptionalPropertyTypes", () => {
   const code = `
-import { KEEP, Output, Reseq, REQUEUE, Worker, memoryStore, orderGuard, redisStore, type ConsumeOptions, type DestinationDefinition, type GuardOptions, type Handler, type ReseqOptions, type SendOptions, type SqlStoreOptions, type WorkerOptions } from "reseq";
+import { DROP, KEEP, Output, Reseq, REQUEUE, Worker, checkedBody, memoryStore, orderGuard, redisStore, type ConsumeOptions, type DestinationDefinition, type GuardOptions, type Handler, type ReseqOptions, type SendOptions, type SqlStoreOptions, type WorkerOptions } from "reseq";
+import * as v from "valibot";
+import { z } from "zod";
 interface Order { id: string; at?: Date }
+interface Invoice extends Order { gross: number }
 declare const order: Order, flag: boolean;
 export const right: Handler<Order>[] = [
   () => order, async () => order, () => [order], async ({ body }) => ({ ...body, gross: 1 }), () => null, () => 7, async () => "text", () => true,
@@ -177,6 +196,37 @@ new Worker<Order>("erp", ({ body }) => { body.id; });
 new Worker<Order>("erp", async ({ body }) => { if (flag) return; return body; });
 // @ts-expect-error
 new Worker<Order>("erp", ({ body }) => { if (flag) return body; });
+// @ts-expect-error
+new Worker("erp", async ({ body }) => { body.id; });
+new Worker<Order, Invoice>("erp", async ({ body }) => { if (flag) return KEEP; if (!flag) return DROP; return { ...body, gross: 1 }; });
+new Worker<Order, Invoice>("erp", () => { if (flag) throw new Error("no"); return flag ? REQUEUE : new Output("a"); });
+// @ts-expect-error
+new Worker<Order, Invoice>("erp", ({ body }) => body);
+// @ts-expect-error
+new Worker<Order, Invoice>("erp", async ({ body }) => { if (flag) return { ...body, gross: 1 }; });
+new Worker<Order, void>("mails", async ({ body }) => { body.id; });
+new Worker<Order, void>("mails", ({ body }) => { if (flag) return KEEP; body.id; });
+new Worker("erp", ({ body, key }) => ({ id: body.id.trim(), key }), { schema: z.object({ id: z.string() }) });
+new Worker<Order, Invoice>("erp", async ({ body }) => ({ ...body, gross: 1 }), { schema: v.object({ id: v.string() }) });
+// @ts-expect-error
+new Worker("erp", ({ body }) => { body.id.trim(); }, { schema: z.object({ id: z.string() }) });
+// @ts-expect-error
+new Worker("erp", ({ body }) => body.net, { schema: z.object({ id: z.string() }) });
+const typed = new Reseq<{ invoices: Order; mails: { to: string }; both: Order & { to: string } }>();
+void typed.send("invoices", order);
+void typed.send(["invoices", "mails"], { id: "1", to: "ann" });
+void typed.publish("both", { id: "1", to: "ann" });
+void typed.sendBatch("mails", [{ body: { to: "ann" }, key: "ann" }]);
+// @ts-expect-error
+void typed.send("invoice", order);
+// @ts-expect-error
+void typed.send("mails", order);
+// @ts-expect-error
+void typed.send(["invoices", "mails"], { id: "1" });
+new Worker<Order>("invoices", () => 1, { reseq: typed });
+const guarded = orderGuard({ store: memoryStore(), reseq: typed });
+void guarded.consume(typed, "mails", ({ body }) => body.to.trim());
+guarded.node(async (message) => { (await checkedBody(message, v.object({ to: v.string() }))).to.trim(); });
 type Undefined<T> = { [Name in keyof T]: undefined };
 declare const none: undefined;
 export const options: [ReseqOptions, SendOptions, WorkerOptions, ConsumeOptions, Omit<GuardOptions<undefined>, "store">, Pick<SqlStoreOptions<undefined>, "table" | "deliveriesMax">, DestinationDefinition] = [

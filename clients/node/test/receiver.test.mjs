@@ -13,8 +13,9 @@ import express from "express";
 import fastify from "fastify";
 import { Hono } from "hono";
 import { Redis } from "ioredis";
+import * as v from "valibot";
 import { createClient } from "redis";
-import { Permanent, Reseq, Retry, createTable, memoryStore, orderGuard, postgresStore, redisStore, sign, sqlStore, sqliteStore } from "reseq";
+import { Permanent, Reseq, Retry, checkedBody, createTable, memoryStore, orderGuard, postgresStore, redisStore, sign, sqlStore, sqliteStore } from "reseq";
 import { Deployment, Restartable, freePort, until } from "./support/processes.mjs";
 import { openSqlite } from "./support/sqlite.mjs";
 
@@ -77,6 +78,16 @@ test("errors become the answers that Reseq understands", async () => {
   assert.deepEqual(answers.map(({ status }) => status), [500, 422, 503]);
   assert.equal(answers[2].headers.get("retry-after"), "2");
   assert.equal(await answers[1].text(), "never");
+});
+
+test("a body that does not fit its schema is a permanent failure", async () => {
+  const receive = through(orderGuard({ store: memoryStore(), ...quiet }), async (message) => {
+    const { sequence } = await checkedBody(message, v.pipeAsync(v.object({ sequence: v.number() }), v.checkAsync(async ({ sequence }) => sequence !== 3, "not 3")));
+    assert.equal(sequence, message.sequence);
+  });
+  assert.equal(await receive(1), 204);
+  assert.equal(await receive(2, { body: { sequence: "2" } }), 422);
+  assert.equal(await receive(3), 422);
 });
 
 test("a guard with the wrong ordering refuses before it could skip anything", async () => {

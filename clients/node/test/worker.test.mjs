@@ -9,6 +9,7 @@ import { after, before, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { DROP, KEEP, Later, Output, Permanent, REQUEUE, Reseq, Retry, Worker } from "reseq";
+import { z } from "zod";
 import { Deployment, until } from "./support/processes.mjs";
 import { recorder } from "./support/receiver.mjs";
 
@@ -64,6 +65,33 @@ test("undefined is a TypeError at once that says what to write, and the handler 
   assert.match(error.message, /KEEP.*DROP/);
   assert.equal(exhausted, "dead_lettered");
   assert.equal(runs, 1);
+});
+
+test("where delivery.kind is none, a handler may return nothing, and only there", async (t) => {
+  let lookUps = 0;
+  const call = reseq.call.bind(reseq);
+  reseq.call = (...args) => ((lookUps += 1), call(...args));
+  t.after(() => delete reseq.call);
+  const posted = [];
+  const { name, happened } = await scene(t, ({ body }) => void posted.push(body), { definition: { delivery: { kind: "none" }, url: undefined, ordering: "none" } });
+  const before = lookUps;
+  const sendings = Array.from({ length: 50 }, (_, number) => reseq.send(name, number));
+  const outcomes = await Promise.all(sendings.map((sending) => sending.delivered()));
+  assert.ok(outcomes.every(({ state }) => state === "delivered"));
+  assert.equal(posted.length, 50);
+  assert.equal(happened("failed").length, 0);
+  assert.equal(lookUps, before + 1, "the definition is asked for once");
+});
+
+test("a schema makes the body what it returns, and a bad body a permanent failure", async (t) => {
+  const Order = z.object({ net: z.number(), at: z.coerce.date() });
+  const { name, bodies, happened } = await scene(t, ({ body }) => ({ year: body.at.getUTCFullYear(), net: body.net }), { schema: Order, definition: { on_exhausted: "dead_letter" } });
+  const sendings = [{ net: 1, at: "2026-11-21" }, { net: "1", at: "2026-11-21" }, { net: 2, at: "2025-01-01" }].map((body) => reseq.send(name, body));
+  const outcomes = await Promise.all(sendings.map((sending) => sending.delivered()));
+  assert.deepEqual(outcomes.map(({ state }) => state), ["delivered", "dead_lettered", "delivered"]);
+  assert.deepEqual(bodies(), [{ year: 2026, net: 1 }, { year: 2025, net: 2 }]);
+  assert.equal(happened("failed").length, 1, "no further attempt");
+  assert.match(happened("failed")[0][2].message, /^the body does not fit the schema: net: .*number/);
 });
 
 test("the API shows which worker holds a message, and until when", async (t) => {

@@ -37,7 +37,7 @@ const CALL_MS = 10_000;
 const CLOSE_MS = 5_000;
 
 /** Messages of a destination whose delivery is `pull`, in order. Going on to the next accepts the one before. */
-export async function* consume<Body>(reseq: Reseq, destination: string, options: ConsumeOptions): AsyncGenerator<ConsumedMessage<Body>, void, void> {
+export async function* consume<Body>(reseq: Reseq<any>, destination: string, options: ConsumeOptions): AsyncGenerator<ConsumedMessage<Body>, void, void> {
   const consumer = new Consumer(reseq, destination, options);
   try {
     for (;;) {
@@ -52,7 +52,7 @@ export async function* consume<Body>(reseq: Reseq, destination: string, options:
 }
 
 class Consumer {
-  readonly #reseq: Reseq;
+  readonly #reseq: Reseq<any>;
   readonly #path: string;
   readonly #name: string;
   readonly #max: number;
@@ -72,7 +72,7 @@ class Consumer {
   #current: HeldMessage | undefined;
   #beganAt = 0;
 
-  constructor(reseq: Reseq, destination: string, options: ConsumeOptions) {
+  constructor(reseq: Reseq<any>, destination: string, options: ConsumeOptions) {
     checkOptions(options, CONSUME_OPTIONS, "consume");
     this.#reseq = reseq;
     this.#path = `/v1/destinations/${encodeURIComponent(destination)}/consume`;

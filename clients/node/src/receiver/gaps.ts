@@ -29,7 +29,7 @@ interface LogEntry {
 }
 
 /** Asks what became of the messages between two. Undefined if all of them came after all. */
-export async function gapBetween(last: LaneState, delivery: Delivery, hasOneLane: boolean, reseq?: Reseq): Promise<Gap | undefined> {
+export async function gapBetween(last: LaneState, delivery: Delivery, hasOneLane: boolean, reseq?: Reseq<any>): Promise<Gap | undefined> {
   const { destination, key, epoch, sequence } = delivery;
   const previous = delivery.previous!;
   const gap: Gap = { destination, key, after: { epoch: last.epoch, sequence: last.sequence }, before: { epoch, sequence }, missing: [] };

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Reseq } from "../client.js";
+import type { NameOf, Reseq } from "../client.js";
 import { ReseqError, isPermanent, isRetry, sentenceOf } from "../errors.js";
 import { answerFetch, answerNode, fastifyPlugin, type FastifyLike, type GuardAnswer, type GuardRequest } from "./adapters.js";
 import type { ConsumeOptions } from "../consumer/consumer.js";
@@ -21,7 +21,7 @@ export interface GuardOptions<Tx> extends Omit<SignatureOptions, "secrets"> {
    */
   ordering?: "key" | "destination" | "none" | undefined;
   /** A client, to ask what became of gaps, and whether idle lanes can be forgotten. */
-  reseq?: Reseq | undefined;
+  reseq?: Reseq<any> | undefined;
   /** Messages of a lane did not come: they were dropped, cancelled or dead-lettered. */
   onGap?: ((gap: Gap) => void) | undefined;
   /** A handler failed, or a gap could not be explored. Without it, errors go to stderr. */
@@ -111,7 +111,7 @@ export class OrderGuard<Tx> {
    * Takes the messages of a destination whose delivery is `pull`, and calls the handler as for deliveries: repeats are
    * accepted without a call. Resolves when `signal` of the options is aborted.
    */
-  async consume<Body = any>(reseq: Reseq, destination: string, handler: DeliveryHandler<Tx, Body>, options: ConsumeOptions = {}): Promise<void> {
+  async consume<Bodies extends object, Name extends NameOf<Bodies>>(reseq: Reseq<Bodies>, destination: Name, handler: DeliveryHandler<Tx, Bodies[Name]>, options: ConsumeOptions = {}): Promise<void> {
     for await (const message of reseq.consume(destination, options)) {
       const { id, key, epoch, sequence, previous = null, attempt, contentType, headers, body } = message;
       const fields = { destination, id, key, epoch, sequence, previous, attempt, origin: null, contentType, headers, body };

@@ -58,7 +58,7 @@ export class LeasedMessage implements Message {
   readonly attempt: number;
   readonly headers: Record<string, string>;
   readonly contentType: string;
-  readonly body: any;
+  body: any;
   readonly checkpoint: any;
   readonly lastError: components["schemas"]["LastError"] | null;
   /** The text of a JSON body. A number that a double cannot hold is only there. */

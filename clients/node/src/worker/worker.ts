@@ -2,13 +2,15 @@ import { CLIENT_OPTIONS, Reseq, type ReseqOptions } from "../client.js";
 import { ReseqError, asError, isLater, isPermanent, isRetry, sentenceOf, type Later } from "../errors.js";
 import { attemptLimit, checkOptions, whole } from "../options.js";
 import { jsonOf } from "../producer/lines.js";
+import { checkedBody, type StandardSchema } from "../schema.js";
 import { pause } from "../timing.js";
 import { refusal } from "../transport.js";
 import { SafeEvents, type WorkerEvents } from "./events.js";
 import { Held, Keeper } from "./held.js";
 import { leasesIn, type Leased, type Message } from "./message.js";
 import { checkedName, newName } from "./name.js";
-import { REQUEUE, completionOf } from "./outputs.js";
+import { MayReturnNothing } from "./nothing.js";
+import { REQUEUE, completionOf, type DROP, type KEEP, type Output } from "./outputs.js";
 import { Prefetch } from "./prefetch.js";
 import { Reports, type Reported } from "./reports.js";
 import { closeOnSignals } from "./signals.js";
@@ -20,25 +22,33 @@ export interface Context {
   /** Aborted when the worker is closing: finish soon, or save a checkpoint and return `REQUEUE`. */
   stopping: AbortSignal;
   /** Saves any JSON up to 64 KiB for the next attempt. Resolves when Reseq has it; rejects if the lease is lost. */
-  checkpoint(value: unknown): Promise<void>;
+  checkpoint: (value: unknown) => Promise<void>;
   /** Tells the listeners of `progress` in this process. As a checkpoint, it begins `attemptMs` again. */
-  progress(value: unknown): void;
+  progress: (value: unknown) => void;
   /** Tells the listeners of `log` in this process. */
-  log(text: string): void;
+  log: (text: string) => void;
 }
 
+/** Any JSON, or bytes. A promise has `then`, so a promise of nothing is not an object of this type. */
+export type AnyOutput = string | number | boolean | null | (object & { then?: never });
+
+/** What a handler whose output is a `Result` may return. */
+export type HandlerResult<Result = AnyOutput> = Result | typeof KEEP | typeof DROP | typeof REQUEUE | Later | Output;
+
 /**
- * The output: any JSON, bytes, an `Output`, `KEEP`, `DROP` or `REQUEUE`, or a `Later`. A promise has `then`, so a promise of nothing
- * is not an object of this type.
+ * Returns the output. What it throws is a failed attempt. With `Handler<Mail, void>` it returns nothing, which is
+ * right where `delivery.kind` is `none`.
  */
-export type HandlerResult = string | number | boolean | symbol | null | (object & { then?: never });
+export type Handler<Body = any, Result = AnyOutput, Checkpoint = any> = (message: Message<Body, Checkpoint>, context: Context) => HandlerResult<Result> | PromiseLike<HandlerResult<Result>>;
 
-/** Returns the output. What it throws is a failed attempt. */
-export type Handler<Body = any, Checkpoint = any> = (message: Message<Body, Checkpoint>, context: Context) => HandlerResult | PromiseLike<HandlerResult>;
-
-export interface WorkerOptions extends ReseqOptions {
+export interface WorkerOptions<Body = any> extends ReseqOptions {
+  /**
+   * The schema of the bodies: of zod, valibot or whatever else follows Standard Schema. The handler gets what it returns. A
+   * body that does not fit is a `Permanent` failure, and the handler is not called.
+   */
+  schema?: StandardSchema<Body> | undefined;
   /** A client to share; in place of `url` and `token`. */
-  reseq?: Reseq | undefined;
+  reseq?: Reseq<any> | undefined;
   /**
    * Who holds a message, as the API and the console show it: 1 to 64 letters, digits and `. _ : @ -`. The default is
    * `<host>:<process id>:<number of the worker in its process>`.
@@ -65,7 +75,7 @@ export interface WorkerOptions extends ReseqOptions {
 }
 
 const WORKER_OPTIONS: Record<keyof WorkerOptions, true> = {
-  ...CLIENT_OPTIONS, reseq: true, name: true, concurrency: true, leaseMs: true, prefetchMax: true, attemptMs: true, closeOn: true, closeMs: true,
+  ...CLIENT_OPTIONS, schema: true, reseq: true, name: true, concurrency: true, leaseMs: true, prefetchMax: true, attemptMs: true, closeOn: true, closeMs: true,
 };
 
 const POLL_MS = 20_000;
@@ -77,14 +87,18 @@ const REPORTING_BYTES_MAX = 64 << 20;
 /** What was leased ahead and waits for longer goes back: the handlers have become slow. */
 const BUFFERED_MS_MAX = 1000;
 
-/** Leases messages of some destinations, hands them to a handler, and reports what becomes of them. */
-export class Worker<Body = any, Checkpoint = any> {
+/**
+ * Leases messages of some destinations, hands them to a handler, and reports what becomes of them. The types are those
+ * of the body and of the output: `new Worker<Order, Invoice>(…)`.
+ */
+export class Worker<Body = any, Result = AnyOutput, Checkpoint = any> {
   /** The name under which this worker leases messages. */
   readonly name: string;
-  readonly #reseq: Reseq;
+  readonly #reseq: Reseq<any>;
   readonly #isOwnClient: boolean;
   readonly #destinations: string[];
   readonly #handler: (message: Message, context: Context) => unknown;
+  readonly #schema: StandardSchema | undefined;
   readonly #threads: ThreadPool | undefined;
   readonly #concurrency: number;
   readonly #leaseMs: number;
@@ -95,6 +109,7 @@ export class Worker<Body = any, Checkpoint = any> {
   readonly #reports: Record<"complete" | "fail" | "extend" | "requeue", Reports>;
   readonly #keeper: Keeper;
   readonly #buffer: Held[] = [];
+  readonly #mayReturnNothing: MayReturnNothing;
   readonly #finishing = new Set<Promise<void>>();
   readonly #claiming: Promise<unknown>;
   readonly #offSignals: () => void;
@@ -107,14 +122,16 @@ export class Worker<Body = any, Checkpoint = any> {
   #closed: Promise<void> | undefined;
 
   /** `handler` is a function, or the URL or path of a module whose default export is one: it then runs in threads. */
-  constructor(destinations: string | string[], handler: Handler<Body, Checkpoint> | URL | string, options: WorkerOptions = {}) {
+  constructor(destinations: string | string[], handler: Handler<Body, NoInfer<Result>, Checkpoint> | URL | string, options: WorkerOptions<Body> = {}) {
     checkOptions(options, WORKER_OPTIONS, "Worker");
     this.#destinations = typeof destinations === "string" ? [destinations] : [...destinations];
     this.name = options.name === undefined ? newName() : checkedName(options.name);
     this.#concurrency = whole(options.concurrency ?? 8, "concurrency", 1, 1000);
     this.#leaseMs = whole(options.leaseMs ?? 30_000, "leaseMs", 100, 86_400_000);
+    this.#schema = options.schema;
     this.#isOwnClient = options.reseq === undefined;
     this.#reseq = options.reseq ?? new Reseq(Object.fromEntries(Object.entries(options).filter(([name]) => name in CLIENT_OPTIONS)));
+    this.#mayReturnNothing = new MayReturnNothing(this.#reseq, this.#killed.signal);
     const inThreads = (module: URL | string) => new ThreadPool(module, this.#concurrency, (error) => this.#trouble(error), this.#closing.signal);
     this.#threads = typeof handler === "function" ? undefined : inThreads(handler);
     this.#handler = typeof handler === "function" ? handler : (message, context) => this.#threads!.run(message, context);
@@ -287,10 +304,11 @@ export class Worker<Body = any, Checkpoint = any> {
       output = await new Promise((resolve, reject) => {
         held.giveUp = reject;
         // Not `resolve(promise)`: it could not be rejected any more.
-        void Promise.resolve(this.#handler(message, this.#context(held))).then(resolve, reject);
+        void this.#handled(message, this.#context(held)).then(resolve, reject);
       });
       try {
-        if (output !== REQUEUE && !isLater(output)) fields = completionOf(output, leased);
+        const isNothing = output === undefined && (await this.#mayReturnNothing.for(message.destination));
+        if (output !== REQUEUE && !isLater(output)) fields = completionOf(isNothing ? null : output, leased);
       } catch (thrown) {
         // The handler is wrong: another attempt would only repeat its effects.
         failure = { thrown, isFinal: true };
@@ -313,6 +331,11 @@ export class Worker<Body = any, Checkpoint = any> {
     this.#reporting -= 1;
     this.#keeper.held.delete(held);
     if (this.#room() > 0) this.#wake();
+  }
+
+  async #handled(message: Message, context: Context): Promise<unknown> {
+    if (this.#schema) message.body = await checkedBody(message, this.#schema);
+    return this.#handler(message, context);
   }
 
   #context(held: Held): Context {
