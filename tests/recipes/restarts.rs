@@ -66,6 +66,15 @@ async fn resources_come_back_though_a_pod_dies() {
     assert_eq!((&found["shared"], &found["left"]), (&json!(0), &json!(9)), "{found}");
 }
 
+/// Three senders send each due time. The recipe kills them ten times, and this kills a pod.
+#[tokio::test]
+async fn due_times_arrive_once_though_senders_and_a_pod_die() {
+    let found =
+        with_a_death("15-schedules.mjs", &[("COUNT", "60"), ("KILLS", "10")], "hourly", 20).await;
+    assert_eq!((&found["arrived"], &found["eachOnce"]), (&json!(60), &json!(true)), "{found}");
+    assert_eq!((&found["kills"], &found["early"]), (&json!(10), &json!(0)), "{found}");
+}
+
 #[tokio::test]
 async fn a_kitchen_that_is_made_again_calls_all_orders() {
     let sandbox = Sandbox::open(1).await;

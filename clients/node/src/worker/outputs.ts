@@ -23,7 +23,7 @@ export function completionOf(output: unknown, leased: Leased): string {
   if (output === KEEP) return leased.unchanged();
   if (output === DROP) return `"drop":true`;
   if (output === undefined) {
-    throw new TypeError("the handler returned undefined: return the output, KEEP to deliver the message as it came, or DROP to deliver nothing (a token without the scope read cannot tell that nobody gets the output)");
+    throw new TypeError("the handler returned undefined: return the output, KEEP to deliver the message as it came, or DROP to deliver nothing; only where delivery.kind is none may it return nothing");
   }
   if (output instanceof Output) return bytesOf(output.bytes, output.contentType);
   if (output instanceof Uint8Array) return bytesOf(output, "application/octet-stream");

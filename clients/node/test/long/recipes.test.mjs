@@ -50,6 +50,7 @@ const recipes = [
   ["12-hit-counters.mjs", { HITS: 5000, THRESHOLD: 1000 }, "hits", 5000, ({ counters, expected, mails }) => assert.deepEqual([counters, mails.length], [expected, 1])],
   ["13-booking.mjs", { BOOKINGS: 100 }, "payment", 30, ({ bookings, doubled, twice, did }) => assert.deepEqual([bookings, doubled, twice, did.invoice], [100, 0, 0, 100])],
   ["14-retry-and-dead-letters.mjs", {}, "letters", 100, ({ retry, letters, halt }) => assert.deepEqual([retry.took.length, letters.after, halt.took.length], [100, [10, 35, 60, 85], 100])],
+  ["15-schedules.mjs", { COUNT: 200, KILLS: 10 }, "hourly", 60, ({ arrived, eachOnce, early }) => assert.deepEqual([arrived, eachOnce, early], [200, true, 0])],
 ];
 
 for (const [recipe, settings, destination, count, check] of recipes) {
