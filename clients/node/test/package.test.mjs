@@ -14,7 +14,7 @@ import { CODES } from "reseq";
 import { ESLint } from "eslint";
 import ts from "typescript";
 import tseslint from "typescript-eslint";
-import { Deployment, freePort } from "./support/processes.mjs";
+import { Deployment, freePort, reseqProgram } from "./support/processes.mjs";
 
 const folder = fileURLToPath(new URL("..", import.meta.url));
 const root = join(folder, "../..");
@@ -90,6 +90,16 @@ test("the example runs as an ES module", async () => {
 test("the example of a consumer runs", async () => {
   const port = await write("consume.mjs", examples["consume.mjs"]);
   assert.deepEqual(await printedBy("consume.mjs", port), ["ann 1", "ann 2", "ann 3"]);
+});
+
+test("the example of a test runs", () => {
+  writeFileSync(join(project, "app.test.mjs"), examples["app.test.mjs"]);
+  const env = { ...process.env, RESEQ_BIN: reseqProgram() };
+  // With it, the tests of a test would not run.
+  delete env.NODE_TEST_CONTEXT;
+  const { status, stdout } = spawnSync(process.execPath, ["--test", "--test-timeout=60000", "app.test.mjs"], { cwd: project, env, encoding: "utf8" });
+  assert.equal(status, 0, stdout);
+  assert.match(stdout, /# pass 1\n|ℹ pass 1\n/);
 });
 
 test("the example runs as CommonJS", async () => {
@@ -179,11 +189,13 @@ test("typescript-eslint with its strictest rules finds nothing in the README", a
 test("a forgotten return does not compile, and options may be undefined with exactOptionalPropertyTypes", () => {
   const code = `
 import { DROP, KEEP, Output, Reseq, REQUEUE, Worker, checkedBody, memoryStore, orderGuard, redisStore, type ConsumeOptions, type DestinationDefinition, type GuardOptions, type Handler, type ReseqOptions, type SendOptions, type SqlStoreOptions, type WorkerOptions } from "reseq";
+import { startReseq, type TestReseq } from "reseq/testing";
 import * as v from "valibot";
 import { z } from "zod";
 interface Order { id: string; at?: Date }
 interface Invoice extends Order { gross: number }
 declare const order: Order, flag: boolean;
+declare const none: undefined;
 export const right: Handler<Order>[] = [
   () => order, async () => order, () => [order], async ({ body }) => ({ ...body, gross: 1 }), () => null, () => 7, async () => "text", () => true,
   async () => { if (flag) return KEEP; if (flag) return REQUEUE; return new Output("a"); }, () => Buffer.from("a"), async () => { throw new Error("no"); },
@@ -225,10 +237,11 @@ void typed.send("mails", order);
 void typed.send(["invoices", "mails"], { id: "1" });
 new Worker<Order>("invoices", () => 1, { reseq: typed });
 const guarded = orderGuard({ store: memoryStore(), reseq: typed });
+const service: TestReseq = await startReseq({ program: none, config: none, receive: none, log: none });
+service.deliveries<Order>("invoices")[0]?.body.id.trim();
 void guarded.consume(typed, "mails", ({ body }) => body.to.trim());
 guarded.node(async (message) => { (await checkedBody(message, v.object({ to: v.string() }))).to.trim(); });
 type Undefined<T> = { [Name in keyof T]: undefined };
-declare const none: undefined;
 export const options: [ReseqOptions, SendOptions, WorkerOptions, ConsumeOptions, Omit<GuardOptions<undefined>, "store">, Pick<SqlStoreOptions<undefined>, "table" | "deliveriesMax">, DestinationDefinition] = [
   null! as Undefined<ReseqOptions>, null! as Undefined<SendOptions>, null! as Undefined<WorkerOptions>, null! as Undefined<ConsumeOptions>,
   null! as Undefined<Omit<GuardOptions<undefined>, "store">>, null! as Undefined<Pick<SqlStoreOptions<undefined>, "table" | "deliveriesMax">>, null! as Undefined<DestinationDefinition>,
