@@ -14,7 +14,7 @@ mkdirSync("dist/esm");
 writeFileSync("dist/esm/package.json", `${JSON.stringify({ type: "module" })}\n`);
 const commonjs = `${JSON.stringify({ type: "commonjs" })}\n`;
 writeFileSync("dist/cjs/package.json", commonjs);
-for (const entry of ["index", "testing"]) {
+for (const entry of ["index", "testing", "opentelemetry"]) {
   const names = Object.keys(require(`${root}dist/cjs/${entry}.js`)).map((name) => (name === "default" ? "noDefault as default" : name));
   writeFileSync(`dist/esm/${entry}.js`, `export { ${names.join(", ")} } from "../cjs/${entry}.js";\n`);
   writeFileSync(`dist/esm/${entry}.d.ts`, `export * from "../cjs/${entry}.js";\n`);

@@ -7,6 +7,7 @@ import { checkOptions } from "./options.js";
 import { Batcher, LINES_MAX, type Accepted } from "./producer/batcher.js";
 import { lineOf, type SendOptions, type Target } from "./producer/lines.js";
 import { Outcomes, type Outcome } from "./producer/outcomes.js";
+import type { Telemetry } from "./telemetry.js";
 import { TRANSPORT_OPTIONS, Transport, type Call, type TransportOptions } from "./transport.js";
 
 type Schemas = components["schemas"];
@@ -30,9 +31,11 @@ export interface ReseqOptions extends TransportOptions {
   retryMs?: number | undefined;
   /** The most messages that wait in this process to be sent (10,000); more are refused with `queue_full`. */
   waitingMax?: number | undefined;
+  /** Gets to know what is sent, and what workers with this client handle: `openTelemetry()` of `reseq/opentelemetry`. */
+  telemetry?: Telemetry | undefined;
 }
 
-export const CLIENT_OPTIONS: Record<keyof ReseqOptions, true> = { ...TRANSPORT_OPTIONS, retryMs: true, waitingMax: true };
+export const CLIENT_OPTIONS: Record<keyof ReseqOptions, true> = { ...TRANSPORT_OPTIONS, retryMs: true, waitingMax: true, telemetry: true };
 
 /** What stops waiting for an answer. */
 export interface CallOptions {
@@ -91,6 +94,8 @@ export class BatchError extends Error {
 export class Reseq<Bodies extends object = Record<string, any>> {
   /** @internal */
   readonly transport: Transport;
+  /** @internal */
+  readonly telemetry: Telemetry | undefined;
   readonly #batcher: Batcher;
   readonly #outcomes: Outcomes;
   readonly #retryMs: number;
@@ -101,6 +106,7 @@ export class Reseq<Bodies extends object = Record<string, any>> {
   constructor(options: ReseqOptions = {}) {
     checkOptions(options, CLIENT_OPTIONS, "Reseq");
     this.transport = new Transport(options);
+    this.telemetry = options.telemetry;
     this.#waitingMax = options.waitingMax ?? 10_000;
     this.#batcher = new Batcher(this.transport, this.#waitingMax);
     this.#outcomes = new Outcomes(this.transport);
@@ -149,7 +155,11 @@ export class Reseq<Bodies extends object = Record<string, any>> {
   }
 
   #send(target: Target, body: unknown, options: SendOptions): Sending<Receipts> {
-    return withDelivered<Receipts, Outcome[]>(this.#stored(target, body, options));
+    const to = "topic" in target ? [target.topic] : target.destinations;
+    const stored = this.telemetry
+      ? this.telemetry.send(to, (headers) => this.#stored(target, body, { ...options, headers: { ...headers, ...options.headers } }))
+      : this.#stored(target, body, options);
+    return withDelivered<Receipts, Outcome[]>(stored);
   }
 
   async #stored(target: Target, body: unknown, options: SendOptions): Promise<Receipts> {

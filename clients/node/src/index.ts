@@ -8,6 +8,7 @@ export type { ConsumedMessage } from "./consumer/message.js";
 export type { SendOptions } from "./producer/lines.js";
 export type { Outcome } from "./producer/outcomes.js";
 export { checkedBody, type StandardSchema } from "./schema.js";
+export type { HandledMessage, Telemetry } from "./telemetry.js";
 export type { TransportOptions } from "./transport.js";
 export { Worker, type AnyOutput, type Context, type Handler, type HandlerResult, type WorkerOptions } from "./worker/worker.js";
 export type { WorkerEvents } from "./worker/events.js";

@@ -126,7 +126,8 @@ function compile(...files) {
 /** The types of Node, which each project has. */
 function linkTypes() {
   mkdirSync(join(project, "node_modules/@types"), { recursive: true });
-  for (const name of ["@types/node", "undici-types", "zod", "valibot"]) {
+  mkdirSync(join(project, "node_modules/@opentelemetry"), { recursive: true });
+  for (const name of ["@types/node", "undici-types", "zod", "valibot", "@opentelemetry/api"]) {
     const types = join(project, "node_modules", name);
     rmSync(types, { force: true });
     symlinkSync(join(modules, name), types);

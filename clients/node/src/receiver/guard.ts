@@ -4,6 +4,7 @@ import { ReseqError, isPermanent, isRetry, sentenceOf } from "../errors.js";
 import { answerFetch, answerNode, fastifyPlugin, type FastifyLike, type GuardAnswer, type GuardRequest } from "./adapters.js";
 import type { ConsumeOptions } from "../consumer/consumer.js";
 import { attemptLimit, checkOptions } from "../options.js";
+import type { Telemetry } from "../telemetry.js";
 import { TimeLimitError, unlessAborted } from "../timing.js";
 import { gapBetween, isBehindGap, type Gap } from "./gaps.js";
 import { deliveriesOf, type Delivery } from "./message.js";
@@ -33,12 +34,14 @@ export interface GuardOptions<Tx> extends Omit<SignatureOptions, "secrets"> {
    * handler. Then `signal` is aborted, the transaction is rolled back, and Reseq delivers the message again.
    */
   attemptMs?: number | undefined;
+  /** Gets to know what is handled: `openTelemetry()` of `reseq/opentelemetry`. */
+  telemetry?: Telemetry | undefined;
   /** Forgets lanes that had no message for this long (at least an hour is wise). Without it, none is forgotten. */
   forgetAfterMs?: number | undefined;
 }
 
 const GUARD_OPTIONS: Record<keyof GuardOptions<unknown>, true> = {
-  store: true, ordering: true, reseq: true, onGap: true, onError: true, bodyBytesMax: true, attemptMs: true, forgetAfterMs: true, secrets: true, toleranceSeconds: true,
+  store: true, ordering: true, reseq: true, onGap: true, onError: true, bodyBytesMax: true, attemptMs: true, telemetry: true, forgetAfterMs: true, secrets: true, toleranceSeconds: true,
 };
 
 export interface DeliveryContext {
@@ -225,7 +228,9 @@ export class OrderGuard<Tx> {
       }
       if (fresh.length === 0) return;
       tell("the handler has not finished");
-      await unlessAborted(context.signal, (async () => handler(fresh, tx, context))());
+      const { telemetry } = this.options;
+      const run = async () => handler(fresh, tx, context);
+      await unlessAborted(context.signal, telemetry ? telemetry.handle(fresh, run) : run());
       tell("the store has not stored the position");
       await record(end!);
     });

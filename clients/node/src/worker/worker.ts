@@ -333,9 +333,13 @@ export class Worker<Body = any, Result = AnyOutput, Checkpoint = any> {
     if (this.#room() > 0) this.#wake();
   }
 
-  async #handled(message: Message, context: Context): Promise<unknown> {
-    if (this.#schema) message.body = await checkedBody(message, this.#schema);
-    return this.#handler(message, context);
+  #handled(message: Message, context: Context): Promise<unknown> {
+    const { telemetry } = this.#reseq;
+    const run = async () => {
+      if (this.#schema) message.body = await checkedBody(message, this.#schema);
+      return this.#handler(message, context);
+    };
+    return telemetry ? telemetry.handle([message], run) : run();
   }
 
   #context(held: Held): Context {
