@@ -76,7 +76,7 @@ torture-shares: setup ## Storms of moving clocks, a Redis that refuses, and plac
 
 test-node: setup build build-node ## Kill pods, Redis, worker and receiver amid messages of the Node.js client (ROUNDS=10 MESSAGES=5000)
 	RESEQ_BIN=$(RESEQ) STORM_ROUNDS=$(or $(ROUNDS),10) STORM_MESSAGES=$(or $(MESSAGES),5000) PROPERTY_RUNS=500 \
-	  node --test --test-timeout=3600000 clients/node/test/*.test.mjs clients/node/test/long/*.test.mjs
+	  node --test --test-timeout=3600000 clients/node/test/*.test.mjs clients/nest/test/*.test.mjs clients/node/test/long/*.test.mjs
 
 test-rights: setup-tests ## Run tests with a Redis user that has only the documented rights
 	RESEQ_TEST_MINIMAL_RIGHTS=1 cargo test --locked --no-fail-fast $(TEST_FEATURES) \

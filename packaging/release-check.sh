@@ -15,10 +15,12 @@ for each in $(sed -n 's/.*path = "crates\/.*version = "\([^"]*\)".*/\1/p' Cargo.
 done
 check "Cargo.lock" "$(sed -n '/^name = "reseq"$/{n;s/version = "\(.*\)"/\1/p}' Cargo.lock)"
 check "CHANGELOG.md" "$(sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | head -n 1)"
-check "clients/node/package.json" "$(sed -n 's/^  "version": "\(.*\)",$/\1/p' clients/node/package.json)"
+for each in node nest; do
+  check "clients/$each/package.json" "$(sed -n 's/^  "version": "\(.*\)",$/\1/p' clients/$each/package.json)"
+done
 check "packaging/chart" "$(sed -n 's/^version: \(.*\)$/\1/p' packaging/chart/reseq/Chart.yaml)"
 check "docker-compose.yml" "$(sed -n 's/^  image: reseq:\(.*\)$/\1/p' docker-compose.yml)"
-placeholders=$(grep -rl 'example\.invalid' Cargo.toml clients/node/package.json clients/node/README.md packaging/deb) || true
+placeholders=$(grep -rl 'example\.invalid' Cargo.toml clients/n*/package.json clients/n*/README.md packaging/deb) || true
 if [ -n "$placeholders" ]; then
   say "wrong  ${placeholders//$'\n'/, }: addresses are placeholders; set them to the site that hosts Reseq" && wrong=1
 fi
