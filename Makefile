@@ -27,7 +27,7 @@ help: ## List the targets
 setup: ## Install redis-server if it is missing; check cargo
 	@scripts/setup.sh
 
-setup-tests: ## Install what tests need besides, if it is missing: promtool, Chromium, schemathesis, the Node.js client
+setup-tests: ## Install what tests need besides, if it is missing: promtool, Chromium, PostgreSQL, schemathesis, the Node.js client
 	@scripts/setup.sh tests
 
 build: ## Build the release: release/reseq in cargo's target directory (target/), line tables in reseq.debug

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs redis-server if it is missing, and checks that cargo is there. With the argument `tests` also what only tests
-# need: promtool, chromium, schemathesis, and the Node.js client.
+# need: promtool, chromium, PostgreSQL, schemathesis, and the Node.js client.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -73,6 +73,21 @@ install_for_tests() {
       as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core
     else
       say "chromium is missing; Reseq runs without it, the tests of its console do not"
+    fi
+  fi
+
+  # Only the test of an application with the Node.js client needs it.
+  if ! has postgres && ! compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null; then
+    if has apt-get; then
+      say "installing postgresql, for a test of the Node.js client"
+      forbid_service_start
+      as_root apt-get update -qq
+      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql
+      if [ -d /run/systemd/system ]; then
+        as_root systemctl --quiet disable postgresql
+      fi
+    else
+      say "PostgreSQL is missing; Reseq runs without it, one test of its Node.js client does not"
     fi
   fi
 

@@ -26,6 +26,7 @@ async fn the_tests_of_the_node_client_pass() {
     let text = String::from_utf8_lossy(&run.stdout).into_owned();
     assert!(run.status.success(), "{text}\n{}", String::from_utf8_lossy(&run.stderr));
     assert_eq!(number_after("# fail ", &text), 0, "{text}");
-    assert_eq!(number_after("# skipped ", &text), 0, "{text}");
+    let skipped = u64::from(text.contains("# SKIP there is no PostgreSQL"));
+    assert_eq!(number_after("# skipped ", &text), skipped, "{text}");
     assert!(number_after("# pass ", &text) > 40, "{text}");
 }

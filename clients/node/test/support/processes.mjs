@@ -51,14 +51,15 @@ process.on("exit", () => running.forEach((child) => child.kill("SIGKILL")));
 
 /** A process that can be killed and started again. */
 export class Restartable {
-  constructor(program, args, log, env = {}) {
-    Object.assign(this, { program, args, log, env });
+  /** `user` may have the `uid` and `gid` as which it runs. */
+  constructor(program, args, log, env = {}, user = {}) {
+    Object.assign(this, { program, args, log, env, user });
   }
 
   spawn(stdio = ["ignore", openSync(this.log, "a"), openSync(this.log, "a")]) {
     // Reseq reads each RESEQ_… as a setting.
     const others = Object.entries(process.env).filter(([name]) => !name.startsWith("RESEQ_"));
-    this.child = spawn(this.program, this.args, { env: { ...Object.fromEntries(others), ...this.env }, stdio });
+    this.child = spawn(this.program, this.args, { env: { ...Object.fromEntries(others), ...this.env }, stdio, ...this.user });
     running.add(this.child);
     const { child } = this;
     this.isWanted = true;
