@@ -4,7 +4,7 @@ import { Worker as Thread } from "node:worker_threads";
 import type { Message } from "./message.js";
 import { Backoff, TimeLimitError, pause } from "../timing.js";
 import { Output, REQUEUE } from "./outputs.js";
-import type { Context } from "./worker.js";
+import type { Context } from "./handler.js";
 
 /** What a thread says. `made` tells what the handler returned: a value, a symbol or an output. */
 type Said =
