@@ -1,5 +1,5 @@
 import { CLIENT_OPTIONS, Reseq } from "../client.js";
-import { ReseqError, asError, isLater, isPermanent, isRetry, sentenceOf } from "../errors.js";
+import { ReseqError, asError, isLater, isPermanent, isRetry, sentenceOf, type Later } from "../errors.js";
 import { attemptLimit, checkOptions, whole } from "../options.js";
 import { jsonOf } from "../producer/lines.js";
 import { checkedBody, type StandardSchema } from "../schema.js";
