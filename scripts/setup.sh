@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs redis-server if it is missing, and checks that cargo is there. With the argument `tests` also what only tests
-# need: promtool, chromium, PostgreSQL, schemathesis, and the Node.js client.
+# need: promtool, chromium, PostgreSQL, systemd-analyze, schemathesis, and the Node.js client.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -49,47 +49,28 @@ install_redis() {
   fi
 }
 
+# install TESTS PACKAGE...: installs what only these tests need. No service of the packages starts, now or at the next boot.
+install() {
+  if ! has apt-get; then
+    say "$2 is missing; Reseq runs without it, $1 do not"
+    return
+  fi
+  say "installing $2, for $1"
+  forbid_service_start
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${@:2}"
+  if [ -d /run/systemd/system ] && systemctl --quiet is-enabled "$2" 2>/dev/null; then
+    as_root systemctl --quiet disable "$2"
+  fi
+}
+
 install_for_tests() {
-  # Only the tests of the alert rules need promtool, which is in the package of Prometheus.
-  if ! has promtool; then
-    if has apt-get; then
-      say "installing prometheus, for promtool"
-      forbid_service_start
-      as_root apt-get update -qq
-      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus
-      if [ -d /run/systemd/system ]; then
-        as_root systemctl --quiet disable prometheus
-      fi
-    else
-      say "promtool is missing; Reseq runs without it, the tests of its alert rules do not"
-    fi
-  fi
-
-  # Only the tests of the console need it.
-  if ! has chromium && ! has chromium-browser && ! has google-chrome; then
-    if has apt-get; then
-      say "installing chromium, for the tests of the console"
-      as_root apt-get update -qq
-      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core
-    else
-      say "chromium is missing; Reseq runs without it, the tests of its console do not"
-    fi
-  fi
-
-  # Only the test of an application with the Node.js client needs it.
-  if ! has postgres && ! compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null; then
-    if has apt-get; then
-      say "installing postgresql, for a test of the Node.js client"
-      forbid_service_start
-      as_root apt-get update -qq
-      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql
-      if [ -d /run/systemd/system ]; then
-        as_root systemctl --quiet disable postgresql
-      fi
-    else
-      say "PostgreSQL is missing; Reseq runs without it, one test of its Node.js client does not"
-    fi
-  fi
+  has promtool || install "the tests of the alert rules" prometheus
+  has chromium || has chromium-browser || has google-chrome ||
+    install "the tests of the console" chromium fonts-dejavu-core
+  has postgres || compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null ||
+    install "one test of the Node.js client" postgresql
+  has systemd-analyze || install "the test of the systemd units" systemd
 
   # Only the test of the HTTP API against its document needs it.
   if has python3; then
