@@ -19,7 +19,7 @@ NEWER_TESTS := random_operations cluster wrong_types journey upgrades power_cut 
 .DEFAULT_GOAL := help
 # Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup setup-tests build build-bench demo run test quick torture torture-shares test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers dist release-check test-dist test-chart lint fmt deny sbom fuzz release-clean
+.PHONY: help setup setup-tests build build-bench demo run test quick torture torture-shares test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers bench-rate dist release-check test-dist test-chart lint fmt deny sbom fuzz release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -129,6 +129,9 @@ bench-peers: setup build-bench ## Compare Reseq with other systems on the same w
 bench-workers: setup build build-node ## Compare the worker of the Node.js client with that of BullMQ (RUNS=3)
 	cd bench/node && npm ci --ignore-scripts --no-audit --no-fund --silent
 	node bench/node/workers.js --reseq $(RESEQ) --messages 50000 --serial 500 --runs $(or $(RUNS),3)
+
+bench-rate: setup build ## Measure the rate of 20 processors' calls to one service, and what that costs a neighbour (BENCH_ARGS="--seconds 20")
+	node bench/node/rate.js --reseq $(RESEQ) $(BENCH_ARGS)
 
 lint: ## Check the formatting, run clippy
 	cargo fmt --all --check

@@ -4,31 +4,42 @@
 -- Returns: {deadline in ms since 1970, sequence, record, sequence, record …}; or, if any of the messages has earlier
 --   attempts, {deadline, 'attempts', sequence, record, attempts or '' …}; a record ('': missing) whose body is stored
 --   out of line is followed by the body ('': missing); {deadline, 'again', …}: more messages may wait, although this
---   answer has fewer than `most`; {deadline, 'full', …}: Redis has no memory left, so the claim took only heads of
---   lanes. Suspects get an answer of their own, even if there are fewer than `fewest`
+--   answer has fewer than `most`; {deadline, 'rest', ms, …}: the destination rests for so long, because of its rate;
+--   {deadline, 'full', …}: Redis has no memory left, so the claim took only heads of lanes. Suspects get an answer of
+--   their own, even if there are fewer than `fewest`
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, out_of_line, claim_fast
+-- include: schema, clock, call, out_of_line, claim_fast, rate
 
 local number, by_priority, least = call_number + 0, ordering == 'none', fewest + 0
 
 local answered = replayed(key_call, number)
-if answered and (answered.err or answered[2] == 'again' or answered[2] == 'full') then return answered end
+if answered and (answered.err or string.find(answered[2] or '', '^%a')) then return answered end
 
 local now = now_ms()
 most = most + 0
 local deadline = text(now + lease_ms)
-local known
+local known, rate
 if not answered then
   check_schema(key_epoch)
   known = redis.call('HMGET', key_destination, 'version', 'deleted', 'withdrawn', 'suspects', 'paused')
   if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
   if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
   if known[5] and string.find(known[5], 'processing', 1, true) then return keep(key_call, number, {deadline}) end
+  if rate_per_second ~= '0' then
+    rate = rate_of(key_destination, rate_per_second + 0, rate_burst + 0)
+    if rate.left < 1 then
+      use_rate(rate, key_destination, 0)
+      local rest_ms = rest(rate, destination, key_active, key_delayed)
+      return keep(key_call, number, {deadline, rest_ms and 'rest', rest_ms})
+    end
+    most = math.min(most, rate.left)
+  end
   if not IS_FULL and not by_priority and not known[3] and least <= 1 and most >= 1 then
     local sequence, record =
       claim_fast(destination, key_waiting, key_messages, key_attempts, key_leases, key_active, deadline, secret,
         bytes_max + 0)
     if sequence then
+      if rate then use_rate(rate, key_destination, 1) end
       keep(key_call, number, {deadline, sequence})
       return {deadline, sequence, record}
     end
@@ -104,8 +115,6 @@ if answered then
   return (answer_of(answered[1], held, math.huge))
 end
 
--- The hint may name a destination without waiting messages, but it names each destination that has some.
-if not redis.call('ZSCORE', key_active, destination) then return keep(key_call, number, {deadline}) end
 -- Set if the list has withdrawn messages: how many messages at its front are not withdrawn.
 local clean
 local wanted = IS_FULL and WINDOW or most
@@ -140,6 +149,7 @@ if #claimed < least and not suspects and (#claimed > 0 or #later == 0) then
   return keep(key_call, number, {deadline, IS_FULL and 'full' or nil})
 end
 if IS_FULL then table.insert(answer, 2, 'full') end
+if rate and #claimed > 0 then use_rate(rate, key_destination, #claimed) end
 
 local leases, call = {}, {deadline}
 for i = 1, #claimed do
@@ -174,6 +184,12 @@ else
 end
 if covered == #sequences and not has_more then
   redis.call('ZREM', key_active, destination)
+elseif rate and rate.left < 1 then
+  local rest_ms = rest(rate, destination, key_active, key_delayed)
+  if rest_ms then
+    table.insert(answer, 2, rest_ms)
+    table.insert(answer, 2, 'rest')
+  end
 else
   to_end_of_active()
 end

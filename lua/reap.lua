@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- reap: recovers messages of dead processors, and messages that are due. Halts messages whose leases expired
--- too often while nothing else could have crashed their worker.
+-- reap: recovers messages of dead processors, messages that are due, and destinations whose rest is over
+-- (include/rate.lua). Halts messages whose leases expired too often while nothing else could have crashed their worker.
 --
 -- Returns: {expired leases, ended delays, halted messages}
 -- Errors: NEWER_SCHEMA <schema>
@@ -67,8 +67,18 @@ for _, member in ipairs(expired) do
   end
   if attempts then keep_attempts(key_attempts, sequence, attempts) end
 end
-for _, member in ipairs(due) do back[#back + 1] = string.match(member, '/(%d+)$') end
-if #due > 0 then redis.call('HINCRBY', key_destination, 'delayed', -#due) end
+local ended, rest_is_over = 0, false
+for _, member in ipairs(due) do
+  if member == destination .. '/rate' then
+    rest_is_over = true
+  else
+    ended = ended + 1
+    back[#back + 1] = string.match(member, '/(%d+)$')
+  end
+end
+if ended > 0 then redis.call('HINCRBY', key_destination, 'delayed', -ended) end
 if #halted > 0 then redis.call('ZADD', key_halted, unpack(halted)) end
 if #back > 0 then to_front(place, back) end
-return {#expired, #due, #halted / 2}
+-- To its claimers, the waiting messages are new.
+if rest_is_over and redis.call('EXISTS', key_waiting) == 1 then tell_claimers(place, 1, 1) end
+return {#expired, ended, #halted / 2}

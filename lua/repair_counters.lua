@@ -43,6 +43,8 @@ local unknown = left[1] - left[2] - left[3] - left[4] - left[5]
 if unknown > 0 then set('dead_lettered', left[4] + unknown) end
 if unknown < 0 then set('delivered', math.max(0, left[2] + unknown)) end
 local place = {hash = key_destination, builtin = key_active_builtin, worker = key_active_worker}
-check_hint(active_of(place), redis.call('EXISTS', key_waiting) == 1, key_wake_waiting)
+-- A destination that rests (include/rate.lua) needs no entry.
+local rests = redis.call('ZSCORE', key_delayed, destination .. '/rate')
+check_hint(active_of(place), not rests and redis.call('EXISTS', key_waiting) == 1, key_wake_waiting)
 check_hint(key_withdrawing, redis.call('EXISTS', key_withdrawals) == 1, key_wake_releasable)
 return {'ok', findings}

@@ -19,6 +19,7 @@ local place = {
 if is_first == '1' then
   local active = active_of(place)
   local lacks_hint = redis.call('EXISTS', key_waiting) == 1 and not redis.call('ZSCORE', active, destination)
+    and not redis.call('ZSCORE', key_delayed, destination .. '/rate')
   if lacks_hint then redis.call('ZADD', active, '0', destination) end
   redis.call('UNLINK', key_waiting, key_withdrawn)
   redis.call('HDEL', key_destination, 'withdrawn')

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- step_back: after the clock has stepped back, moves back the times that would otherwise come later by the step: ends
--- of leases, and of waits after an attempt in processing (`delays`) and in delivery (`hints`). The time of a delay that a producer
--- asked for stays.
+-- of leases, of rests (include/rate.lua), and of waits after an attempt in processing (`delays`) and in delivery (`hints`).
+-- The time of a delay that a producer asked for stays.
 --
 -- Returns: 1
 -- Errors: NEWER_SCHEMA <schema>
@@ -26,6 +26,7 @@ end
 
 local moved_leases = moved(key_leases, leases)
 local moved_delays = moved(key_delayed, delays, function(member)
+  if member == destination .. '/rate' then return true end
   local attempts = attempts_of(key_attempts, string.match(member, '%d+$'))
   return attempts[1] > 0 or attempts[7] > 0 or attempts[11] > 0
 end)

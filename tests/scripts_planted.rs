@@ -162,11 +162,13 @@ fn meeting(file: &str) -> &'static [Kind] {
         "acquire_partition" => &[Kind::Own, Kind::Pass],
         "resign_partition" => &[Kind::Own, Kind::Disown, Kind::Restart],
         "include/call" => &[Kind::Late],
-        "include/suspects" | "claim" | "fail" | "reap" => &[Kind::Claim, Kind::Reap, Kind::Fail],
+        "include/suspects" | "include/rate" | "claim" | "fail" => {
+            &[Kind::Claim, Kind::Reap, Kind::Fail]
+        }
         "extend" => &[Kind::Claim, Kind::Extend],
         "include/changes" => &[Kind::Define, Kind::BeginRemove, Kind::Remove],
         "include/heads" | "include/reserve" => &[Kind::Claim, Kind::Complete, Kind::Pause],
-        "repair" => &[Kind::Damage, Kind::Repair, Kind::Withdraw],
+        "repair" | "repair_counters" => &[Kind::Damage, Kind::Repair, Kind::Withdraw],
         "include/settle" => &[Kind::Withdraw, Kind::CarryOut, Kind::GiveUp],
         "expire" | "discard" | "include/dead_letters" => {
             &[Kind::Discard, Kind::Expire, Kind::Withdraw, Kind::GiveUp, Kind::Pass]

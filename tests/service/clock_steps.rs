@@ -193,6 +193,21 @@ async fn step_back_does_not_lengthen_a_backoff() {
     assert_eq!(claimed(&pod, 60_000).await["attempt"], 3);
 }
 
+#[tokio::test]
+async fn step_back_does_not_lengthen_a_rest() {
+    let transform = "{ kind = \"worker\", rate_per_second_max = 1 }";
+    let deployment = Deployment::new(transform).await;
+    let pod = deployment.pod("reseq", "ingest,processor,sender").await;
+    for body in ["1", "2", "3"] {
+        send(&pod, body).await;
+    }
+    let first = claimed(&pod, 60_000).await;
+    deployment.step_back();
+    let (second, third) = (claimed(&pod, 60_000).await, claimed(&pod, 60_000).await);
+    let sequences = [first, second, third].map(|lease| lease["sequence"].clone());
+    assert_eq!(sequences, [1, 2, 3]);
+}
+
 /// A receiver may ask for a wait of up to an hour, so the step is not longer than a possible wait of a head.
 #[tokio::test]
 async fn step_back_does_not_lengthen_the_backoff_of_a_delivery() {

@@ -1070,7 +1070,7 @@ export interface components {
          * @description Why the head is still there.
          * @enum {string}
          */
-        BlockedBy: "nothing" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "processing" | "paused" | "no_owner" | "takeover_wait" | "rate_limit" | "awaiting_connection" | "awaiting_consumer" | "consuming" | "delivering" | "redis" | "redis_refuses_writes";
+        BlockedBy: "nothing" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "transform_rate_limit" | "processing" | "paused" | "no_owner" | "takeover_wait" | "rate_limit" | "awaiting_connection" | "awaiting_consumer" | "consuming" | "delivering" | "redis" | "redis_refuses_writes";
         /** @description The output of one message: `body`, or `body_base64`, or `drop`. */
         CompleteItem: {
             token: string;
@@ -1482,6 +1482,8 @@ export interface components {
                 timeout_ms?: null | number;
                 attempt_ms_max?: null | number;
                 concurrency?: null | number;
+                rate_per_second_max?: null | number;
+                rate_burst?: null | number;
                 attempts_max?: null | number;
                 stalls_max?: null | number;
                 backoff_ms?: null | number;
@@ -2872,6 +2874,18 @@ export interface components {
              * @default 64
              */
             concurrency: number;
+            /**
+             * Format: int32
+             * @description The most attempts started per second, over all processors and workers; 0: no limit.
+             * @default 0
+             */
+            rate_per_second_max: number;
+            /**
+             * Format: int32
+             * @description How many of these attempts may start at once, after a time without any.
+             * @default 1
+             */
+            rate_burst: number;
             /**
              * Format: int32
              * @description The message is given up (`on_exhausted`) after this many failed attempts; 0: never.

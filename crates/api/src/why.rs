@@ -176,6 +176,7 @@ impl Why {
         let in_ms = |(cause, time): (Cause, Duration)| (cause, time.as_millis() as u64);
         let waits_until = match cause {
             Cause::Delayed | Cause::Backoff => lane.head.due_ms.or(lane.not_before_ms),
+            Cause::TransformRateLimit => lane.next_attempt_ms,
             // How much of a takeover wait is over, only the owner knows.
             _ => None,
         };
@@ -184,7 +185,7 @@ impl Why {
         Why {
             destination: entry.destination.name.clone(),
             cause,
-            explanation: advice::explanation(cause, entry, lane),
+            explanation: advice::explanation(cause, entry, lane, around.now_ms),
             blocked_ms: lane.head_since_ms.map(|since| around.now_ms.saturating_sub(since)),
             blocked_ms_by_cause: times.map(|times| times.into_iter().map(in_ms).collect()),
             next_attempt_at: waits_until.map(rfc3339),

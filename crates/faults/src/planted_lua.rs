@@ -14,12 +14,14 @@ pub fn text_of<'a>(_file: &str, text: &'a str) -> std::borrow::Cow<'a, str> {
 #[cfg(feature = "planted-bugs")]
 pub use with_bugs::{Planted, plant, text_of};
 
-/// Other times for tests that may be slow: how far ahead the times of calls may be, and after how long other suspects
-/// get their turn. Read only with the feature; there without it too, so that the tests' crate compiles with the product
+/// Other times for tests that may be slow: how far ahead the times of calls may be, after how long other suspects
+/// get their turn, and the second of a rate. Read only with the feature; there without it too, so that the tests' crate compiles with the product
 /// as it is released.
 pub static CALL_MS_MAX: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
 /// See [`CALL_MS_MAX`].
 pub static SUSPECT_DELAY_MS: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+/// See [`CALL_MS_MAX`].
+pub static SECOND_US: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
 
 #[cfg(feature = "planted-bugs")]
 mod with_bugs {

@@ -415,8 +415,9 @@ impl Claims {
         if got > 0 {
             telemetry::claimed(name.as_str(), got);
         }
-        // Each message that leaves makes the next one of its lane a head.
-        if got >= room || claimed.may_have_more || claimed.is_full {
+        // Each message that leaves makes the next one of its lane a head. A wake-up announces the end of a rest.
+        let has_filled = got >= room && claimed.rest.is_none();
+        if has_filled || claimed.may_have_more || claimed.is_full {
             self.hint(name);
         } else if hinted {
             self.woken(name);

@@ -59,7 +59,7 @@ impl Processor {
         let finisher = Arc::new(Finisher::new(
             self.store.clone(),
             self.catalog.clone(),
-            self.due,
+            self.due.clone(),
             finishing.clone(),
         ));
         let extending = CancellationToken::new();
@@ -106,6 +106,7 @@ impl Processor {
                 }
                 Some(came) = claims.next() => {
                     if let ClaimsEvent::Messages(entry, claimed, alone) = came {
+                        self.due.note_rest(&entry, &claimed);
                         attempts.start(&entry, claimed, alone);
                     }
                 }
@@ -123,6 +124,7 @@ impl Processor {
         loop {
             while let Some(came) = claims.next().await {
                 if let ClaimsEvent::Messages(entry, claimed, alone) = came {
+                    self.due.note_rest(&entry, &claimed);
                     attempts.start(&entry, claimed, alone);
                 }
             }

@@ -1,5 +1,5 @@
-//! Returns messages to `waiting` when their backoff or delay is over, to the millisecond, in the
-//! pod that set the delay. What it misses, the owner of the partition finds within a second.
+//! Returns messages to `waiting` when their backoff or delay is over, and ends the rests of destinations, to the
+//! millisecond, in the pod that set the delay. What it misses, the owner of the partition finds within a second.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failed, Status, Store};
+use super::{CatalogEntry, Claimed, Failed, Status, Store};
 use domain::Due;
 use redis_client::server_clock_ms;
 
@@ -48,6 +48,11 @@ impl DueTimer {
         if wait_ms <= SOON_MS {
             self.note(partition, Duration::from_millis(wait_ms));
         }
+    }
+
+    /// Schedules the end of the rest that a claim has begun.
+    pub fn note_rest(&self, entry: &CatalogEntry, claimed: &Claimed) {
+        claimed.rest.into_iter().for_each(|rest| self.note(entry.partition, rest));
     }
 
     /// Schedules those of `failed` that are retried, by the answer of [`Store::fail`].

@@ -32,6 +32,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("out_of_line", include_str!("../lua/include/out_of_line.lua")),
     ("owner", include_str!("../lua/include/owner.lua")),
     ("pulled", include_str!("../lua/include/pulled.lua")),
+    ("rate", include_str!("../lua/include/rate.lua")),
     ("read_ahead", include_str!("../lua/include/read_ahead.lua")),
     ("remembered", include_str!("../lua/include/remembered.lua")),
     ("reserve", include_str!("../lua/include/reserve.lua")),
@@ -316,6 +317,10 @@ fn include(name: &str) -> String {
     if name == "suspects" {
         let ms = unless_set(&planted_lua::SUSPECT_DELAY_MS, SUSPECT_DELAY_MS);
         whole.push_str(&format!("local SUSPECT_DELAY_MS = {ms}\n"));
+    }
+    if name == "rate" {
+        let us = unless_set(&planted_lua::SECOND_US, 1_000_000);
+        whole.push_str(&format!("local SECOND_US = {us}\n"));
     }
     let file = INCLUDES.iter().find(|(known, _)| *known == name);
     let text = file.map_or("error('unknown include')", |(_, text)| text);

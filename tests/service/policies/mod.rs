@@ -9,6 +9,7 @@ mod gone;
 mod halted;
 mod lanes;
 mod limits;
+mod rates;
 mod removed;
 pub mod scenario;
 mod suspects;

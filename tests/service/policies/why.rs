@@ -17,7 +17,7 @@ impl Scenario {
     }
 
     /// Waits until this is the reported cause.
-    async fn blocked_by(&self, cause: &str) -> Value {
+    pub async fn blocked_by(&self, cause: &str) -> Value {
         eventually(cause, async || {
             let why = self.why("").await;
             if why["cause"] == cause { Ok(why) } else { Err(why.to_string()) }

@@ -38,7 +38,12 @@ pub(super) fn no_answer(error: &StoreError) -> (Cause, String) {
 }
 
 /// The cause in one sentence.
-pub(super) fn explanation(cause: Cause, entry: &CatalogEntry, lane: &LaneHead) -> String {
+pub(super) fn explanation(
+    cause: Cause,
+    entry: &CatalogEntry,
+    lane: &LaneHead,
+    now_ms: u64,
+) -> String {
     let sequence = lane.head.message.position.sequence;
     let attempts = &lane.head.message.attempts;
     let error = attempts.errors.first().map(|(_, error)| error);
@@ -84,6 +89,11 @@ pub(super) fn explanation(cause: Cause, entry: &CatalogEntry, lane: &LaneHead) -
         Cause::AwaitingWorker => format!(
             "Message {sequence} waits for a worker. Workers claim from {} with POST /v1/leases.",
             entry.destination.name
+        ),
+        Cause::TransformRateLimit => format!(
+            "Message {sequence} waits for transform.rate_per_second_max: {}/s, next in {} ms.",
+            entry.destination.transform.rate_per_second_max,
+            lane.next_attempt_ms.unwrap_or_default().saturating_sub(now_ms)
         ),
         Cause::Processing => {
             let holder = holder_of(lane).unwrap_or_else(|| "a worker without a name".to_owned());
@@ -171,11 +181,12 @@ pub(super) fn actions(
             let part = if lane.head.state == State::Waiting { "processing" } else { "delivery" };
             vec![action("to let it go on", format!("reseq resume {name} {part}"))]
         }
-        Cause::RateLimit => vec![action(
-            "to allow more",
-            "reseq destinations apply FILE  # with a higher delivery.rate_per_second_max"
-                .to_owned(),
-        )],
+        Cause::RateLimit | Cause::TransformRateLimit => {
+            let of = if cause == Cause::RateLimit { "delivery" } else { "transform" };
+            let field = format!("{of}.rate_per_second_max");
+            let command = format!("reseq destinations apply FILE  # with a higher {field}");
+            vec![action("to allow more", command)]
+        }
         Cause::AwaitingWorker
         | Cause::Processing
         | Cause::AwaitingConnection

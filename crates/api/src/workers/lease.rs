@@ -26,7 +26,8 @@ use super::{
 };
 use crate::{Api, draining, read_json, views::rfc3339};
 use domain::{
-    AttemptError, DestinationName, LeaseToken, Message, Stamped, WorkerName, trace::TRACEPARENT,
+    AttemptError, DestinationName, LeaseToken, Message, Stamped, Transform, WorkerName,
+    trace::TRACEPARENT,
 };
 use faults::planted;
 use formats::{
@@ -265,6 +266,15 @@ async fn claim(
             let detail = format!("destinations: {name:?} has no transform of kind \"worker\"");
             return Err(Problem::invalid_field(detail));
         }
+        let Transform { rate_per_second_max: rate, rate_burst: burst, .. } =
+            entry.destination.transform;
+        if rate > 0 && request.min > burst as usize {
+            let detail = format!(
+                "min: {} is more than transform.rate_burst of {name:?}, which is {burst}: so many never come together",
+                request.min
+            );
+            return Err(Problem::invalid_field(detail));
+        }
         if place.as_ref().is_none_or(|place| place.is_first(name)) {
             all.push(entry);
         }
@@ -352,7 +362,9 @@ async fn claim_from(
         }
         claimed => {
             api.workers.put_back(&name, call_sequence);
-            Ok((entry, claimed?))
+            let claimed = claimed?;
+            api.due.note_rest(&entry, &claimed);
+            Ok((entry, claimed))
         }
     }
 }

@@ -10,6 +10,8 @@ use crate::{Backoff, message::is_token};
 const FRAMING: &str =
     "connection content-length expect host keep-alive te trailer transfer-encoding upgrade";
 const DAY_MS: u64 = 24 * 3_600_000;
+/// Redis counts intervals in whole microseconds: up to this rate, rounding costs at most 1 % of it.
+const RATE_MAX: u64 = 10_000;
 
 impl Destination {
     /// Checks ranges and contradictions. Returns the first problem.
@@ -201,6 +203,18 @@ impl Destination {
             check_range("transform.attempt_ms_max", transform.attempt_ms_max, 1000, 30 * DAY_MS)?;
         }
         check_range("transform.concurrency", transform.concurrency.into(), 1, 100_000)?;
+        let rate = transform.rate_per_second_max;
+        check_range("transform.rate_per_second_max", rate.into(), 0, RATE_MAX)?;
+        check_range("transform.rate_burst", transform.rate_burst.into(), 1, RATE_MAX)?;
+        if rate > 0 && transform.kind == TransformKind::None {
+            let problem = "without a transform there are no attempts to limit; set transform.kind, or limit \
+                           deliveries with delivery.rate_per_second_max";
+            return Err(bad("transform.rate_per_second_max", problem));
+        }
+        if rate == 0 && transform.rate_burst > 1 {
+            let problem = "means nothing without transform.rate_per_second_max; set that, too";
+            return Err(bad("transform.rate_burst", problem));
+        }
         let asked_ms = transform.retry_after_max_ms;
         check_range("transform.retry_after_max_ms", asked_ms, 0, DAY_MS)?;
         check_range("transform.backoff_ms", transform.backoff_ms, 1, DAY_MS)?;
@@ -302,6 +316,12 @@ mod tests {
         assert_eq!(refused(|d| d.transform.kind = TransformKind::Native), "transform.name");
         assert_eq!(refused(|d| d.transform.concurrency = 0), "transform.concurrency");
         assert_eq!(refused(|d| d.transform.attempt_ms_max = 999), "transform.attempt_ms_max");
+        assert_eq!(
+            refused(|d| d.transform.rate_per_second_max = 1),
+            "transform.rate_per_second_max"
+        );
+        assert_eq!(refused(|d| d.transform.rate_burst = 2), "transform.rate_burst");
+        assert_eq!(refused(|d| d.transform.rate_burst = 0), "transform.rate_burst");
         assert_eq!(refused(|d| d.delivery.lanes_max = 0), "delivery.lanes_max");
         assert_eq!(refused(|d| d.delivery.backoff_max_ms = 1), "delivery.backoff_max_ms");
         assert_eq!(refused(|d| d.delivery.backoff_ms = 0), "delivery.backoff_ms");

@@ -30,6 +30,8 @@ pub enum Cause {
     AwaitingProcessor,
     /// It waits for a worker to claim it.
     AwaitingWorker,
+    /// It waits for processing, and the transform of the destination starts no more attempts at the moment.
+    TransformRateLimit,
     /// A processor or a worker holds it.
     Processing,
     /// Processing or delivery is paused.
@@ -82,6 +84,7 @@ impl Cause {
             Cause::NoProcessor => "no_processor",
             Cause::AwaitingProcessor => "awaiting_processor",
             Cause::AwaitingWorker => "awaiting_worker",
+            Cause::TransformRateLimit => "transform_rate_limit",
             Cause::Processing => "processing",
             Cause::Paused => "paused",
             Cause::NoOwner => "no_owner",
@@ -114,8 +117,13 @@ impl Cause {
             State::Delayed => Cause::Delayed,
             State::Processing => Cause::Processing,
             State::Waiting if entry.paused.processing => Cause::Paused,
+            State::Waiting if waits_for_processor(entry, head) && !around.has_processor => {
+                Cause::NoProcessor
+            }
+            State::Waiting if lane.next_attempt_ms.is_some_and(|at| at > around.now_ms) => {
+                Cause::TransformRateLimit
+            }
             State::Waiting if !waits_for_processor(entry, head) => Cause::AwaitingWorker,
-            State::Waiting if !around.has_processor => Cause::NoProcessor,
             State::Waiting => Cause::AwaitingProcessor,
             _ if entry.paused.delivery => Cause::Paused,
             _ if head.lease.is_some() => Cause::Consuming,

@@ -6,6 +6,9 @@ use super::{messages::Listed, pods::Ownership, work::time_of_hint};
 use crate::{Store, StoreError, WrongType, entry::CatalogEntry};
 use domain::Ordering;
 
+/// The field of a destination that holds how much of its rate is used (`lua/include/rate.lua`).
+const GRANTED_UNTIL: &str = "granted_until";
+
 /// A lane and its head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneHead {
@@ -17,6 +20,8 @@ pub struct LaneHead {
     pub bytes_behind: Option<u64>,
     /// The head is not released before then, in ms since 1970: the end of its backoff, if it has one.
     pub not_before_ms: Option<u64>,
+    /// When the rate of the transform allows the next attempt, in ms since 1970; `None` without a rate.
+    pub next_attempt_ms: Option<u64>,
     /// Since when it is the head, in ms since 1970; `None` if the log no longer has the message before it.
     pub head_since_ms: Option<u64>,
     /// How many messages of the destination are being delivered, as their owner noted within the last seconds.
@@ -69,9 +74,12 @@ impl Store {
         let mut pipe = Pipeline::new();
         pipe.zcard(keys.in_progress(lane));
         self.ask_not_before(&mut pipe, entry, &head);
-        pipe.hget(keys.hash(), "bytes").get(keys.delivering()).get(keys.awaiting_connection());
-        type Found = (u64, Option<f64>, Option<u64>, Option<u64>, Option<u64>);
-        let (pending, not_before, bytes, delivering, awaiting): Found = self.query(&pipe).await?;
+        pipe.hget(keys.hash(), "bytes").hget(keys.hash(), GRANTED_UNTIL);
+        pipe.get(keys.delivering()).get(keys.awaiting_connection());
+        type Found = (u64, Option<f64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>);
+        let found: Found = self.query(&pipe).await?;
+        let (pending, not_before, bytes, granted_until, delivering, awaiting) = found;
+        let transform = &entry.destination.transform;
         let is_whole = entry.destination.ordering == Ordering::Destination;
         Ok(Some(LaneHead {
             behind: match entry.destination.ordering {
@@ -82,6 +90,7 @@ impl Store {
                 .filter(|_| is_whole)
                 .map(|bytes| bytes.saturating_sub(head.message.accounted_bytes)),
             not_before_ms: time_of_hint(not_before),
+            next_attempt_ms: transform.next_attempt_ms(granted_until.unwrap_or_default()),
             delivering: delivering.unwrap_or_default(),
             awaiting_connection: awaiting.unwrap_or_default(),
             head_since_ms: self.head_since(entry, &head).await?,
@@ -114,15 +123,19 @@ impl Store {
             return Ok(Vec::new());
         }
         let mut pipe = Pipeline::new();
+        pipe.hget(self.keys().destination(&entry.destination.name).hash(), GRANTED_UNTIL);
         listed.iter().for_each(|head| self.ask_not_before(&mut pipe, entry, head));
-        let scores = self.query_lenient(&pipe).await?.into_iter();
-        let scores =
-            scores.map(|score| redis::from_redis_value::<Option<f64>>(score).ok().flatten());
+        let found = self.query_lenient(&pipe).await?.into_iter();
+        let mut scores =
+            found.map(|score| redis::from_redis_value::<Option<f64>>(score).ok().flatten());
+        let granted_until = scores.next().flatten().unwrap_or_default() as u64;
+        let next_attempt_ms = entry.destination.transform.next_attempt_ms(granted_until);
         let lane = |(head, not_before): (Listed, Option<f64>)| LaneHead {
             head,
             behind: 0,
             bytes_behind: None,
             not_before_ms: time_of_hint(not_before),
+            next_attempt_ms,
             head_since_ms: None,
             delivering: 0,
             awaiting_connection: 0,

@@ -36,6 +36,9 @@ contract! {
         fewest: usize,
         ordering: &'a str,
         has_no_suspects: u8,
+        /// 0: no limit.
+        rate_per_second: u32,
+        rate_burst: u32,
     }
 }
 
@@ -59,6 +62,8 @@ pub struct Claimed {
     pub may_have_more: bool,
     /// True if Redis has no memory left, so that only heads of lanes were claimed.
     pub is_full: bool,
+    /// How long the destination rests from now on, because of the rate of its transform.
+    pub rest: Option<Duration>,
 }
 
 impl Claimed {
@@ -114,6 +119,8 @@ impl Store {
             fewest: least,
             ordering: entry.ordering_text(),
             has_no_suspects: u8::from(suspects),
+            rate_per_second: destination.transform.rate_per_second_max,
+            rate_burst: destination.transform.rate_burst,
         }
         .call(self, &keys, &caller, entry.claimers());
         let answer = call_sequence.answered(self.run::<Vec<Value>>(&call).await)?;
@@ -122,6 +129,10 @@ impl Store {
         let mut parts = answer.into_iter().peekable();
         let deadline = parts.next().ok_or_else(|| unexpected("claim"))?;
         let looks_again = parts.next_if(|part| is_word(part, b"again")).is_some();
+        let rest = match parts.next_if(|part| is_word(part, b"rest")) {
+            Some(_) => Some(read(parts.next().ok_or_else(|| unexpected("claim"))?)?),
+            None => None,
+        };
         let is_full = parts.next_if(|part| is_word(part, b"full")).is_some();
         let with_attempts = parts.next_if(|part| is_word(part, b"attempts")).is_some();
         let mut result = Claimed {
@@ -129,6 +140,7 @@ impl Store {
             messages: Vec::with_capacity(parts.len() / 2),
             may_have_more: false,
             is_full,
+            rest: rest.map(Duration::from_millis),
         };
         // By Redis's clock, because scripts compare it.
         let claimed_ms = result.deadline_ms.saturating_sub(lease.as_millis() as u64);

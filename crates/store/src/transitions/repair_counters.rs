@@ -22,7 +22,7 @@ contract! {
     repair_counters
     keys(keys: &DestinationKeys) {
         epoch, destination: keys.hash(), waiting, withdrawals, withdrawn, active_builtin, active_worker,
-        withdrawing, wake_waiting, wake_releasable,
+        withdrawing, wake_waiting, wake_releasable, delayed,
     }
     args<'a> {
         destination: &'a str,

@@ -10,7 +10,7 @@ contract! {
     repair_waiting
     keys(keys: &DestinationKeys) {
         epoch, destination: keys.hash(), waiting, withdrawn, messages, active_builtin, active_worker,
-        wake_waiting,
+        wake_waiting, delayed,
     }
     args<'a> {
         destination: &'a str,

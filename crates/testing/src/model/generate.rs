@@ -67,13 +67,21 @@ impl CallSequences {
             log_max: 3,
             dead_letters_max: 0,
             letters_age: true,
+            rate_burst: 0,
             gives_up: None,
             previous_keys_max: 2,
         };
         let (key, none) = (Ordering::Key, Ordering::None);
         let kinds = [
             Definition { attempts_max: 0, dead_letters_max: 1, ..plain },
-            Definition { ordering: key, serial: true, has_window: false, stalls_max: 1, ..plain },
+            Definition {
+                ordering: key,
+                serial: true,
+                has_window: false,
+                stalls_max: 1,
+                rate_burst: 2,
+                ..plain
+            },
             Definition {
                 kind: TransformKind::None,
                 backlog_bytes_max: 60,
@@ -86,6 +94,7 @@ impl CallSequences {
                 has_window: false,
                 attempts_max: 0,
                 stalls_max: 0,
+                rate_burst: 3,
                 log_max: 0,
                 ..plain
             },
@@ -195,6 +204,14 @@ impl CallSequences {
                 });
                 let at = draw.many[0].0 as usize % all.len().max(1);
                 all.get(at).filter(|_| draw.many[0].1 < 128).cloned().map(Op::Pass)
+            }
+            // Otherwise, few messages would be claimed.
+            Kind::Claim
+                if draw.many[0].1 < 160
+                    && destination
+                        .is_some_and(|d| (1..=d.granted).contains(&d.definition.rate_burst)) =>
+            {
+                Some(Op::Pass(Deadline::Rate { name }))
             }
             Kind::Expire => {
                 let letters =

@@ -25,7 +25,8 @@ impl State {
             Claimers::Builtin => &self.active_builtin,
             Claimers::Worker => &self.active_worker,
         };
-        if !destination.waiting.is_empty() && !active.contains(name) {
+        let is_told = active.contains(name) || destination.rest.is_some();
+        if !destination.waiting.is_empty() && !is_told {
             return Some("its claimers are not told that messages wait".to_owned());
         }
         if destination.withdrawals() > 0 && !self.withdrawing.contains(name) {

@@ -157,6 +157,14 @@ pub enum Deadline {
         name: Name,
         idempotency_key: String,
     },
+    /// The time that claims have used of a rate.
+    Rate {
+        name: Name,
+    },
+    /// The clock steps back, so that claims seem to have used more than a rate allows.
+    RateAhead {
+        name: Name,
+    },
     /// A dead letter exceeds the age limit.
     Letter {
         name: Name,

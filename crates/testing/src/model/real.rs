@@ -38,6 +38,9 @@ pub const FIRST_TIME: u64 = 1_000_000_000_000;
 /// The length of leases, delays and takeover waits: none ends while a test runs.
 pub const LONG: std::time::Duration = std::time::Duration::from_secs(3600);
 
+/// The second of a rate: longer than a test, too.
+pub const SECOND_US: u64 = 1_000_000_000_000;
+
 /// Reads all keys in one round trip: the server's time, and the name, type and content of each key.
 const DUMP: &str = r"
 local all = {}
@@ -134,6 +137,10 @@ fn destination(name: Name, definition: &Definition) -> Destination {
     made.transform.kind = definition.kind;
     made.transform.attempts_max = definition.attempts_max;
     made.transform.stalls_max = definition.stalls_max;
+    if definition.rate_burst > 0 {
+        (made.transform.rate_per_second_max, made.transform.rate_burst) =
+            (1, definition.rate_burst);
+    }
     made.backlog_max = definition.backlog_max;
     made.backlog_bytes_max = definition.backlog_bytes_max;
     made.idempotency_keys_max = definition.idempotency_keys_max;
@@ -177,6 +184,7 @@ impl Real {
         let window_ms = 2 * LONG.as_millis() as u64;
         let _ = faults::planted_lua::CALL_MS_MAX.set(window_ms);
         let _ = faults::planted_lua::SUSPECT_DELAY_MS.set(window_ms);
+        let _ = faults::planted_lua::SECOND_US.set(SECOND_US);
         let (store, _) = Store::open(&settings, LONG).await.unwrap();
         let calls_from = (store.server_time_ms().await.unwrap() + window_ms / 2) * 1000;
         let mut connection = redis.connection().await;

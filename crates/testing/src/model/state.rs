@@ -73,6 +73,8 @@ pub struct Definition {
     pub has_window: bool,
     pub attempts_max: u32,
     pub stalls_max: u32,
+    /// How many messages may be claimed at once; 0: the transform has no rate.
+    pub rate_burst: u32,
     pub log_max: u64,
     /// 0: no limit.
     pub dead_letters_max: u64,
@@ -249,6 +251,10 @@ pub struct Destination {
     pub messages: BTreeMap<Sequence, Message>,
     /// The waiting messages, in the order in which they will be claimed.
     pub waiting: Vec<Sequence>,
+    /// How many claimed messages the rate still counts. The interval is longer than the test.
+    pub granted: u32,
+    /// The end of its rest, if it rests because of its rate.
+    pub rest: Option<Until>,
     /// With several lanes: the lanes that may have a releasable head, and the earliest time.
     pub lanes: BTreeMap<String, Hint>,
     /// Idempotency keys that Redis remembers while their messages are pending.

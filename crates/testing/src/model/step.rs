@@ -22,6 +22,9 @@ use leases::{claim, claimed, complete, extend, fail, overdue, reap, requeue};
 use operator::{discard, expire, give_up, retry, withdraw};
 use owner::{halt, own, postpone, release, resign_partition};
 
+/// More than any rate of the model allows at once.
+pub const GRANTED_AHEAD: u32 = 9;
+
 /// Runs an operation, or refuses it. `memory_full`: Redis accepts no new data.
 pub fn step(state: &mut State, op: &Op, memory_full: bool) -> Reply {
     let needs_memory = match op {
@@ -281,6 +284,17 @@ fn pass(state: &mut State, deadline: &Deadline) {
             let all = state.releasable.get_mut(name).into_iter().chain(lanes);
             let times = all.filter(|hint| matches!(hint, Hint::At(_)));
             times.for_each(|hint| *hint = Hint::At(Until::Past));
+        }
+        Deadline::Rate { name } => {
+            if let Some(destination) = state.destinations.get_mut(name) {
+                destination.granted = 0;
+                destination.rest = destination.rest.map(|_| Until::Past);
+            }
+        }
+        Deadline::RateAhead { name } => {
+            if let Some(destination) = state.destinations.get_mut(name) {
+                destination.granted = GRANTED_AHEAD;
+            }
         }
         Deadline::Calls { caller, upto } => {
             state.calls.remove(caller);

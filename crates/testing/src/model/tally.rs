@@ -38,6 +38,8 @@ pub const WANTED: &[&str] = &[
     "claimed",
     "claimed by priority",
     "fewer than asked for",
+    "rests",
+    "rest over",
     "suspects claimed",
     "suspects passed",
     "stall of its own",
@@ -201,6 +203,8 @@ impl Tally {
                 self.count_if(given.is_empty() && waits, "fewer than asked for");
                 let is_suspect = given.iter().any(|one| one.left.together > 0);
                 self.count_if(is_suspect, "suspects claimed");
+                let rests = |state| destination(state, known).is_some_and(|d| d.rest.is_some());
+                self.count_if(rests(after) && !rests(before), "rests");
                 let delayed = |state| {
                     destination(state, known).map_or(0, |d| {
                         d.count(|message| matches!(message.stand, Stand::Delayed { .. }))
@@ -210,6 +214,10 @@ impl Tally {
             }
             (op, Reply::Statuses(statuses)) => self.tell_statuses(op, statuses, before, after),
             (_, Reply::Reaped { leases, delays, halted }) => {
+                let rests = |state: &State| {
+                    state.destinations.values().filter(|d| d.rest.is_some()).count()
+                };
+                self.count_if(rests(after) < rests(before), "rest over");
                 self.count_if(*leases > 0, "lease ran out");
                 self.count_if(*delays > 0, "delay over");
                 self.count_if(*halted > 0, "crashed too often");

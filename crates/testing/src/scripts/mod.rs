@@ -262,6 +262,8 @@ impl Calls {
             fewest: 1,
             ordering: self.ordering,
             has_no_suspects: 1,
+            rate_per_second: 1,
+            rate_burst: 10_000,
         };
         made("claim", args.words(&self.keys, CALLER, Claimers::Builtin))
     }

@@ -23,6 +23,7 @@ const DEFINITION: Definition = Definition {
     log_max: 1,
     dead_letters_max: 0,
     letters_age: false,
+    rate_burst: 0,
     gives_up: None,
     previous_keys_max: 1,
 };

@@ -131,6 +131,10 @@ pub fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
         log_max: u64::from(e % 3) * 2,
         dead_letters_max: if d % 4 == 1 { 1 } else { 0 },
         letters_age: c % 4 > 0,
+        rate_burst: match kind {
+            TransformKind::None => 0,
+            _ => u32::from(e / 16 % 8).saturating_sub(4),
+        },
         gives_up: match c / 4 % 4 {
             0 => Some(Tombstone::DeadLettered),
             1 => Some(Tombstone::Dropped),
@@ -149,6 +153,15 @@ pub fn deadlines(name: Name, state: &State) -> Vec<Deadline> {
             Stand::Delayed { .. } => all.push(Deadline::Delay { name, sequence: *sequence }),
             _ => {}
         }
+    }
+    if let Some(found) =
+        state.destinations.get(name).filter(|found| found.definition.rate_burst > 0)
+    {
+        all.push(if found.granted > 0 {
+            Deadline::Rate { name }
+        } else {
+            Deadline::RateAhead { name }
+        });
     }
     let seen = state.seen.keys().filter(|(of, _)| *of == name).take(2);
     all.extend(seen.map(|(_, key)| Deadline::Seen { name, idempotency_key: key.clone() }));

@@ -10,12 +10,13 @@ use store::{
 };
 
 use super::{
-    FIRST_TIME, LONG, Real, destination,
+    FIRST_TIME, LONG, Real, SECOND_US, destination,
     words::{arrival, error, message, request, until, wait},
 };
 use crate::model::{
     op::{self, Deadline, Failure, Op, Refused, Reply, Run},
     state::{NAMES, Name},
+    step::GRANTED_AHEAD,
 };
 use crate::scripts::Calls;
 
@@ -33,8 +34,9 @@ fn told(reply: Reply) -> Result<Told, StoreError> {
 }
 
 fn sequences_of(members: &[String]) -> Vec<Sequence> {
-    let mut all: Vec<Sequence> =
-        members.iter().map(|member| member.split('/').nth(1).unwrap().parse().unwrap()).collect();
+    // The end of a rest (`erp/rate`) counts as a delay of no message.
+    let number = |member: &String| member.split('/').nth(1).unwrap().parse().unwrap_or(0);
+    let mut all: Vec<Sequence> = members.iter().map(number).collect();
     all.sort_unstable();
     all
 }
@@ -354,6 +356,17 @@ impl Real {
             }
             Deadline::Delay { name, sequence } => {
                 (partition.delayed(), vec![format!("{name}/{sequence}")])
+            }
+            Deadline::RateAhead { name } => {
+                let now_us = self.store.server_time_ms().await.unwrap() * 1000;
+                let ahead = now_us + u64::from(GRANTED_AHEAD) * SECOND_US;
+                let until = ahead.to_string();
+                self.run::<u64>(&["HSET", &of(name).hash(), "granted_until", &until]).await;
+                return;
+            }
+            Deadline::Rate { name } => {
+                self.run::<u64>(&["HSET", &of(name).hash(), "granted_until", "1"]).await;
+                (partition.delayed(), vec![format!("{name}/rate")])
             }
             Deadline::Postponed { name } => {
                 let past = FIRST_TIME.to_string();

@@ -101,6 +101,7 @@ fn of_hash(all: &mut Snapshot, name: Name, destination: &Destination) {
         ("discarded", destination.discarded),
         ("expired", destination.expired),
         ("remembered", destination.remembered),
+        ("granted_until", destination.granted.into()),
     ];
     let definition = destination.definition;
     let mut texts = vec![
@@ -144,6 +145,12 @@ fn of_destination(all: &mut Snapshot, name: Name, destination: &Destination) {
     for (at, sequence) in destination.waiting.iter().enumerate() {
         put("waiting", at.to_string(), sequence.to_string());
     }
+    if let Some(until) = destination.rest {
+        all.entry("delayed".to_owned()).or_default().insert(format!("{name}/rate"), when(until));
+    }
+    let mut put = |noun: &str, field: String, value: String| {
+        all.entry(format!("d:{name}:{noun}")).or_default().insert(field, value);
+    };
     for (lane, not_before) in &destination.lanes {
         put("lanes", lane.clone(), hint(*not_before));
     }

@@ -85,9 +85,14 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
             }
             ("hash", ..) => {
                 // Skip `suspects`: a claim removes ended leases there.
-                let translated = pairs
-                    .filter(|(field, _)| field != "suspects")
-                    .map(|(field, value)| (field.clone(), real.field(&field, &value, &key)));
+                let translated =
+                    pairs.filter(|(field, _)| field != "suspects").map(|(field, value)| {
+                        let value = match field.as_str() {
+                            "granted_until" => granted(real::number(&value), now_ms).to_string(),
+                            _ => real.field(&field, &value, &key),
+                        };
+                        (field, value)
+                    });
                 // A counter that returned to 0 equals a missing one.
                 fields.extend(translated.filter(|(_, value)| value != "0" && !value.is_empty()));
             }
@@ -104,6 +109,11 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
     }
     read_by_the_store(real, &mut all, &unread).await;
     all
+}
+
+/// How many messages were claimed in the time that is used of a rate.
+fn granted(until_us: u64, now_ms: u64) -> u64 {
+    until_us.saturating_sub(now_ms * 1000).div_ceil(real::SECOND_US)
 }
 
 /// The destinations that changed in the model or in Redis.

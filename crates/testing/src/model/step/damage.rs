@@ -56,7 +56,8 @@ fn renew_hints(state: &mut State, name: Name) -> bool {
     state.withdrawing.remove(name);
     let Some(destination) = state.destinations.get_mut(name) else { return false };
     destination.lanes.clear();
-    let (waits, has_withdrawals) = (!destination.waiting.is_empty(), destination.withdrawals() > 0);
+    let waits = !destination.waiting.is_empty() && destination.rest.is_none();
+    let has_withdrawals = destination.withdrawals() > 0;
     let claimers = destination.definition.claimers();
     let heads = destination.lanes_in_use().into_iter().filter_map(|lane| {
         let (sequence, head) = destination.head(lane)?;

@@ -47,6 +47,8 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
         left_bodies: Default::default(),
         messages: Default::default(),
         waiting: Vec::new(),
+        granted: 0,
+        rest: None,
         lanes: Default::default(),
         unique: Default::default(),
         remembered: 0,

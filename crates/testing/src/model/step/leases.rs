@@ -12,13 +12,23 @@ use crate::model::{
 pub fn claim(
     state: &mut State,
     known: &CatalogEntry,
-    (min, max): (usize, usize),
+    (min, mut max): (usize, usize),
     call: &Call,
     memory_full: bool,
 ) -> Result<Vec<Sequence>, Refusal> {
     let destination = current(state, known)?;
     if destination.paused == "processing" {
         return Ok(Vec::new());
+    }
+    let burst = destination.definition.rate_burst;
+    let granted = destination.granted.min(burst);
+    if burst > 0 {
+        if granted == burst {
+            destination.granted = granted;
+            rest(state, known.name);
+            return Ok(Vec::new());
+        }
+        max = max.min((burst - granted) as usize);
     }
     let leased = destination.messages.values().filter(|one| is_leased(one));
     let mut held: Vec<u32> = leased.map(|one| one.left.together).filter(|n| *n > 0).collect();
@@ -53,11 +63,30 @@ pub fn claim(
             };
         }
     }
+    if burst > 0 && !taken.is_empty() {
+        destination.granted = granted + taken.len() as u32;
+    }
     if destination.waiting.is_empty() {
         let claimers = destination.definition.claimers();
         state.active(claimers).remove(known.name);
+    } else if burst > 0 && destination.granted == burst {
+        rest(state, known.name);
+    } else {
+        let claimers = destination.definition.claimers();
+        state.active(claimers).insert(known.name);
     }
     Ok(taken)
+}
+
+/// Nothing more may be claimed for now: nobody is told that messages wait.
+fn rest(state: &mut State, name: Name) {
+    let Some(destination) = state.destinations.get(name) else { return };
+    let claimers = destination.definition.claimers();
+    if state.active(claimers).remove(name)
+        && let Some(destination) = state.destinations.get_mut(name)
+    {
+        destination.rest = Some(Until::Future);
+    }
 }
 
 fn is_leased(message: &Message) -> bool {
@@ -306,7 +335,11 @@ fn over(destination: &Destination) -> (Vec<Sequence>, Vec<Sequence>) {
 
 pub fn overdue(state: &State) -> Reply {
     let all = state.destinations.iter().map(|(name, destination)| {
-        let (leases, delays) = over(destination);
+        let (leases, mut delays) = over(destination);
+        // The end of a rest counts as a delay of no message.
+        if destination.rest == Some(Until::Past) {
+            delays.insert(0, 0);
+        }
         (*name, leases, delays)
     });
     Reply::Overdue(all.filter(|(_, a, b)| !a.is_empty() || !b.is_empty()).collect())
@@ -341,6 +374,16 @@ pub fn reap(state: &mut State, name: Name) -> Reply {
             back.push(*sequence);
         }
     }
+    let rest_is_over = destination.rest == Some(Until::Past);
+    if rest_is_over {
+        destination.rest = None;
+    }
     wait_in_front(state, name, &back);
+    if let Some(destination) = state.destinations.get(name).filter(|_| rest_is_over)
+        && !destination.waiting.is_empty()
+    {
+        let claimers = destination.definition.claimers();
+        state.active(claimers).insert(name);
+    }
     Reply::Reaped { leases: leases.len(), delays: delays.len(), halted }
 }
