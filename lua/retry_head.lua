@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- retry_head: retries a lane's head in its position on an operator's request: a halted head, optionally with
--- a repaired body, or one in backoff.
+-- a repaired body, or one in backoff. Also makes a delayed message due now, wherever it is in its lane.
 --
 -- Returns: 'waiting' or 'ready': its new state
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION,
@@ -14,8 +14,13 @@ local member = destination .. '/' .. sequence
 local known = redis.call('HMGET', key_destination, 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-if not is_head(ordering, key_in_progress, sequence) then
-  return redis.error_reply('WRONG_HEAD the message is not the head of its lane')
+local is_delayed = redis.call('ZSCORE', key_delayed, member)
+local leads = is_head(ordering, key_in_progress, sequence)
+local attempts = attempts_of(key_attempts, sequence)
+-- With serial processing: it is delayed, and awaits its turn.
+local is_held = not leads and attempts[5] ~= ''
+if not leads and not is_delayed and not is_held then
+  return redis.error_reply('WRONG_HEAD the message is not the head of its lane, and not delayed')
 end
 local place = {
   destination = destination, ordering = ordering, hash = key_destination, waiting = key_waiting,
@@ -24,8 +29,7 @@ local place = {
 
 local is_finished = redis.call('ZSCORE', key_ready, sequence)
 local is_halted = redis.call('ZSCORE', key_halted, sequence)
-local is_delayed = redis.call('ZSCORE', key_delayed, member)
-if not is_halted and not is_finished and not is_delayed then
+if not is_halted and not is_finished and not is_delayed and not is_held then
   return redis.error_reply('WRONG_STATE the head is waiting or being processed: nothing is to be retried')
 end
 if repaired ~= '' then
@@ -41,7 +45,6 @@ end
 if is_halted then
   redis.call('ZREM', key_halted, sequence)
   if is_finished then redis.call('HINCRBY', key_destination, 'halted_ready', -1) end
-  local attempts = attempts_of(key_attempts, sequence)
   keep_attempts(key_attempts, sequence, new_attempts(attempts[3], attempts[6]))
 end
 if repaired ~= '' then
@@ -56,6 +59,11 @@ if is_finished then
   may_leave(key_releasable, key_lanes, destination, ordering, lane, '0')
   wake(key_wake_releasable, destination)
   return 'ready'
+end
+if is_held then
+  attempts[5] = ''
+  keep_attempts(key_attempts, sequence, attempts)
+  return 'waiting'
 end
 if is_delayed then
   redis.call('ZREM', key_delayed, member)

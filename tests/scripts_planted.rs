@@ -159,10 +159,11 @@ fn meeting(file: &str) -> &'static [Kind] {
     match file {
         "postpone" => &[Kind::Postpone],
         "halt" => &[Kind::Halt],
+        "retry_head" => &[Kind::Retry, Kind::Ingest],
         "acquire_partition" => &[Kind::Own, Kind::Pass],
         "resign_partition" => &[Kind::Own, Kind::Disown, Kind::Restart],
         "include/call" => &[Kind::Late],
-        "include/suspects" | "include/rate" | "claim" | "fail" => {
+        "include/suspects" | "include/rate" | "claim" | "fail" | "reap" => {
             &[Kind::Claim, Kind::Reap, Kind::Fail]
         }
         "extend" => &[Kind::Claim, Kind::Extend],

@@ -228,6 +228,18 @@ end",
         "",
     ),
     bug(
+        "a message that is not the head of its lane is retried",
+        "retry_head",
+        "if not leads and not is_delayed and not is_held then",
+        "if false then",
+    ),
+    bug(
+        "a message that awaits its turn stays delayed when an operator wants it now",
+        "retry_head",
+        "  attempts[5] = ''\n",
+        "",
+    ),
+    bug(
         "a rate counts no earlier claims",
         "include/rate",
         "left = burst - math.ceil(ahead / interval)",

@@ -19,9 +19,9 @@ def ask(method, path, body=None):
     return SESSION.request(method, f"{URL}/v1{path}", json=body)
 
 
-def stamped():
-    """Sends a message, and returns its sequence."""
-    answer = ask("POST", "/messages", {"destinations": [NAME], "body": 1}).json()
+def stamped(**more):
+    """Sends a message with these further fields, and returns its sequence."""
+    answer = ask("POST", "/messages", {"destinations": [NAME], "body": 1, **more}).json()
     return answer["deliveries"][0]["sequence"]
 
 
@@ -75,6 +75,8 @@ def before_call(context, case, kwargs):
         return
     if operation in ("show_message", "cancel_message") and path.get("sequence") in (1, "1"):
         path["sequence"] = stamped()
+    elif operation == "run_message_now" and path.get("sequence") in (1, "1"):
+        path["sequence"] = stamped(delay_ms=3600000)
     elif operation == "show_message_by_id" and str(path.get("id", "")).startswith("01a20b3e"):
         ask("POST", "/messages", {"destinations": [NAME], "body": 1, "id": path["id"]})
     elif operation in ("show_dead_letter", "discard_dead_letter") and path.get("sequence") in (1, "1"):
@@ -87,6 +89,8 @@ def before_call(context, case, kwargs):
         ask("POST", f"/destinations/{NAME}/purge", {})
         stamped()
         body["sequence"] = head()
+    elif operation == "repair":
+        ask("POST", f"/destinations/{NAME}/pause", {})
     elif operation == "remove_destination":
         ask("POST", f"/destinations/{NAME}/purge", {})
         ask("POST", f"/destinations/{NAME}/dead-letters/discard", {"all": True})

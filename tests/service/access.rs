@@ -146,6 +146,7 @@ fn scope_of(method: &Method, path: &str) -> Option<&'static str> {
                 "pause",
                 "resume",
                 "retry-head",
+                "run-now",
                 "skip-head",
                 "purge",
                 "repair",

@@ -55,6 +55,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/destinations/{destination}/messages/{sequence}/run-now": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/messages/{sequence}/run-now` */
+        post: operations["run_message_now"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/run-now": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/run-now` */
+        post: operations["run_now"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/destinations": {
         parameters: {
             query?: never;
@@ -2386,7 +2420,7 @@ export interface components {
          * @description What an operation does.
          * @enum {string}
          */
-        OperationKind: "purge" | "redrive" | "discard" | "replay" | "retry_heads" | "repair";
+        OperationKind: "purge" | "redrive" | "discard" | "replay" | "retry_heads" | "run_now" | "repair";
         /**
          * @description How far an operation is.
          * @enum {string}
@@ -2597,6 +2631,13 @@ export interface components {
         /** @description A token that was revoked. */
         RevokedToken: {
             revoked: string;
+        };
+        /** @description Which delayed messages to make due. */
+        RunNowRequest: {
+            /** @description Only count. */
+            dry_run?: boolean;
+            /** @description Only with this ordering key; `""`: without one. */
+            key?: string | null;
         };
         /**
          * @description What a caller may do.
@@ -4282,6 +4323,101 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    run_message_now: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+                /**
+                 * @description The sequence of the message
+                 * @example 1
+                 */
+                sequence: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is due now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HeadState"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesMessageNotFound"];
+            409: components["responses"]["ChangesMessageConflict"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesMessageServiceUnavailable"];
+        };
+    };
+    run_now: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description `respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent */
+                Prefer?: string | null;
+            };
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": null | components["schemas"]["RunNowRequest"];
+            };
+        };
+        responses: {
+            /** @description It is done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            /** @description It goes on */
+            202: {
+                headers: {
+                    /** @description Where the operation can be read */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            400: components["responses"]["ChangesBadRequest"];
+            401: components["responses"]["ChangesUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesNotFound"];
+            408: components["responses"]["ChangesRequestTimeout"];
+            409: components["responses"]["ChangesConflict"];
+            413: components["responses"]["ChangesPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["ChangesTooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesServiceUnavailable"];
         };
     };
     list_destinations: {

@@ -49,6 +49,7 @@ pub(super) enum Kind {
     Discard,
     Replay,
     RetryHeads,
+    RunNow,
     Repair,
 }
 

@@ -127,8 +127,8 @@ enum Retried {
 /// A message and its state now.
 #[derive(Serialize, ToSchema)]
 pub(super) struct HeadState {
-    sequence: Sequence,
-    state: State,
+    pub(super) sequence: Sequence,
+    pub(super) state: State,
 }
 
 /// `POST /v1/destinations/{d}/retry-head`

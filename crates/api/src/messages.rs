@@ -291,7 +291,7 @@ fn no_lane(sequence: Sequence) -> Problem {
 }
 
 /// The problem for a sequence about which nothing is known, and why.
-async fn unknown(target: &Target, sequence: Sequence) -> Result<Problem, Problem> {
+pub(super) async fn unknown(target: &Target, sequence: Sequence) -> Result<Problem, Problem> {
     withdraw::check_stamped(target, sequence).await?;
     let log_max = target.entry().destination.log_max;
     let detail = format!(

@@ -1,14 +1,16 @@
-//! `reseq messages list|show|cancel`.
+//! `reseq messages list|show|run-now|cancel`.
 
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use serde_json::Value;
 
 use super::{
+    bulk::{self, BulkArgs},
+    client::Answer,
     client_args::ClientArgs,
     confirm::Confirmation,
     filters::{Paging, Range},
-    output::{count_of, error_of, human_age, in_lines, list as as_list, text_of},
-    paths::{path_of, percent_encoded, query, text},
+    output::{count_of, counted, error_of, human_age, in_lines, list as as_list, text_of},
+    paths::{flag, object, path_of, percent_encoded, query, text},
 };
 
 const COLUMNS: [&str; 8] =
@@ -29,6 +31,8 @@ enum Command {
     List(ListArgs),
     /// Show one message, or what happened to it
     Show(ShowArgs),
+    /// Make delayed messages due now: one, or all
+    RunNow(RunNowArgs),
     /// Cancel one pending message
     Cancel(CancelArgs),
 }
@@ -69,6 +73,29 @@ struct ShowArgs {
 }
 
 #[derive(Debug, Clone, Args)]
+struct RunNowArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the destination
+    destination: String,
+    /// Sequence of the message
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    sequence: Option<u64>,
+    /// Every delayed message of the destination
+    #[arg(long)]
+    all: bool,
+    /// With --all: only this ordering key; "" means no key
+    #[arg(long, requires = "all")]
+    key: Option<String>,
+    /// With --all: only count
+    #[arg(long, requires = "all")]
+    dry_run: bool,
+    /// With --all: do not wait for the end; print the operation
+    #[arg(long, requires = "all")]
+    detach: bool,
+}
+
+#[derive(Debug, Clone, Args)]
 struct CancelArgs {
     #[command(flatten)]
     client: ClientArgs,
@@ -89,6 +116,7 @@ pub async fn run(args: MessagesArgs) -> anyhow::Result<()> {
     match args.command {
         Command::List(args) => list(args).await,
         Command::Show(args) => show(args).await,
+        Command::RunNow(args) => run_now(args).await,
         Command::Cancel(args) => cancel(args).await,
     }
 }
@@ -115,6 +143,27 @@ async fn show(args: ShowArgs) -> anyhow::Result<()> {
     let path = path_of(&args.destination, &format!("messages/{which}"));
     let answer = args.client.get(&path).await?;
     args.client.print(&answer, |answer| in_lines(&answer.text))
+}
+
+async fn run_now(args: RunNowArgs) -> anyhow::Result<()> {
+    let RunNowArgs { client, destination, sequence, key, dry_run, detach, .. } = args;
+    let Some(sequence) = sequence else {
+        let request = object(&[("key", text(key.as_deref())), ("dry_run", flag(dry_run))]);
+        let words = |operation: &Answer| {
+            let matched = counted(count_of(operation, "matched"), "delayed message");
+            match dry_run {
+                true => format!("{matched} would be due now"),
+                false => format!("{} of {matched} due now", count_of(operation, "affected")),
+            }
+        };
+        let bulk = BulkArgs { detach };
+        return bulk::run(&client, &bulk, &destination, "run-now", &request, words).await;
+    };
+    let path = path_of(&destination, &format!("messages/{sequence}/run-now"));
+    let answer = client.post(&path, &object(&[])).await?;
+    client.print(&answer, |answer| {
+        format!("{} is {} now", answer["sequence"], text_of(answer, "state"))
+    })
 }
 
 async fn cancel(args: CancelArgs) -> anyhow::Result<()> {

@@ -11,6 +11,7 @@ mod lanes;
 mod limits;
 mod rates;
 mod removed;
+mod run_now;
 pub mod scenario;
 mod suspects;
 mod waiting;

@@ -26,7 +26,7 @@ impl Scenario {
     }
 
     /// Runs a command. Returns its output.
-    async fn prints(&self, args: &[&str]) -> String {
+    pub async fn prints(&self, args: &[&str]) -> String {
         run_at(&self.pod.url(""), args, &[], "").await.ended(0)
     }
 }

@@ -106,6 +106,8 @@ pub const WANTED: &[&str] = &[
     "retried, repaired",
     "retried, delayed",
     "retried, postponed",
+    "retried, delayed behind its head",
+    "retried, delayed before its turn",
     "discarded",
     "paused",
     "partition taken over",
@@ -265,7 +267,13 @@ impl Tally {
                 match found.map(|message| &message.stand) {
                     Some(Stand::Halted(Stage::Transform)) => self.count("retried in transform"),
                     Some(Stand::Halted(Stage::Delivery)) => self.count("retried in delivery"),
-                    Some(Stand::Delayed { .. }) => self.count("retried, delayed"),
+                    Some(Stand::Held { .. }) => self.count("retried, delayed before its turn"),
+                    Some(Stand::Delayed { .. }) => {
+                        let leads =
+                            destination(before, known).is_some_and(|d| d.is_head(*sequence));
+                        self.count_if(!leads, "retried, delayed behind its head");
+                        self.count("retried, delayed");
+                    }
                     _ => self.count_if(before != after, "retried, postponed"),
                 }
             }

@@ -123,6 +123,9 @@ impl Watched {
         let fail = json!({"error": error, "retry_ms": 3_600_000});
         self.post("leases/fail", items(&leases[..500], fail)).await;
         self.note("fail").await;
+        let delayed = &leases[499]["sequence"];
+        self.post(&format!("destinations/{name}/messages/{delayed}/run-now"), json!({})).await;
+        self.note("run a delayed message").await;
         self.post("leases/fail", items(&leases[500..600], json!({"error": error, "final": true})))
             .await;
         self.note("fail for good").await;
@@ -235,6 +238,8 @@ impl Watched {
         self.note("halt").await;
         self.post(&format!("destinations/{name}/retry-head"), json!({"all": true})).await;
         self.note("retry all heads").await;
+        self.post(&format!("destinations/{name}/run-now"), json!({})).await;
+        self.note("run all delayed messages").await;
         let skipped = self.post(&format!("destinations/{name}/skip-head"), which).await;
         self.note("skip a head").await;
         assert_eq!(skipped.status, 202, "the sender may have it: {skipped:?}");

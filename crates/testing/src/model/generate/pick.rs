@@ -350,6 +350,16 @@ pub fn to_retry(draw: &Draw, name: Name, state: &State) -> Option<(Lane, Sequenc
         160..230 => *stand == Stand::Ready && is_postponed(lane),
         _ => true,
     };
+    // Anywhere in a lane.
+    if (145..165).contains(&which) {
+        let is_delayed = |message: &Message| {
+            matches!(message.stand, Stand::Delayed { .. } | Stand::Held { delayed: true })
+        };
+        let delayed = destination.messages.iter().filter(|(_, message)| is_delayed(message));
+        let delayed = nonempty(delayed)?;
+        let (sequence, message) = delayed[at as usize % delayed.len()];
+        return Some((destination.lane_of(*sequence, message), *sequence));
+    }
     let heads = destination.lanes_in_use().into_iter().filter_map(|lane| {
         let (sequence, message) = destination.head(lane)?;
         wanted(lane, &message.stand).then_some((lane, sequence))

@@ -147,12 +147,23 @@ pub fn retry(
         }
     }
     let destination = current(state, known)?;
-    if destination.head(lane).is_none_or(|(head, _)| head != sequence) {
-        return Err(Refusal::WrongHead);
-    }
+    let leads = destination.head(lane).is_some_and(|(head, _)| head == sequence);
     let Some(message) = destination.messages.get_mut(&sequence) else {
         return Err(Refusal::WrongHead);
     };
+    match message.stand {
+        // A delayed message is made due wherever it is.
+        Stand::Held { delayed: true } if !leads => {
+            if repaired.is_some() {
+                return Err(Refusal::WrongState);
+            }
+            message.stand = Stand::Held { delayed: false };
+            return Ok(Reply::Retried { waits: true });
+        }
+        Stand::Delayed { .. } => {}
+        _ if !leads => return Err(Refusal::WrongHead),
+        _ => {}
+    }
     let can_be_retried = message.is_finished()
         || message.is_halted()
         || matches!(message.stand, Stand::Delayed { .. });

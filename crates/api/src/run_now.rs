@@ -1,0 +1,134 @@
+//! `/v1/destinations/{d}/messages/{sequence}/run-now` and `/v1/destinations/{d}/run-now`: delayed messages are due now.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{self, Path, rejection::BytesRejection},
+    http::HeaderMap,
+    response::Response,
+};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::{
+    Api,
+    bulk::{self, Kind, Operation, Progress},
+    interventions::HeadState,
+    messages::unknown,
+    request::{Target, read_optional, sequence_of},
+    withdraw::{name, wrong_state},
+};
+use domain::{Sequence, State};
+use http_server::{openapi_responses, problem::Problem};
+use store::{Listed, Retry, StoreError, Which};
+
+/// Messages that are read together.
+const AT_ONCE: usize = 500;
+
+/// `POST /v1/destinations/{d}/messages/{sequence}/run-now`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/messages/{sequence}/run-now", tag = "messages",
+    operation_id = "run_message_now", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the message")),
+    responses((status = 200, description = "It is due now", body = HeadState),
+        openapi_responses::ChangesMessage))]
+pub(super) async fn run_message_now(
+    extract::State(api): extract::State<Api>,
+    Path((destination, sequence)): Path<(String, String)>,
+) -> Result<Json<HeadState>, Problem> {
+    let mut target = Target::find(&api, &destination).await?;
+    let sequence = sequence_of(&sequence)?;
+    let found = api.store.listed(target.entry(), &[sequence]).await?.into_iter().next();
+    let Some(found) = found else { return Err(unknown(&target, sequence).await?) };
+    // A message that awaits its turn waits, and may be delayed, too.
+    let may_be_delayed = matches!(found.state, State::Delayed | State::Waiting);
+    let state = match may_be_delayed {
+        true => target.retry(&retry_of(&target, &found)).await,
+        false => Err(StoreError::WrongHead),
+    };
+    match state {
+        Ok(state) => Ok(Json(HeadState { sequence, state })),
+        Err(StoreError::WrongHead | StoreError::WrongState(_)) => Err(wrong_state(format!(
+            "message {sequence} is not delayed: it is {}",
+            name(found.state)
+        ))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The call that makes this delayed message due.
+fn retry_of(target: &Target, found: &Listed) -> Retry {
+    let sequence = found.message.position.sequence;
+    let key = found.message.message.key.as_deref();
+    let lane = target.entry().destination.lane_of(key, sequence);
+    Retry { lane, sequence, repaired: None }
+}
+
+/// Which delayed messages to make due.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = RunNowRequest)]
+struct RunNow {
+    /// Only count.
+    #[serde(default)]
+    dry_run: bool,
+    /// Only with this ordering key; `""`: without one.
+    key: Option<String>,
+}
+
+/// `POST /v1/destinations/{d}/run-now`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/run-now", tag = "interventions", operation_id = "run_now",
+    params(("destination" = String, Path, description = "The name of the destination"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent")),
+    request_body = Option<RunNow>,
+    responses(
+        (status = 200, description = "It is done", body = Operation),
+        (status = 202, description = "It goes on", body = Operation,
+            headers(("Location" = String, description = "Where the operation can be read"))),
+        openapi_responses::Changes))]
+pub(super) async fn run_now(
+    extract::State(api): extract::State<Api>,
+    Path(destination): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let request: RunNow = read_optional(body, api.batch_bytes_max)?;
+    let (running, dry_run) = (target.clone(), request.dry_run);
+    let work = |progress| run_all(running, request, progress);
+    bulk::run(&target, Kind::RunNow, dry_run, &headers, work).await
+}
+
+async fn run_all(
+    mut target: Target,
+    request: RunNow,
+    progress: Arc<Progress>,
+) -> Result<(), Problem> {
+    let store = target.api.store.clone();
+    // Messages that arrive from now on are not run: otherwise the operation might never end.
+    let last: Sequence = store.counts(target.entry()).await?.last_sequence;
+    let mut which =
+        Which { state: Some(State::Delayed), key: request.key, limit: AT_ONCE, ..Which::default() };
+    loop {
+        let page = store.pending(target.entry(), &which).await?;
+        for one in page.items.iter().filter(|one| one.message.position.sequence <= last) {
+            progress.check()?;
+            progress.update(|operation| operation.matched += 1);
+            if request.dry_run {
+                continue;
+            }
+            match target.retry(&retry_of(&target, one)).await {
+                Ok(_) => progress.update(|operation| operation.affected += 1),
+                // It has become due meanwhile.
+                Err(StoreError::WrongHead | StoreError::WrongState(_)) => {
+                    progress.update(|operation| operation.failed += 1);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        which.cursor = page.next;
+        if which.cursor.is_none() {
+            return Ok(());
+        }
+    }
+}
