@@ -40,13 +40,12 @@ const freePort = async () => {
 
 const dir = mkdtempSync(join(tmpdir(), 'bench-rate-'))
 const others = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('RESEQ_')))
+const config = join(dir, 'reseq.toml')
 const processes = []
 const start = (program, args, env = {}) => processes.push(spawn(program, args.map(String), { cwd: dir, stdio: 'ignore', env: { ...others, ...env } }))
 
-async function pod(roles, redis) {
+async function pod(roles) {
   const url = `127.0.0.1:${await freePort()}`
-  const config = join(dir, 'reseq.toml')
-  writeFileSync(config, `[redis]\nurl = "${redis}"\n[outgoing]\nallow = ["127.0.0.1"]\n`)
   start(resolve(values.reseq), ['serve', '--config', config, '--roles', roles], { RESEQ_HTTP_LISTEN: url })
   while (!(await fetch(`http://${url}/readyz`).then(({ ok }) => ok, () => false))) await sleep(50)
   return `http://${url}`
@@ -78,9 +77,9 @@ try {
   const redisPort = await freePort()
   start('redis-server', ['--port', redisPort, '--bind', '127.0.0.1', '--dir', dir, '--appendonly', 'yes', '--save', ''])
   await sleep(500)
-  const redis = `redis://127.0.0.1:${redisPort}`
-  const door = await pod('ingest,sender', redis)
-  await Promise.all(Array.from({ length: processors }, () => pod('processor', redis)))
+  writeFileSync(config, `[redis]\nurl = "redis://127.0.0.1:${redisPort}"\n[outgoing]\nallow = ["127.0.0.1"]\n`)
+  const door = await pod('ingest,sender')
+  await Promise.all(Array.from({ length: processors }, () => pod('processor')))
   const own = `http://127.0.0.1:${await listen(service)}`
   const of = (name, more) => ({ kind: 'http', url: `${own}/${name}`, ...more })
   await ask('PUT', `${door}/v1/destinations/near`, { ordering: 'none', url: `${own}/in`, transform: of('near') })
