@@ -1517,7 +1517,7 @@ export interface components {
                 attempt_ms_max?: null | number;
                 concurrency?: null | number;
                 rate_per_second_max?: null | number;
-                rate_burst?: null | number;
+                burst?: null | number;
                 attempts_max?: null | number;
                 stalls_max?: null | number;
                 backoff_ms?: null | number;
@@ -2926,7 +2926,7 @@ export interface components {
              * @description How many of these attempts may start at once, after a time without any.
              * @default 1
              */
-            rate_burst: number;
+            burst: number;
             /**
              * Format: int32
              * @description The message is given up (`on_exhausted`) after this many failed attempts; 0: never.

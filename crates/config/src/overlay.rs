@@ -30,6 +30,7 @@ const OTHERS: &[&str] = &[
     "RESEQ_JQ_CHILD",
     "RESEQ_BIN",
     "RESEQ_SRC",
+    "RESEQ_CLIENT",
     #[cfg(feature = "pause-points")]
     "RESEQ_PAUSE_SOCKET",
     #[cfg(feature = "planted-bugs")]

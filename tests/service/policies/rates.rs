@@ -46,7 +46,7 @@ async fn works(scenario: &Scenario, pod: &Pod) -> Vec<i128> {
 #[tokio::test]
 async fn workers_of_two_pods_together_keep_the_rate() {
     let (rate, burst, count) = (30, 4, 75);
-    let transform = json!({"kind": "worker", "rate_per_second_max": rate, "rate_burst": burst});
+    let transform = json!({"kind": "worker", "rate_per_second_max": rate, "burst": burst});
     let scenario = Scenario::start(json!({"ordering": "none", "transform": transform})).await;
     for number in 0..count {
         scenario.send(&format!("m{number}"), json!({})).await;
@@ -136,12 +136,12 @@ async fn rest_ends_without_the_pod_that_began_it() {
 
 #[tokio::test]
 async fn min_above_the_burst_is_refused() {
-    let transform = json!({"kind": "worker", "rate_per_second_max": 9, "rate_burst": 2});
+    let transform = json!({"kind": "worker", "rate_per_second_max": 9, "burst": 2});
     let scenario = Scenario::start(json!({"transform": transform})).await;
     let request = json!({"destinations": [ERP], "min": 3, "max": 3});
     let (status, problem) = scenario.ask("POST", "/v1/leases", request).await;
     assert_eq!((status, &problem["code"]), (400, &json!("invalid_field")), "{problem}");
-    assert!(problem["detail"].as_str().unwrap().contains("transform.rate_burst"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("transform.burst"), "{problem}");
     scenario.send_all(&["1", "2", "3"]).await;
     eventually("two come together", async || {
         let leases = scenario.lease(json!({"min": 2, "max": 5})).await;

@@ -266,11 +266,11 @@ async fn claim(
             let detail = format!("destinations: {name:?} has no transform of kind \"worker\"");
             return Err(Problem::invalid_field(detail));
         }
-        let Transform { rate_per_second_max: rate, rate_burst: burst, .. } =
+        let Transform { rate_per_second_max: rate, burst, .. } =
             entry.destination.transform;
         if rate > 0 && request.min > burst as usize {
             let detail = format!(
-                "min: {} is more than transform.rate_burst of {name:?}, which is {burst}: so many never come together",
+                "min: {} is more than transform.burst of {name:?}, which is {burst}: so many never come together",
                 request.min
             );
             return Err(Problem::invalid_field(detail));

@@ -208,7 +208,7 @@ pub struct Transform {
     /// The most attempts started per second, over all processors and workers; 0: no limit.
     pub rate_per_second_max: u32,
     /// How many of these attempts may start at once, after a time without any.
-    pub rate_burst: u32,
+    pub burst: u32,
     /// The message is given up (`on_exhausted`) after this many failed attempts; 0: never.
     pub attempts_max: u32,
     /// The message is given up after this many expired leases (its processors died); 0: never.
@@ -253,7 +253,7 @@ impl Default for Transform {
             attempt_ms_max: 3_600_000,
             concurrency: 64,
             rate_per_second_max: 0,
-            rate_burst: 1,
+            burst: 1,
             attempts_max: 10,
             stalls_max: 5,
             backoff_ms: 200,
@@ -274,7 +274,7 @@ impl Transform {
     pub fn next_attempt_ms(&self, granted_until_us: u64) -> Option<u64> {
         let rate = self.rate_per_second_max;
         let interval_us = (rate > 0).then(|| 1_000_000_u64.div_ceil(rate.into()))?;
-        let ahead_us = u64::from(self.rate_burst.saturating_sub(1)) * interval_us;
+        let ahead_us = u64::from(self.burst.saturating_sub(1)) * interval_us;
         Some(granted_until_us.saturating_sub(ahead_us).div_ceil(1000))
     }
 }

@@ -205,15 +205,15 @@ impl Destination {
         check_range("transform.concurrency", transform.concurrency.into(), 1, 100_000)?;
         let rate = transform.rate_per_second_max;
         check_range("transform.rate_per_second_max", rate.into(), 0, RATE_MAX)?;
-        check_range("transform.rate_burst", transform.rate_burst.into(), 1, RATE_MAX)?;
+        check_range("transform.burst", transform.burst.into(), 1, RATE_MAX)?;
         if rate > 0 && transform.kind == TransformKind::None {
             let problem = "without a transform there are no attempts to limit; set transform.kind, or limit \
                            deliveries with delivery.rate_per_second_max";
             return Err(bad("transform.rate_per_second_max", problem));
         }
-        if rate == 0 && transform.rate_burst > 1 {
+        if rate == 0 && transform.burst > 1 {
             let problem = "means nothing without transform.rate_per_second_max; set that, too";
-            return Err(bad("transform.rate_burst", problem));
+            return Err(bad("transform.burst", problem));
         }
         let asked_ms = transform.retry_after_max_ms;
         check_range("transform.retry_after_max_ms", asked_ms, 0, DAY_MS)?;
@@ -320,8 +320,8 @@ mod tests {
             refused(|d| d.transform.rate_per_second_max = 1),
             "transform.rate_per_second_max"
         );
-        assert_eq!(refused(|d| d.transform.rate_burst = 2), "transform.rate_burst");
-        assert_eq!(refused(|d| d.transform.rate_burst = 0), "transform.rate_burst");
+        assert_eq!(refused(|d| d.transform.burst = 2), "transform.burst");
+        assert_eq!(refused(|d| d.transform.burst = 0), "transform.burst");
         assert_eq!(refused(|d| d.delivery.lanes_max = 0), "delivery.lanes_max");
         assert_eq!(refused(|d| d.delivery.backoff_max_ms = 1), "delivery.backoff_max_ms");
         assert_eq!(refused(|d| d.delivery.backoff_ms = 0), "delivery.backoff_ms");

@@ -120,7 +120,7 @@ impl Store {
             ordering: entry.ordering_text(),
             has_no_suspects: u8::from(suspects),
             rate_per_second: destination.transform.rate_per_second_max,
-            rate_burst: destination.transform.rate_burst,
+            rate_burst: destination.transform.burst,
         }
         .call(self, &keys, &caller, entry.claimers());
         let answer = call_sequence.answered(self.run::<Vec<Value>>(&call).await)?;
