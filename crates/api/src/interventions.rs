@@ -23,10 +23,10 @@ use super::{
 use domain::{Body, Ordering, Sequence, State, Tombstone};
 use formats::json::even_null;
 use http_server::{openapi_responses, problem::Problem};
-use store::{Paused, Retry, StoreError, Which};
+use store::{Listed, Paused, Retry, StoreError, Which};
 
-/// How many halted messages are read together.
-const HALTED_AT_ONCE: usize = 500;
+/// How many messages are read together.
+const AT_ONCE: usize = 500;
 
 /// A part of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
@@ -109,7 +109,7 @@ struct RetryHead {
     body_base64: Option<String>,
     /// The content type of `body_base64`.
     content_type: Option<String>,
-    /// True: all halted heads, in place of one.
+    /// True: all heads that are halted or in backoff, in place of one.
     #[serde(default)]
     all: bool,
 }
@@ -181,34 +181,17 @@ pub(super) async fn retry_head(
     Ok(Json(HeadState { sequence, state: stands }).into_response())
 }
 
-/// Retries all halted heads.
+/// Retries all heads that are halted or wait for a backoff.
 async fn retry_all(mut target: Target, progress: Arc<Progress>) -> Result<(), Problem> {
-    let store = target.api.store.clone();
     // List them first: a retry removes a head from the list that is being read.
-    let mut heads: BTreeMap<Option<String>, Sequence> = BTreeMap::new();
-    let mut cursor = None;
-    loop {
-        let which =
-            Which { state: Some(State::Halted), limit: HALTED_AT_ONCE, cursor, ..Which::default() };
-        let page = store.pending(target.entry(), &which).await?;
-        for one in page.items {
-            let (key, sequence) = (one.message.message.key, one.message.position.sequence);
-            let lane = target.entry().destination.lane_of(key.as_deref(), sequence);
-            let first = heads.entry(lane).or_insert(sequence);
-            *first = sequence.min(*first);
-        }
-        cursor = page.next;
-        if cursor.is_none() {
-            break;
-        }
-    }
+    let heads = retryable(&target, &progress).await?;
     progress.update(|operation| operation.matched = heads.len() as u64);
     for (lane, sequence) in heads {
         progress.check()?;
         let retry = Retry { lane, sequence, repaired: None };
         match target.retry(&retry).await {
             Ok(_) => progress.update(|operation| operation.affected += 1),
-            // Not the head of its lane, or another request was faster.
+            // Not the head of its lane, or it has left, or another request was faster.
             Err(StoreError::WrongHead | StoreError::WrongState(_)) => {
                 progress.update(|operation| operation.failed += 1);
             }
@@ -216,6 +199,48 @@ async fn retry_all(mut target: Target, progress: Arc<Progress>) -> Result<(), Pr
         }
     }
     Ok(())
+}
+
+/// The lanes whose head may be retried, each with its head.
+async fn retryable(
+    target: &Target,
+    progress: &Progress,
+) -> Result<BTreeMap<Option<String>, Sequence>, Problem> {
+    let (store, entry) = (&target.api.store, target.entry());
+    let mut heads: BTreeMap<Option<String>, Sequence> = BTreeMap::new();
+    let mut add = |lane, sequence: Sequence| {
+        let first = heads.entry(lane).or_insert(sequence);
+        *first = sequence.min(*first);
+    };
+    let is_any_delayed = store.counts(entry).await?.delayed > 0;
+    let states = [Some(State::Halted), is_any_delayed.then_some(State::Delayed)];
+    for state in states.into_iter().flatten() {
+        let mut which = Which { state: Some(state), limit: AT_ONCE, ..Which::default() };
+        loop {
+            progress.check()?;
+            let page = store.pending(entry, &which).await?;
+            for Listed { message, state, .. } in page.items {
+                let attempts = &message.attempts;
+                // Its producer delayed a message that has not failed.
+                if state == State::Delayed && attempts.failed + attempts.stalls == 0 {
+                    continue;
+                }
+                let sequence = message.position.sequence;
+                add(entry.destination.lane_of(message.message.key.as_deref(), sequence), sequence);
+            }
+            which.cursor = page.next;
+            if which.cursor.is_none() {
+                break;
+            }
+        }
+    }
+    let mut skipped = 0;
+    while let Some(some) = store.heads_in_backoff(entry, skipped).await? {
+        progress.check()?;
+        some.into_iter().for_each(|(lane, head)| add(lane, head));
+        skipped += AT_ONCE;
+    }
+    Ok(heads)
 }
 
 /// Which head to skip.

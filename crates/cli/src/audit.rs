@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::{
     client_args::ClientArgs,
     filters::Paging,
-    output::{list, text_of},
-    paths::{query, text},
+    output::text_of,
+    paths::text,
 };
 
 const COLUMNS: [&str; 8] =
@@ -39,16 +39,14 @@ pub struct AuditArgs {
 
 /// Lists the actions, the newest first.
 pub async fn run(args: AuditArgs) -> anyhow::Result<()> {
-    let mut fields = vec![
+    let fields = [
         ("actor", text(args.actor.as_deref())),
         ("action", text(args.action.as_deref())),
         ("destination", text(args.destination.as_deref())),
         ("from_time", text(args.from_time.as_deref())),
         ("to_time", text(args.to_time.as_deref())),
     ];
-    fields.extend(args.paging.fields());
-    let answer = args.client.get(&format!("/v1/audit{}", query(&fields))).await?;
-    args.client.print(&answer, |answer| list(answer, &COLUMNS, row))
+    args.client.list(("/v1/audit", &fields), &args.paging, &COLUMNS, row).await
 }
 
 fn row(item: &Value) -> Vec<String> {

@@ -124,6 +124,14 @@ pub struct Answer {
     value: Value,
 }
 
+impl Answer {
+    /// Replaces a field.
+    pub fn set(&mut self, field: &str, value: Value) {
+        self.value[field] = value;
+        self.text = self.value.to_string();
+    }
+}
+
 impl Deref for Answer {
     type Target = Value;
 

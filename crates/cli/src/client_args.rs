@@ -9,8 +9,11 @@ use serde_json::Value;
 use super::{
     client::{Answer, Call, Refused, Service},
     context::{Context, Contexts},
+    filters::Paging,
     header::{Header, HeaderParser},
-    output::{Output, write_out},
+    output::{Output, list, write_out},
+    pages,
+    paths::{Field, text},
     usage::WrongUsage,
 };
 use tls::Pem;
@@ -188,6 +191,20 @@ impl ClientArgs {
             Output::Json => write_out(&answer.text),
             Output::Table => write_out(&words(answer)),
         }
+    }
+
+    /// Reads a list until it has as many items as the user wants, and prints it.
+    pub async fn list(
+        &self,
+        (path, fields): (&str, &[Field]),
+        paging: &Paging,
+        columns: &[&str],
+        row: impl Fn(&Value) -> Vec<String>,
+    ) -> anyhow::Result<()> {
+        let (limit, cursor) = (paging.limit as usize, text(paging.cursor.as_deref()));
+        let read = pages::read(&self.service()?, path, fields, limit, cursor).await;
+        self.print_problem(&read)?;
+        self.print(&read?, |answer| list(answer, columns, row))
     }
 
     /// With `-o json`, prints the problem object of a refusal.

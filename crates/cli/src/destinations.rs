@@ -9,7 +9,7 @@ use super::{
     client_args::ClientArgs,
     confirm::Confirmation,
     filters::Paging,
-    output::{count_of, counted, in_lines, list as as_list, text_of},
+    output::{count_of, counted, in_lines, text_of},
     paths::{flag, path_of, query},
 };
 
@@ -77,9 +77,7 @@ pub async fn run(args: DestinationsArgs) -> anyhow::Result<()> {
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let path = format!("/v1/destinations{}", query(&args.paging.fields()));
-    let answer = args.client.get(&path).await?;
-    args.client.print(&answer, |answer| as_list(answer, &COLUMNS, row))
+    args.client.list(("/v1/destinations", &[]), &args.paging, &COLUMNS, row).await
 }
 
 async fn show(args: ShowArgs) -> anyhow::Result<()> {

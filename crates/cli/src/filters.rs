@@ -34,20 +34,13 @@ impl Range {
     }
 }
 
-/// A page of a list.
+/// A part of a list.
 #[derive(Debug, Clone, Args)]
 pub struct Paging {
-    /// Length of the page, 1 to 1000
+    /// How many items to print, 1 to 1000
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    limit: u32,
-    /// Cursor that the previous page printed
+    pub limit: u32,
+    /// Continue at this cursor, which the list printed at its end
     #[arg(long)]
-    cursor: Option<String>,
-}
-
-impl Paging {
-    /// Its fields of a request.
-    pub fn fields(&self) -> Vec<Field> {
-        vec![("limit", Some(self.limit.into())), ("cursor", text(self.cursor.as_deref()))]
-    }
+    pub cursor: Option<String>,
 }

@@ -40,6 +40,7 @@ mod files;
 mod filters;
 mod header;
 pub mod output;
+mod pages;
 mod paths;
 pub mod style;
 pub mod usage;

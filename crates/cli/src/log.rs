@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::{
     client_args::ClientArgs,
     filters::{Paging, Range},
-    output::{count_of, human_age, list, plain, text_of},
-    paths::{path_of, query, text},
+    output::{count_of, human_age, plain, text_of},
+    paths::{path_of, text},
 };
 
 const COLUMNS: [&str; 7] = ["sequence", "key", "outcome", "settled", "attempts", "took", "id"];
@@ -38,10 +38,8 @@ pub async fn run(args: LogArgs) -> anyhow::Result<()> {
     let mut fields =
         vec![("key", text(args.key.as_deref())), ("state", text(args.state.as_deref()))];
     fields.extend(args.range.fields());
-    fields.extend(args.paging.fields());
-    let path = path_of(&args.destination, &format!("log{}", query(&fields)));
-    let answer = args.client.get(&path).await?;
-    args.client.print(&answer, |answer| list(answer, &COLUMNS, row))
+    let path = path_of(&args.destination, "log");
+    args.client.list((&path, &fields), &args.paging, &COLUMNS, row).await
 }
 
 fn row(item: &Value) -> Vec<String> {

@@ -9,7 +9,7 @@ use super::{
     client_args::ClientArgs,
     confirm::Confirmation,
     filters::{Paging, Range},
-    output::{count_of, counted, error_of, human_age, in_lines, list as as_list, text_of},
+    output::{count_of, counted, error_of, human_age, in_lines, text_of},
     paths::{flag, object, path_of, percent_encoded, query, text},
 };
 
@@ -128,10 +128,8 @@ async fn list(args: ListArgs) -> anyhow::Result<()> {
         ("error", text(args.error.as_deref())),
     ];
     fields.extend(args.range.fields());
-    fields.extend(args.paging.fields());
-    let path = path_of(&args.destination, &format!("messages{}", query(&fields)));
-    let answer = args.client.get(&path).await?;
-    args.client.print(&answer, |answer| as_list(answer, &COLUMNS, row))
+    let path = path_of(&args.destination, "messages");
+    args.client.list((&path, &fields), &args.paging, &COLUMNS, row).await
 }
 
 async fn show(args: ShowArgs) -> anyhow::Result<()> {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{
     client_args::ClientArgs,
     filters::Paging,
-    output::{in_lines, list as as_list, text_of},
-    paths::{path_of, percent_encoded, query},
+    output::{in_lines, text_of},
+    paths::{path_of, percent_encoded},
 };
 
 const COLUMNS: [&str; 7] = ["id", "kind", "state", "started", "matched", "affected", "failed"];
@@ -69,10 +69,8 @@ pub async fn run(args: OperationsArgs) -> anyhow::Result<()> {
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let query = query(&args.paging.fields());
-    let path = path_of(&args.destination, &format!("operations{query}"));
-    let answer = args.client.get(&path).await?;
-    args.client.print(&answer, |answer| as_list(answer, &COLUMNS, row))
+    let path = path_of(&args.destination, "operations");
+    args.client.list((&path, &[]), &args.paging, &COLUMNS, row).await
 }
 
 /// The path of an operation.

@@ -92,8 +92,13 @@ pub fn list(answer: &Value, columns: &[&str], row: impl Fn(&Value) -> Vec<String
     let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut rows = vec![columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
     rows.extend(items.iter().map(row));
-    let mut text = if rows.len() == 1 { "none\n".to_owned() } else { table(&rows) };
-    if let Some(cursor) = answer["next_cursor"].as_str() {
+    let cursor = answer["next_cursor"].as_str();
+    let mut text = match (rows.len(), cursor) {
+        (1, None) => "none\n".to_owned(),
+        (1, Some(_)) => "none so far\n".to_owned(),
+        _ => table(&rows),
+    };
+    if let Some(cursor) = cursor {
         let _ = writeln!(text, "more with --cursor {cursor}");
     }
     text

@@ -7,7 +7,8 @@ use super::{
     client_args::ClientArgs,
     filters::Paging,
     output::{Output, list, text_of, write_out},
-    paths::{path_of, query},
+    pages,
+    paths::path_of,
 };
 
 const COLUMNS: [&str; 6] = ["pod", "host", "roles", "schema", "partitions", "expires_at"];
@@ -29,16 +30,14 @@ pub async fn run(args: PodsArgs) -> anyhow::Result<()> {
     if let Some(destination) = &args.destination {
         return owner(&args.client, destination).await;
     }
-    let path = format!("/v1/pods{}", query(&args.paging.fields()));
-    let answer = args.client.get(&path).await?;
-    args.client.print(&answer, |answer| list(answer, &COLUMNS, row))
+    args.client.list(("/v1/pods", &[]), &args.paging, &COLUMNS, row).await
 }
 
 /// Shows the pod that owns the partition of a destination.
 async fn owner(client: &ClientArgs, destination: &str) -> anyhow::Result<()> {
     let definition = client.get(&path_of(destination, "")).await?;
     let partition = &definition["partition"];
-    let pods = client.get("/v1/pods?limit=1000").await?;
+    let pods = pages::read(&client.service()?, "/v1/pods", &[], usize::MAX, None).await?;
     let owns =
         |pod: &&Value| pod["partitions"].as_array().is_some_and(|all| all.contains(partition));
     let owners: Vec<&Value> = pods["items"].as_array().into_iter().flatten().filter(owns).collect();

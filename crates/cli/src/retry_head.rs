@@ -1,4 +1,4 @@
-//! `reseq retry-head`: retries the head of a lane now, or all halted heads.
+//! `reseq retry-head`: retries the head of a lane now, or all heads that are halted or in backoff.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub struct RetryHeadArgs {
     /// Content type of the corrected body; unchanged if left out
     #[arg(long, requires = "body")]
     content_type: Option<String>,
-    /// Retry every halted head of the destination
+    /// Retry every head of the destination that is halted or waits for a backoff
     #[arg(long, conflicts_with_all = ["key", "sequence", "body"])]
     all: bool,
     /// With --all: do not wait for the end; print the operation
@@ -67,10 +67,10 @@ pub async fn run(args: RetryHeadArgs) -> anyhow::Result<()> {
 }
 
 fn all_words(operation: &Answer) -> String {
-    let retried = counted(count_of(operation, "affected"), "halted head");
+    let retried = counted(count_of(operation, "affected"), "head");
     let text = format!("retrying {retried}");
     match count_of(operation, "failed") {
         0 => text,
-        failed => format!("{text}; {failed} were not halted heads any more"),
+        failed => format!("{text}; {failed} were not heads, or had left"),
     }
 }

@@ -10,8 +10,8 @@ use super::{
     confirm::Confirmation,
     durations::duration_within,
     filters::Paging,
-    output::{in_lines, list as as_list, text_of},
-    paths::{percent_encoded, query},
+    output::{in_lines, text_of},
+    paths::percent_encoded,
 };
 
 const COLUMNS: [&str; 7] =
@@ -134,9 +134,7 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let path = format!("/v1/tokens{}", query(&args.paging.fields()));
-    let answer = args.client.get(&path).await?;
-    args.client.print(&answer, |answer| as_list(answer, &COLUMNS, row))
+    args.client.list(("/v1/tokens", &[]), &args.paging, &COLUMNS, row).await
 }
 
 fn path_of(id: &str) -> String {

@@ -8,8 +8,8 @@ use super::{
     client_args::ClientArgs,
     confirm::Confirmation,
     filters::Paging,
-    output::{in_lines, list as as_list, text_of},
-    paths::{path_of_topic, query},
+    output::{in_lines, text_of},
+    paths::path_of_topic,
 };
 
 /// The arguments of `reseq topics`.
@@ -61,8 +61,7 @@ struct DeleteArgs {
 pub async fn run(args: TopicsArgs) -> anyhow::Result<()> {
     match args.command {
         Command::List(ListArgs { client, paging }) => {
-            let answer = client.get(&format!("/v1/topics{}", query(&paging.fields()))).await?;
-            client.print(&answer, |answer| as_list(answer, &["topic", "destinations"], row))
+            client.list(("/v1/topics", &[]), &paging, &["topic", "destinations"], row).await
         }
         Command::Show(ShowArgs { client, topic }) => {
             let answer = client.get(&path_of_topic(&topic)).await?;

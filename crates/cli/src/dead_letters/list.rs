@@ -7,8 +7,8 @@ use super::selection::Filter;
 use crate::{
     client_args::ClientArgs,
     filters::Paging,
-    output::{error_of, in_lines, list as as_list, text_of},
-    paths::{path_of, query},
+    output::{error_of, in_lines, text_of},
+    paths::path_of,
 };
 
 const COLUMNS: [&str; 7] =
@@ -40,11 +40,8 @@ pub struct ShowArgs {
 
 /// Lists dead letters.
 pub async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let mut fields = args.filter.fields();
-    fields.extend(args.paging.fields());
-    let path = path_of(&args.destination, &format!("dead-letters{}", query(&fields)));
-    let answer = args.client.get(&path).await?;
-    args.client.print(&answer, |answer| as_list(answer, &COLUMNS, row))
+    let path = path_of(&args.destination, "dead-letters");
+    args.client.list((&path, &args.filter.fields()), &args.paging, &COLUMNS, row).await
 }
 
 /// Shows one dead letter.

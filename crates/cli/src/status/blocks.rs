@@ -1,5 +1,7 @@
 //! What blocks a destination and needs an operator, with the command that helps.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::stats::{Head, Stats};
@@ -45,9 +47,16 @@ pub(super) async fn blocks(
         }
     }
     if stuck.len() > HEADS_MAX {
-        lines.push(format!("and more; reseq messages list {name} --state halted"));
+        lines.push(more(name, &stuck[HEADS_MAX..]));
     }
     Ok(lines)
+}
+
+/// Stuck heads without a line of their own, with the lists that show them.
+fn more(name: &str, heads: &[&Head]) -> String {
+    let states: BTreeSet<&str> = heads.iter().map(|head| head.listed_state()).collect();
+    let list = |state| format!("reseq messages list {name} --state {state}");
+    format!("and more; {}", states.into_iter().map(list).collect::<Vec<_>>().join(", "))
 }
 
 /// A head that is stuck.
@@ -85,6 +94,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn hint_names_the_states_of_the_heads_that_are_left_out() {
+        let heads: Vec<Head> = ["ready", "delivering", "delayed"]
+            .map(|state| Head::deserialize(&json!({"state": state, "attempts": 1})).unwrap())
+            .into();
+        let heads: Vec<&Head> = heads.iter().collect();
+        assert_eq!(more("erp", &heads[..2]), "and more; reseq messages list erp --state ready");
+        let both = "and more; reseq messages list erp --state delayed, \
+                    reseq messages list erp --state ready";
+        assert_eq!(more("erp", &heads), both);
+    }
 
     #[test]
     fn a_halted_head_is_named_with_the_command_that_helps() {

@@ -93,6 +93,11 @@ impl Head {
     pub(super) fn is_halted(&self) -> bool {
         self.state == "halted"
     }
+
+    /// The state in which `messages list` shows it. Redis does not know which ready messages are in delivery.
+    pub(super) fn listed_state(&self) -> &str {
+        if self.state == "delivering" { "ready" } else { &self.state }
+    }
 }
 
 /// A page of definitions.

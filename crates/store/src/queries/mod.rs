@@ -1,6 +1,7 @@
 //! Queries, which change nothing: for display, and to find work.
 
 pub mod audit;
+mod backoffs;
 pub mod backlogs;
 pub mod blocked_times;
 pub mod cause;

@@ -33,7 +33,7 @@ async fn a_bulk_command_can_leave_its_operation_to_itself() {
         (&operation["kind"], &operation["state"]),
         (&json!("retry_heads"), &json!("succeeded"))
     );
-    assert_eq!(service.said(&retry[..3]).await, "retrying 0 halted heads");
+    assert_eq!(service.said(&retry[..3]).await, "retrying 0 heads");
     let listed = service.said(&["operations", "list", "crm", "-o", "json"]).await;
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(listed["items"].as_array().map(Vec::len), Some(3), "{listed}");
