@@ -6,6 +6,7 @@ use axum::{
     Extension, Json,
     extract::{Path, Query, State, rejection::QueryRejection},
 };
+use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -16,10 +17,12 @@ use super::{
 };
 use domain::DestinationName;
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
-use store::{CatalogEntry, Paused, Stats};
+use store::{CatalogEntry, Stats, StoreError};
 
 /// Destinations whose numbers are read in one round trip.
 const AT_ONCE: usize = 500;
+/// Destinations whose heads are read at the same time.
+const HEADS_AT_ONCE: usize = 16;
 
 /// `GET /v1/destinations/{d}/stats`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/stats", tag = "destinations",
@@ -41,45 +44,34 @@ pub(super) struct AllStats {
     items: Vec<DestinationStats>,
     /// The `cursor` of the next page; null on the last.
     next_cursor: Option<String>,
-    totals: Totals,
+    /// Absent with `totals=false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    totals: Option<Totals>,
 }
 
-/// The numbers of one destination. Only `name` and `damaged`, if they cannot be read.
+/// One destination.
 #[derive(Serialize, ToSchema)]
 struct DestinationStats {
     name: DestinationName,
     #[serde(flatten)]
-    counts: Counts,
-    /// Unreadable fields of the destination's hash, and unreadable keys.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    damaged: Vec<&'static str>,
+    numbers: Numbers,
 }
 
-#[derive(Default, Serialize, ToSchema)]
-#[schema(as = DestinationCounts)]
-struct Counts {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_sequence: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pending: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    waiting: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    processing: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ready: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delivering: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delayed: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    halted: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dead_letters: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delivered_total: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    paused: Option<Paused>,
+/// Its numbers, or why there are none.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DestinationNumbers)]
+#[serde(untagged)]
+enum Numbers {
+    /// `head` and `heads` only with `heads=true`.
+    Read(Box<Stats>),
+    Damaged {
+        /// What cannot be read.
+        damaged: Vec<&'static str>,
+    },
+    Unread {
+        /// Why Redis did not answer.
+        not_read: String,
+    },
 }
 
 /// Sums over all destinations.
@@ -118,23 +110,20 @@ impl Totals {
     }
 }
 
-impl DestinationStats {
-    fn of(name: &DestinationName, stats: &Stats) -> DestinationStats {
-        let counts = Counts {
-            last_sequence: Some(stats.last_sequence),
-            pending: Some(stats.pending),
-            waiting: Some(stats.waiting),
-            processing: Some(stats.processing),
-            ready: Some(stats.ready),
-            delivering: Some(stats.delivering),
-            delayed: Some(stats.delayed),
-            halted: Some(stats.halted),
-            dead_letters: Some(stats.dead_letters),
-            delivered_total: Some(stats.delivered_total),
-            paused: Some(stats.paused),
-        };
-        let (name, damaged) = (name.clone(), stats.damaged.clone());
-        DestinationStats { name, counts, damaged }
+impl Numbers {
+    fn of(stats: Result<Stats, StoreError>) -> Numbers {
+        match stats {
+            Ok(stats) => Numbers::Read(Box::new(stats)),
+            Err(error) if error.is_damage() => Numbers::Damaged { damaged: vec!["all of it"] },
+            Err(error) => Numbers::Unread { not_read: error.to_string() },
+        }
+    }
+
+    fn read(&self) -> Option<&Stats> {
+        match self {
+            Numbers::Read(stats) => Some(stats),
+            Numbers::Damaged { .. } | Numbers::Unread { .. } => None,
+        }
     }
 }
 
@@ -165,14 +154,19 @@ pub(super) struct Which {
     #[serde(default)]
     #[param(inline)]
     sort: Sort,
+    /// True: with the oldest heads of each destination that is listed.
+    #[serde(default)]
+    heads: bool,
+    /// False: without the sums over all destinations, which cost a look at each of them. `true` if absent.
+    totals: Option<bool>,
 }
 
 impl Sort {
     /// The lowest comes first.
     fn place(self, item: &DestinationStats) -> (Reverse<u64>, Reverse<u64>) {
-        let Counts { halted, pending, .. } = item.counts;
-        let halted = if self == Sort::Stuck { halted.unwrap_or(u64::MAX) } else { 0 };
-        (Reverse(halted), Reverse(pending.unwrap_or_default()))
+        let (halted, pending) =
+            item.numbers.read().map_or((u64::MAX, 0), |stats| (stats.halted, stats.pending));
+        (Reverse(if self == Sort::Stuck { halted } else { 0 }), Reverse(pending))
     }
 }
 
@@ -186,58 +180,78 @@ pub(super) async fn all_stats(
     Extension(caller): Extension<Principal>,
     query: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<AllStats>, Problem> {
-    let Which { limit, cursor, sort } = query_of(query)?;
+    let Which { limit, cursor, sort, heads, totals } = query_of(query)?;
     let all = visible(&api, &caller);
-    if sort != Sort::Name {
+    let wants_totals = totals.unwrap_or(true);
+    let (mut items, next_cursor, totals) = if sort == Sort::Name {
+        let listing = Listing { limit, cursor };
+        let name = |entry: &CatalogEntry| entry.destination.name.as_str().to_owned();
+        let (shown, next) = page_of(&all, &listing, |entry| entry.destination.name.as_str())?;
+        let (mut items, totals) = numbers(&api, if wants_totals { &all } else { shown }).await;
+        let ends =
+            shown.first().map(|entry| name(entry)).zip(shown.last().map(|entry| name(entry)));
+        items.retain(|item| {
+            let name = item.name.as_str();
+            ends.as_ref()
+                .is_some_and(|(first, last)| (first.as_str()..=last.as_str()).contains(&name))
+        });
+        (items, next, totals)
+    } else {
         if cursor.is_some() {
             let detail = "cursor: only with sort=name; other orders have one page";
             return Err(Problem::invalid_parameter(detail));
         }
         let limit = limit_of(limit)?;
-        let (mut items, totals) = numbers(&api, &all, |_| true).await?;
+        let (mut items, totals) = numbers(&api, &all).await;
         items.sort_by_key(|item| sort.place(item));
         items.truncate(limit);
-        return Ok(Json(AllStats { items, next_cursor: None, totals }));
-    }
-    let listing = Listing { limit, cursor };
-    let (shown, next_cursor) = page_of(&all, &listing, |entry| entry.destination.name.as_str())?;
-    let ends = shown.first().zip(shown.last());
-    let is_shown = |name: &DestinationName| {
-        ends.is_some_and(|(first, last)| {
-            (&first.destination.name..=&last.destination.name).contains(&name)
-        })
+        (items, None, totals)
     };
-    let (items, totals) = numbers(&api, &all, is_shown).await?;
-    Ok(Json(AllStats { items, next_cursor, totals }))
+    if heads {
+        add_heads(&api, &all, &mut items).await;
+    }
+    Ok(Json(AllStats { items, next_cursor, totals: wants_totals.then_some(totals) }))
 }
 
-/// The numbers of those destinations that are shown, and the sums over all.
-async fn numbers(
-    api: &Api,
-    all: &[Arc<CatalogEntry>],
-    is_shown: impl Fn(&DestinationName) -> bool,
-) -> Result<(Vec<DestinationStats>, Totals), Problem> {
-    let (mut items, mut totals) = (Vec::new(), Totals::default());
-    for some in all.chunks(AT_ONCE) {
-        let numbers = api.store.backlogs_each(some).await;
-        for (entry, stats) in some.iter().zip(numbers) {
-            let name = &entry.destination.name;
-            let item = match stats {
-                Err(error) if error.is_damage() => DestinationStats {
-                    name: name.clone(),
-                    counts: Counts::default(),
-                    damaged: vec!["all of it"],
-                },
-                stats => {
-                    let stats = stats?;
-                    totals.add(&stats);
-                    DestinationStats::of(name, &stats)
+/// The numbers of these destinations, and their sums. A server that does not answer leaves out only its own.
+async fn numbers(api: &Api, all: &[Arc<CatalogEntry>]) -> (Vec<DestinationStats>, Totals) {
+    // All at once: a server that does not answer costs one wait.
+    let read = all.chunks(AT_ONCE).map(|some| api.store.backlogs_each(some));
+    let read = join_all(read).await.into_iter().flatten();
+    let (mut items, mut totals) = (Vec::with_capacity(all.len()), Totals::default());
+    for (entry, stats) in all.iter().zip(read) {
+        let numbers = Numbers::of(stats);
+        if let Some(stats) = numbers.read() {
+            totals.add(stats);
+        }
+        items.push(DestinationStats { name: entry.destination.name.clone(), numbers });
+    }
+    (items, totals)
+}
+
+/// Reads the heads of the items with pending messages.
+async fn add_heads(api: &Api, all: &[Arc<CatalogEntry>], items: &mut [DestinationStats]) {
+    let has_head = |item: &&mut DestinationStats| {
+        item.numbers.read().is_some_and(|stats| stats.pending > 0 || stats.halted > 0)
+    };
+    let mut items: Vec<&mut DestinationStats> = items.iter_mut().filter(has_head).collect();
+    for some in items.chunks_mut(HEADS_AT_ONCE) {
+        let read = some.iter().map(|item| {
+            let name = &item.name;
+            let found = all.binary_search_by(|entry| entry.destination.name.cmp(name)).ok();
+            let entry = found.map(|at| all[at].clone());
+            async move {
+                match entry {
+                    Some(entry) => Some(api.store.stats(&entry).await),
+                    None => None,
                 }
-            };
-            if is_shown(name) {
-                items.push(item);
+            }
+        });
+        let read = join_all(read.collect::<Vec<_>>()).await;
+        for (item, stats) in some.iter_mut().zip(read) {
+            if let Some(stats) = stats {
+                item.numbers = Numbers::of(stats);
             }
         }
     }
-    Ok((items, totals))
 }

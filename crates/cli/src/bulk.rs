@@ -25,7 +25,7 @@ const WAIT: &str = "wait=2";
 /// How often to read the progress.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 /// How long to read again after a temporary failure.
-const LOST_MAX: Duration = Duration::from_secs(30);
+pub const LOST_MAX: Duration = Duration::from_secs(30);
 
 /// The options of a bulk command.
 #[derive(Debug, Clone, Args)]
@@ -166,7 +166,8 @@ impl Bulk<'_> {
     }
 }
 
-fn is_temporary(error: &anyhow::Error) -> bool {
+/// True if the same request may succeed a little later.
+pub fn is_temporary(error: &anyhow::Error) -> bool {
     error.is::<Unreachable>() || problem_of(error).is_some_and(|problem| problem.is_temporary())
 }
 

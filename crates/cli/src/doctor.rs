@@ -1,6 +1,9 @@
 //! `reseq doctor`: what may go wrong in the deployment, and what to do about it.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use clap::Args;
 use serde_json::Value;
@@ -24,7 +27,8 @@ pub async fn run(args: DoctorArgs) -> anyhow::Result<Exit> {
     let report = args.client.get("/v1/doctor").await?;
     args.client.print(&report, |report| shown(report))?;
     Ok(match (number_of(&report, "error"), number_of(&report, "warning")) {
-        (0, 0) => Exit::Ok,
+        (0, 0) if not_checked(&report).next().is_none() => Exit::Ok,
+        // Whoever relies on a check must hear that it was not made.
         (0, _) => Exit::Warnings,
         _ => Exit::Unhealthy,
     })
@@ -32,6 +36,10 @@ pub async fn run(args: DoctorArgs) -> anyhow::Result<Exit> {
 
 fn findings(report: &Value) -> impl Iterator<Item = &Value> {
     report["findings"].as_array().into_iter().flatten()
+}
+
+fn not_checked(report: &Value) -> impl Iterator<Item = &Value> {
+    report["not_checked"].as_array().into_iter().flatten()
 }
 
 fn number_of(report: &Value, severity: &str) -> u64 {
@@ -59,19 +67,35 @@ fn shown(report: &Value) -> String {
             text_of(finding, "action")
         );
     }
+    let mut unknown: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for one in not_checked(report) {
+        unknown.entry(text_of(one, "reason")).or_default().insert(text_of(one, "check"));
+    }
+    for (reason, checks) in &unknown {
+        let checks = checks.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let word = style::paint(style::WARNING, &format!("{:<8}", "unknown"));
+        let _ = writeln!(text, "{word} not checked: {checks}: {reason}");
+    }
+    let unknown: BTreeSet<&String> = unknown.values().flatten().collect();
     let checks: Vec<&str> =
         report["checks"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let failed: BTreeSet<String> = findings(report).map(|found| text_of(found, "check")).collect();
     let passed: Vec<&str> =
         checks.iter().copied().filter(|check| !failed.contains(*check)).collect();
+    let passed: Vec<&str> =
+        passed.into_iter().filter(|check| !unknown.iter().any(|one| one == check)).collect();
     if !passed.is_empty() {
         let ok = style::paint(style::GOOD, &format!("{:<8}", "ok"));
         let _ = writeln!(text, "{ok} {}", passed.join(", "));
     }
     let (errors, warnings) = (number_of(report, "error"), number_of(report, "warning"));
+    let not_checked = match unknown.len() {
+        0 => String::new(),
+        count => format!(", {count} not checked"),
+    };
     let _ = writeln!(
         text,
-        "{}: {} passed; {}, {} (pod {}, version {})",
+        "{}: {} passed{not_checked}; {}, {} (pod {}, version {})",
         counted(checks.len() as u64, "check"),
         passed.len(),
         counted(errors, "error"),
@@ -104,6 +128,19 @@ mod tests {
              \u{20}        do Raise maxmemory.\n\
              ok       clocks, pods\n\
              3 checks: 2 passed; 1 error, 0 warnings (pod ab12, version 0.1.0)\n";
+        assert_eq!(text, expected);
+
+        let reason = "10.0.0.7:6379 does not answer.";
+        let unknown = |check: &str| json!({"check": check, "reason": reason});
+        let report = json!({"pod": "ab12", "version": "0.1.0", "findings": [],
+            "checks": ["redis_memory", "clocks", "pods"],
+            "not_checked": [unknown("redis_memory"), unknown("clocks")]});
+        let text = anstream::adapter::strip_str(&shown(&report)).to_string();
+        let expected = format!(
+            "unknown  not checked: clocks, redis_memory: {reason}\n\
+             ok       pods\n\
+             3 checks: 1 passed, 2 not checked; 0 errors, 0 warnings (pod ab12, version 0.1.0)\n"
+        );
         assert_eq!(text, expected);
     }
 }

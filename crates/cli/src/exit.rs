@@ -41,9 +41,9 @@ Exit codes:
   2  wrong arguments
   3  the service refused the request, or the operation failed, was cancelled or was interrupted
   4  the service cannot be reached
-  5  status --check: lanes are halted, or data is damaged; doctor found errors
+  5  status --check: lanes are halted, or data is damaged or cannot be read; doctor found errors
   6  repair found something
-  7  doctor found warnings, and no errors
+  7  doctor found warnings, and no errors; or it could not make a check
   8  verify: the order did not hold, or messages are missing";
 
 impl Exit {

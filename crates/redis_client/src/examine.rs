@@ -13,6 +13,7 @@ use super::{
     client::RedisClient,
     error::{ClientError, is_broken},
     fitness::version_of,
+    node::Node,
     refusal::refusal_of_writes,
 };
 
@@ -76,10 +77,7 @@ impl RedisClient {
     /// Without `settings`, asks only questions that need no extra rights.
     pub async fn examine(&self, settings: bool) -> Vec<(String, Result<ServerState, ClientError>)> {
         let asked = self.primaries().into_iter().map(|node| async move {
-            let name = match node.host() {
-                (host, _) if host.is_empty() => "the primary".to_owned(),
-                (host, port) => format!("{host}:{port}"),
-            };
+            let name = name_of(&node);
             let state = async {
                 let mut link = node.take().await?;
                 Examination { settings }.ask(&mut link.connection).await.map_err(|error| {
@@ -92,6 +90,20 @@ impl RedisClient {
             (name, state.await)
         });
         join_all(asked).await
+    }
+
+    /// The names of the servers, as `examine` returns them, each with the indices of the keys that it holds. Leaves out
+    /// keys that no server serves now.
+    pub fn keys_by_name(&self, keys: &[String]) -> Vec<(String, Vec<usize>)> {
+        let groups = self.spread(keys).0.into_iter();
+        groups.map(|(node, members)| (name_of(&node), members)).collect()
+    }
+}
+
+fn name_of(node: &Node) -> String {
+    match node.host() {
+        (host, _) if host.is_empty() => "the primary".to_owned(),
+        (host, port) => format!("{host}:{port}"),
     }
 }
 

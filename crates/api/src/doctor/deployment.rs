@@ -6,14 +6,20 @@ use super::{
     counted, named,
 };
 use crate::Api;
-use http_server::problem::Problem;
 use store::{Damaged, PodInfo, known_schema};
 
-pub(super) async fn check(api: &Api, findings: &mut Findings) -> Result<(), Problem> {
-    let pods = api.store.pods().await?;
-    roles(&pods, findings);
-    schemas(api, &pods, findings).await?;
-    partitions(api, &pods, findings);
+pub(super) async fn check(api: &Api, findings: &mut Findings) {
+    match api.store.pods().await {
+        Ok(pods) => {
+            roles(&pods, findings);
+            schemas(api, &pods, findings).await;
+            partitions(api, &pods, findings).await;
+        }
+        Err(error) => findings.cannot_check(
+            &["pods", "schema", "partitions"],
+            &format!("The heartbeats of the pods cannot be read: {error}."),
+        ),
+    }
     rights(api, findings);
     api.store.look_at_damage().await;
     for Damaged { location, call, problem } in api.store.damaged() {
@@ -24,7 +30,6 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) -> Result<(), Prob
             "Find and repair it: reseq repair DESTINATION --dry-run.",
         );
     }
-    Ok(())
 }
 
 fn roles(pods: &[PodInfo], findings: &mut Findings) {
@@ -48,8 +53,18 @@ fn roles(pods: &[PodInfo], findings: &mut Findings) {
     }
 }
 
-async fn schemas(api: &Api, pods: &[PodInfo], findings: &mut Findings) -> Result<(), Problem> {
-    let stored = api.store.schemas().await?.into_iter().min().unwrap_or(known_schema());
+async fn schemas(api: &Api, pods: &[PodInfo], findings: &mut Findings) {
+    let (mut stored, mut unread) = (known_schema(), None);
+    for schema in api.store.schema_of_each().await {
+        match schema {
+            Ok(schema) => stored = stored.min(schema),
+            Err(error) => unread = Some(error),
+        }
+    }
+    if let Some(error) = unread {
+        let reason = format!("The schema of some partitions cannot be read: {error}.");
+        findings.cannot_check(&["schema"], &reason);
+    }
     let least = pods.iter().map(|pod| pod.schema).min().unwrap_or(known_schema());
     let older: Vec<String> =
         pods.iter().filter(|pod| pod.schema < known_schema()).map(|pod| pod.pod.clone()).collect();
@@ -71,13 +86,22 @@ async fn schemas(api: &Api, pods: &[PodInfo], findings: &mut Findings) -> Result
             "Run reseq migrate.",
         );
     }
-    Ok(())
 }
 
-fn partitions(api: &Api, pods: &[PodInfo], findings: &mut Findings) {
+async fn partitions(api: &Api, pods: &[PodInfo], findings: &mut Findings) {
     let all = api.store.keys().partitions();
     let owned = |partition: &u16| pods.iter().any(|pod| pod.partitions.contains(partition));
-    let free: Vec<u16> = (0..all).filter(|partition| !owned(partition)).collect();
+    let mut free: Vec<u16> = (0..all).filter(|partition| !owned(partition)).collect();
+    // Nobody knows who owns a partition whose server does not answer.
+    let owners = api.store.owners(&free).await;
+    let unread: Vec<u16> =
+        free.iter().zip(&owners).filter(|(_, owner)| owner.is_err()).map(|(at, _)| *at).collect();
+    if let Some(error) = owners.into_iter().find_map(Result::err) {
+        let count = counted(unread.len() as u64, "partition");
+        let reason = format!("The owner of {count} cannot be read: {error}.");
+        findings.cannot_check(&["partitions"], &reason);
+    }
+    free.retain(|partition| !unread.contains(partition));
     if free.is_empty() {
         return;
     }

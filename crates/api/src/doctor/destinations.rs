@@ -11,7 +11,6 @@ use super::{
 };
 use crate::Api;
 use domain::{Durability, Ordering, shell::quoted};
-use http_server::problem::Problem;
 use store::{CatalogEntry, Head, Stats, StoreError};
 
 /// Destinations whose numbers are read.
@@ -39,17 +38,19 @@ async fn fsynced(api: &Api, all: &[Arc<CatalogEntry>], findings: &mut Findings) 
     let fsynced = all.iter().filter(|entry| entry.destination.durability == Durability::Fsynced);
     for entry in fsynced.filter(|entry| partitions.insert(entry.partition)) {
         let key = api.store.keys().partition(entry.partition).epoch();
-        if let Err(error @ StoreError::CannotConfirm(_)) =
-            api.store.check_durability(Durability::Fsynced, &key).await
-        {
-            let name = entry.destination.name.as_str();
-            let action = "Its producers get 503 cannot_confirm until then.";
-            findings.add((Error, "redis_fsync"), name, format!("{error}."), action);
+        let name = entry.destination.name.as_str();
+        match api.store.check_durability(Durability::Fsynced, &key).await {
+            Ok(_) => {}
+            Err(error @ StoreError::CannotConfirm(_)) => {
+                let action = "Its producers get 503 cannot_confirm until then.";
+                findings.add((Error, "redis_fsync"), name, format!("{error}."), action);
+            }
+            Err(error) => findings.cannot_check(&["redis_fsync"], &format!("{name}: {error}.")),
         }
     }
 }
 
-pub(super) async fn check(api: &Api, findings: &mut Findings) -> Result<(), Problem> {
+pub(super) async fn check(api: &Api, findings: &mut Findings) {
     let mut all = api.catalog.all();
     if all.len() > CHECKED_MAX {
         findings.add(
@@ -63,25 +64,31 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) -> Result<(), Prob
     credentials(&all, findings);
     fsynced(api, &all, findings).await;
     let mut numbered: Vec<Numbered> = Vec::with_capacity(all.len());
-    for some in all.chunks(AT_ONCE) {
-        let stats = api.store.backlogs_each(some).await;
-        for (entry, stats) in some.iter().zip(stats) {
-            match stats {
-                Ok(stats) => numbered.push((entry.clone(), stats)),
-                Err(error) => findings.add(
-                    (Error, "damage"),
-                    entry.destination.name.as_str(),
-                    format!("Its numbers cannot be read: {error}."),
-                    format!("Run reseq repair {} --dry-run.", entry.destination.name),
-                ),
-            }
+    // All at once: a server that does not answer costs one wait.
+    let read = all.chunks(AT_ONCE).map(|some| api.store.backlogs_each(some));
+    let read = join_all(read).await.into_iter().flatten();
+    let mut unread = (0, None);
+    for (entry, stats) in all.iter().zip(read) {
+        match stats {
+            Ok(stats) => numbered.push((entry.clone(), stats)),
+            Err(error) if error.is_damage() => findings.add(
+                (Error, "damage"),
+                entry.destination.name.as_str(),
+                format!("Its numbers cannot be read: {error}."),
+                format!("Run reseq repair {} --dry-run.", entry.destination.name),
+            ),
+            Err(error) => unread = (unread.0 + 1, Some(error)),
         }
+    }
+    if let (count, Some(error)) = unread {
+        let checks = ["damage", "stuck_lanes", "backlogs", "dead_letters"];
+        let reason = format!("{} cannot be read: {error}.", counted(count, "destination"));
+        findings.cannot_check(&checks, &reason);
     }
     halted(&numbered, findings);
     old_heads(api, &numbered, findings).await;
-    paused(&numbered, findings);
+    paused(&all, findings);
     sizes(&numbered, findings);
-    Ok(())
 }
 
 /// Definitions that name credentials of producers. They were stored when that was allowed.
@@ -129,7 +136,15 @@ async fn old_heads(api: &Api, all: &[Numbered], findings: &mut Findings) {
     let read = longest.iter().map(|(entry, _)| api.store.stats(entry));
     let mut old: Vec<(&CatalogEntry, Head)> = Vec::new();
     for ((entry, _), stats) in longest.iter().zip(join_all(read).await) {
-        let head = stats.ok().and_then(|stats| stats.head);
+        let head = match stats {
+            Ok(stats) => stats.head,
+            Err(error) => {
+                let name = &entry.destination.name;
+                let reason = format!("The heads of {name} cannot be read: {error}.");
+                findings.cannot_check(&["stuck_lanes"], &reason);
+                None
+            }
+        };
         let is_old = |head: &Head| {
             // A message without order blocks nothing, and a delay is meant.
             let is_meant = matches!(head.blocked_by, "operator" | "delay");
@@ -154,10 +169,10 @@ async fn old_heads(api: &Api, all: &[Numbered], findings: &mut Findings) {
     }
 }
 
-fn paused(all: &[Numbered], findings: &mut Findings) {
+fn paused(all: &[Arc<CatalogEntry>], findings: &mut Findings) {
     let names = |is: fn(&CatalogEntry) -> bool| -> Vec<String> {
-        let paused = all.iter().filter(|(entry, _)| is(entry));
-        paused.map(|(entry, _)| entry.destination.name.to_string()).collect()
+        let paused = all.iter().filter(|entry| is(entry));
+        paused.map(|entry| entry.destination.name.to_string()).collect()
     };
     for (what, names) in [
         ("delivery", names(|entry| entry.paused.delivery)),

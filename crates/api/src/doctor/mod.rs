@@ -38,6 +38,15 @@ pub(super) struct Finding {
     action: String,
 }
 
+/// A check that could not be made, or only in part. It has neither passed nor failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub(super) struct NotChecked {
+    /// One of `checks`.
+    check: &'static str,
+    /// Why, in one sentence.
+    reason: String,
+}
+
 /// What was checked, and what was found.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Report {
@@ -49,10 +58,11 @@ pub(super) struct Report {
     schema: u32,
     #[schema(format = DateTime)]
     checked_at: String,
-    /// The names of all checks. A check without a finding has passed.
+    /// The names of all checks. A check has passed if it has no finding and is not in `not_checked`.
     checks: Vec<&'static str>,
     /// The worst first.
     findings: Vec<Finding>,
+    not_checked: Vec<NotChecked>,
 }
 
 /// The checks, in the order in which they are listed.
@@ -80,7 +90,10 @@ const CHECKS: &[&str] = &[
 
 /// Collects findings.
 #[derive(Default)]
-struct Findings(Vec<Finding>);
+struct Findings {
+    found: Vec<Finding>,
+    not_checked: Vec<NotChecked>,
+}
 
 impl Findings {
     fn add(
@@ -92,13 +105,22 @@ impl Findings {
     ) {
         debug_assert!(CHECKS.contains(&check), "{check} is not in CHECKS");
         let (subject, action) = (subject.to_owned(), action.into());
-        self.0.push(Finding { severity, check, subject, summary, action });
+        self.found.push(Finding { severity, check, subject, summary, action });
     }
 
-    fn sorted(mut self) -> Vec<Finding> {
+    /// These checks could not be made.
+    fn cannot_check(&mut self, checks: &[&'static str], reason: &str) {
+        for check in checks {
+            debug_assert!(CHECKS.contains(check), "{check} is not in CHECKS");
+            let reason = reason.to_owned();
+            self.not_checked.push(NotChecked { check, reason });
+        }
+    }
+
+    fn sort(&mut self) {
         let place = |check| CHECKS.iter().position(|known| *known == check);
-        self.0.sort_by_key(|finding| (finding.severity, place(finding.check)));
-        self.0
+        self.found.sort_by_key(|finding| (finding.severity, place(finding.check)));
+        self.not_checked.sort_by_key(|one| place(one.check));
     }
 }
 
@@ -113,18 +135,27 @@ pub(super) async fn doctor(
     caller.check_unlimited()?;
     let mut findings = Findings::default();
     servers::check(&api, &mut findings).await;
-    // Without Redis, nothing else can be said.
-    if api.store.ping().await.is_ok() {
-        deployment::check(&api, &mut findings).await?;
-        destinations::check(&api, &mut findings).await?;
+    match api.store.ping().await {
+        Ok(()) => {
+            deployment::check(&api, &mut findings).await;
+            destinations::check(&api, &mut findings).await;
+        }
+        // Without Redis, nothing else can be said.
+        Err(error) => {
+            let of_servers = [&["redis_reachable"], servers::CHECKS].concat();
+            let others = CHECKS.iter().copied().filter(|check| !of_servers.contains(check));
+            findings.cannot_check(&others.collect::<Vec<_>>(), &format!("{error}."));
+        }
     }
+    findings.sort();
     Ok(Json(Report {
         pod: api.store.pod().to_owned(),
         version: env!("CARGO_PKG_VERSION"),
         schema: known_schema(),
         checked_at: rfc3339(server_clock_ms()),
         checks: CHECKS.to_vec(),
-        findings: findings.sorted(),
+        findings: findings.found,
+        not_checked: findings.not_checked,
     }))
 }
 

@@ -3,7 +3,7 @@
 use super::{
     Findings,
     Severity::{Error, Info, Warning},
-    counted,
+    counted, named,
 };
 use crate::Api;
 use store::{Memory, Replica, ServerState, StoreError};
@@ -17,6 +17,18 @@ const BEHIND_BYTES_MAX: u64 = 64 << 20;
 /// Memory or connections in use from which on there is little left, in percent.
 const FULL_PERCENT: u64 = 80;
 
+/// The checks of each server that answers.
+pub(super) const CHECKS: &[&str] = &[
+    "redis_writes",
+    "redis_persistence",
+    "redis_fsync",
+    "redis_eviction",
+    "redis_memory",
+    "redis_connections",
+    "redis_replicas",
+    "clocks",
+];
+
 pub(super) async fn check(api: &Api, findings: &mut Findings) {
     for (name, state) in api.store.examine_servers().await {
         match state {
@@ -27,15 +39,33 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) {
                 replicas(&name, &state, api.store.replicas_wanted(), findings);
                 clock(&name, &state, findings);
             }
-            Err(StoreError::RefusesWrites(sentence)) => writes(&name, Some(&sentence), findings),
-            Err(error) => findings.add(
-                (Error, "redis_reachable"),
-                &name,
-                format!("Redis does not answer: {error}."),
-                "Check that it runs, and that the pod can reach it. Messages of its partitions \
-                 wait meanwhile.",
-            ),
+            Err(StoreError::RefusesWrites(sentence)) => {
+                writes(&name, Some(&sentence), findings);
+                findings.cannot_check(&CHECKS[1..], &format!("{name} refuses: {sentence}"));
+            }
+            Err(error) => {
+                findings.add(
+                    (Error, "redis_reachable"),
+                    &name,
+                    format!("Redis does not answer: {error}. {}", takes_along(api, &name)),
+                    "Check that it runs, and that the pod can reach it. Messages of its partitions \
+                     wait meanwhile.",
+                );
+                findings.cannot_check(CHECKS, &format!("{name} does not answer."));
+            }
         }
+    }
+}
+
+/// The destinations that wait for this server.
+fn takes_along(api: &Api, name: &str) -> String {
+    let all = api.catalog.all();
+    let held = api.store.held_by(&all).into_iter().find(|(server, _)| server == name);
+    let held = held.map(|(_, members)| members).unwrap_or_default();
+    let names: Vec<String> = held.iter().map(|at| all[*at].destination.name.to_string()).collect();
+    match names.len() {
+        0 => "It holds no destinations.".to_owned(),
+        count => format!("It holds {}: {}.", counted(count as u64, "destination"), named(&names)),
     }
 }
 
@@ -236,7 +266,8 @@ mod tests {
         memory("redis", state, 90, &mut findings);
         replicas("redis", state, wanted, &mut findings);
         clock("redis", state, &mut findings);
-        let all = findings.sorted();
+        findings.sort();
+        let all = findings.found;
         assert!(all.iter().all(|Finding { action, .. }| !action.is_empty()), "{all:?}");
         all.into_iter().map(|finding| (finding.severity, finding.check)).collect()
     }

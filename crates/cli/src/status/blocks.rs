@@ -2,25 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::json;
 
 use super::stats::{Head, Stats};
-use crate::{
-    client::{Service, problem_of},
-    output::{error_of, plain, quoted, text_of},
-    paths::path_of,
-};
+use crate::output::{error_of, human_age, plain, quoted};
 
 /// The most lines about the heads of a destination.
 const HEADS_MAX: usize = 3;
 
 /// What blocks a destination, one line each.
-pub(super) async fn blocks(
-    service: &Service,
-    name: &str,
-    stats: &Stats,
-) -> anyhow::Result<Vec<String>> {
+pub(super) fn blocks(name: &str, stats: &Stats) -> Vec<String> {
     let mut lines = Vec::new();
+    if let Some(reason) = &stats.not_read {
+        lines.push(format!("not read: {}; reseq doctor", plain(reason)));
+    }
     if !stats.damaged.is_empty() {
         let damaged = plain(&stats.damaged.join(", "));
         lines.push(format!("damaged: {damaged}; reseq repair {name} --dry-run"));
@@ -34,22 +29,11 @@ pub(super) async fn blocks(
     };
     let stuck: Vec<&Head> =
         heads.iter().filter(|head| head.failures() > 0 || head.is_halted()).collect();
-    for head in stuck.iter().take(HEADS_MAX) {
-        let path = path_of(name, &format!("messages/{}", head.sequence));
-        match service.find::<Value>(&path).await {
-            Ok(Some(message)) => lines.push(block(name, head, &message)),
-            // It has just left.
-            Ok(None) => {}
-            Err(error) if problem_of(&error).is_some_and(|problem| problem.status == 500) => {
-                lines.push(block(name, head, &Value::Null));
-            }
-            Err(error) => return Err(error),
-        }
-    }
+    lines.extend(stuck.iter().take(HEADS_MAX).map(|head| block(name, head)));
     if stuck.len() > HEADS_MAX {
         lines.push(more(name, &stuck[HEADS_MAX..]));
     }
-    Ok(lines)
+    lines
 }
 
 /// Stuck heads without a line of their own, with the lists that show them.
@@ -60,10 +44,10 @@ fn more(name: &str, heads: &[&Head]) -> String {
 }
 
 /// A head that is stuck.
-fn block(name: &str, head: &Head, message: &Value) -> String {
+fn block(name: &str, head: &Head) -> String {
     let sequence = head.sequence;
     let of_key = head.key.as_ref().map(|key| format!(" of key {key:?}")).unwrap_or_default();
-    let error = match error_of(message) {
+    let error = match error_of(&json!({"last_error": head.last_error})) {
         none if none.is_empty() => none,
         error => format!(" ({error})"),
     };
@@ -78,10 +62,7 @@ fn block(name: &str, head: &Head, message: &Value) -> String {
         Some(key) => format!(" --key {}", quoted(key)),
         None => String::new(),
     };
-    let since = match text_of(message, "halted_at") {
-        none if none.is_empty() => none,
-        time => format!(" since {time}"),
-    };
+    let since = head.halted_for_ms.map(|ms| format!(" for {}", human_age(ms))).unwrap_or_default();
     format!(
         "{sequence}{of_key} is halted{since}{error}; reseq retry-head {name}{key} --sequence \
          {sequence}, or skip-head",
@@ -91,7 +72,7 @@ fn block(name: &str, head: &Head, message: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
-    use serde_json::json;
+    use serde_json::Value;
 
     use super::*;
 
@@ -109,19 +90,19 @@ mod tests {
 
     #[test]
     fn a_halted_head_is_named_with_the_command_that_helps() {
-        let head = |state: &str| {
-            let head = json!({"sequence": 7, "key": "a b", "state": state, "attempts": 2});
+        let head = |state: &str, error: Value| {
+            let head = json!({"sequence": 7, "key": "a b", "state": state, "attempts": 2,
+                "halted_for_ms": 61_000, "last_error": error});
             Head::deserialize(&head).unwrap()
         };
-        let message = json!({"halted_at": "2026-11-21T10:00:00Z",
-            "last_error": {"kind": "status", "status": 422, "detail": "no\nand more"}});
+        let error = json!({"kind": "status", "status": 422, "detail": "no\nand more"});
         assert_eq!(
-            block("erp", &head("halted"), &message),
-            "7 of key \"a b\" is halted since 2026-11-21T10:00:00Z (status 422: no); \
+            block("erp", &head("halted", error)),
+            "7 of key \"a b\" is halted for 1 min 1 s (status 422: no); \
              reseq retry-head erp --key 'a b' --sequence 7, or skip-head"
         );
         assert_eq!(
-            block("erp", &head("delayed"), &Value::Null),
+            block("erp", &head("delayed", Value::Null)),
             "7 of key \"a b\": it has failed 2 times, and is being retried; \
              reseq messages show erp 7"
         );

@@ -1,12 +1,13 @@
-//! `reseq status`: shows the numbers of all destinations as a table.
+//! `reseq status`: shows the numbers of destinations as a table.
 
 mod blocks;
+mod drained;
 mod stats;
 mod table;
 
-use std::{io::IsTerminal, time::Duration};
+use std::{cmp::Reverse, io::IsTerminal, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
     exit::Exit,
     output::{Output, plain, write_out},
 };
-use stats::{Seen, Stats, read_all};
+use stats::{Seen, Stats, read};
 
 /// How often `--watch` updates.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -27,12 +28,30 @@ const DAMAGED: &str = "damaged: ";
 pub struct StatusArgs {
     #[command(flatten)]
     client: ClientArgs,
+    /// Only these destinations
+    #[arg(value_name = "DESTINATION")]
+    destinations: Vec<String>,
+    /// Which destinations come first: by name, the longest backlogs, or those with halted messages
+    #[arg(long, default_value_t, value_enum)]
+    sort: Sort,
+    /// Wait until nothing is pending, and show the progress on standard error
+    #[arg(long, conflicts_with_all = ["watch", "check"])]
+    until_drained: bool,
     /// Update every second until Ctrl-C
     #[arg(long, conflicts_with = "check")]
     watch: bool,
     /// Show only halted lanes and damaged data; if there are any, exit with code 5
     #[arg(long)]
     check: bool,
+}
+
+/// Which destinations come first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    #[default]
+    Name,
+    Pending,
+    Stuck,
 }
 
 /// What the service says at one moment.
@@ -44,26 +63,30 @@ struct Status {
 
 /// Prints the table, once or until Ctrl-C.
 pub async fn run(args: StatusArgs) -> anyhow::Result<Exit> {
-    let StatusArgs { client, watch: is_watch, check } = args;
-    let service = client.service()?;
-    if is_watch {
-        watch(&service, client.output).await?;
+    let service = args.client.service()?;
+    let (output, check) = (args.client.output, args.check);
+    if args.watch {
+        watch(&service, &args).await?;
         return Ok(Exit::Ok);
     }
+    if args.until_drained {
+        drained::wait(&service, &args.destinations).await?;
+    }
     let status = match check {
-        true => Status::unhealthy(&service).await,
-        false => Status::read(&service).await,
+        true => Status::unhealthy(&service, &args).await,
+        false => Status::read(&service, &args).await,
     };
-    client.print_problem(&status)?;
+    args.client.print_problem(&status)?;
     let status = status?;
-    write_out(&status.shown(&service, client.output, check).await?)?;
+    write_out(&status.shown(output, check))?;
     Ok(match check && !status.is_empty() {
         true => Exit::Unhealthy,
         false => Exit::Ok,
     })
 }
 
-async fn watch(service: &Service, output: Output) -> anyhow::Result<()> {
+async fn watch(service: &Service, args: &StatusArgs) -> anyhow::Result<()> {
+    let output = args.client.output;
     let clear = std::io::stdout().is_terminal() && output == Output::Table;
     let mut ticks = tokio::time::interval(WATCH_EVERY);
     loop {
@@ -71,7 +94,7 @@ async fn watch(service: &Service, output: Output) -> anyhow::Result<()> {
             _ = ticks.tick() => {}
             signal = tokio::signal::ctrl_c() => return Ok(signal?),
         }
-        let now = async { Status::read(service).await?.shown(service, output, false).await };
+        let now = async { anyhow::Ok(Status::read(service, args).await?.shown(output, false)) };
         let text = tokio::select! {
             text = now => text,
             signal = tokio::signal::ctrl_c() => return Ok(signal?),
@@ -91,45 +114,48 @@ async fn watch(service: &Service, output: Output) -> anyhow::Result<()> {
 }
 
 impl Status {
-    async fn read(service: &Service) -> anyhow::Result<Status> {
-        Ok(Status { destinations: read_all(service).await?, damaged: Vec::new() })
+    async fn read(service: &Service, args: &StatusArgs) -> anyhow::Result<Status> {
+        let mut destinations = read(service, &args.destinations).await?;
+        // Those that cannot be read come first, because nobody knows how they are. The sort is stable.
+        destinations.sort_by_key(|Seen { stats, .. }| {
+            let (unknown, halted) = (!stats.is_known(), stats.halted);
+            Reverse(match args.sort {
+                Sort::Name => (false, 0, 0),
+                Sort::Pending => (false, 0, stats.pending),
+                Sort::Stuck => (unknown, halted, stats.pending),
+            })
+        });
+        Ok(Status { destinations, damaged: Vec::new() })
     }
 
-    /// Only halted lanes and damaged data.
-    async fn unhealthy(service: &Service) -> anyhow::Result<Status> {
+    /// Only halted lanes, damaged data, and what could not be read.
+    async fn unhealthy(service: &Service, args: &StatusArgs) -> anyhow::Result<Status> {
         // A proxy may hide this path: then only the numbers tell.
         let ready = service.find_text("/readyz").await?.unwrap_or_default();
         let damaged = ready.lines().filter_map(|line| line.strip_prefix(DAMAGED));
         let damaged = damaged.map(str::to_owned).collect();
-        let mut destinations = read_all(service).await?;
-        destinations.retain(|seen| seen.stats.needs_repair());
-        Ok(Status { destinations, damaged })
+        let mut status = Status::read(service, args).await?;
+        status.destinations.retain(|seen| seen.stats.needs_repair());
+        Ok(Status { damaged, ..status })
     }
 
     fn is_empty(&self) -> bool {
         self.destinations.is_empty() && self.damaged.is_empty()
     }
 
-    async fn shown(
-        &self,
-        service: &Service,
-        output: Output,
-        check: bool,
-    ) -> anyhow::Result<String> {
+    fn shown(&self, output: Output, check: bool) -> String {
         if output == Output::Json {
-            return Ok(self.json(check).to_string());
+            return self.json(check).to_string();
         }
         if self.is_empty() {
             let nothing = "no lane is halted, and no data is damaged";
-            return Ok(if check { nothing } else { "there are no destinations" }.to_owned());
+            return if check { nothing } else { "there are no destinations" }.to_owned();
         }
-        let mut all_blocks = Vec::new();
-        for Seen { name, stats, .. } in &self.destinations {
-            all_blocks.push(blocks::blocks(service, name, stats).await?);
-        }
-        let mut text = table::shown(&self.destinations, &all_blocks);
+        let all_blocks = self.destinations.iter();
+        let all_blocks = all_blocks.map(|seen| blocks::blocks(&seen.name, &seen.stats));
+        let mut text = table::shown(&self.destinations, &all_blocks.collect::<Vec<_>>());
         text.extend(self.damaged.iter().map(|damaged| format!("! damaged: {}\n", plain(damaged))));
-        Ok(text)
+        text
     }
 
     fn json(&self, check: bool) -> Value {

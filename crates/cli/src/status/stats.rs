@@ -1,20 +1,14 @@
-//! Reads the numbers of all destinations.
+//! Reads the numbers of destinations.
 
-use futures::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    client::{Service, problem_of},
-    paths::{path_of, query, text},
+    client::{Call, Problem, Service, problem_of},
+    output::text_of,
+    pages,
+    paths::{flag, path_of},
 };
-
-/// Destinations queried at once.
-const ASKED_MAX: usize = 16;
-/// The most pages of destinations, in case a broken service never ends the list.
-const PAGES_MAX: usize = 1_000;
-/// Destinations of a page.
-const PAGE: usize = 1_000;
 
 /// A destination and its numbers.
 pub(super) struct Seen {
@@ -29,6 +23,7 @@ pub(super) struct Seen {
 #[serde(default)]
 pub(super) struct Stats {
     pub(super) last_sequence: u64,
+    pub(super) pending: u64,
     pub(super) waiting: u64,
     pub(super) processing: u64,
     pub(super) ready: u64,
@@ -40,6 +35,8 @@ pub(super) struct Stats {
     pub(super) paused: Paused,
     /// What cannot be read.
     pub(super) damaged: Vec<String>,
+    /// Why nothing was read: its server does not answer.
+    pub(super) not_read: Option<String>,
     pub(super) head: Option<Head>,
     pub(super) heads: Vec<Head>,
 }
@@ -60,14 +57,21 @@ pub(super) struct Head {
     pub(super) state: String,
     pub(super) age_ms: u64,
     pub(super) blocked_by: Option<String>,
+    pub(super) halted_for_ms: Option<u64>,
     attempts: u32,
     stalls: u32,
+    pub(super) last_error: Value,
 }
 
 impl Stats {
-    /// True if a lane is halted, or data is damaged.
+    /// True if a lane is halted, or data is damaged; or if nobody knows, because nothing was read.
     pub(super) fn needs_repair(&self) -> bool {
-        self.halted > 0 || !self.damaged.is_empty()
+        self.halted > 0 || !self.is_known()
+    }
+
+    /// True if the numbers were read.
+    pub(super) fn is_known(&self) -> bool {
+        self.damaged.is_empty() && self.not_read.is_none()
     }
 }
 
@@ -100,50 +104,42 @@ impl Head {
     }
 }
 
-/// A page of definitions.
-#[derive(Deserialize)]
-struct Page {
-    items: Vec<Value>,
-    next_cursor: Option<String>,
-}
-
-/// Every destination with its numbers, in the service's order.
-pub(super) async fn read_all(service: &Service) -> anyhow::Result<Vec<Seen>> {
-    let mut names = Vec::new();
-    let mut cursor: Option<String> = None;
-    for _ in 0..PAGES_MAX {
-        let fields = [("limit", Some(PAGE.into())), ("cursor", text(cursor.as_deref()))];
-        let path = format!("/v1/destinations{}", query(&fields));
-        let Some(page) = service.find::<Page>(&path).await? else {
-            anyhow::bail!("{} has no destinations: is it Reseq?", service.url());
-        };
-        let name = |item: &Value| item["name"].as_str().map(str::to_owned);
-        names.extend(page.items.iter().filter_map(name));
-        cursor = page.next_cursor;
-        if cursor.is_none() {
-            break;
+/// The destinations with these names; all, in the service's order, if there is no name.
+pub(super) async fn read(service: &Service, names: &[String]) -> anyhow::Result<Vec<Seen>> {
+    let mut all = Vec::new();
+    if names.is_empty() {
+        let fields = [("heads", flag(true)), ("totals", Some(Value::Bool(false)))];
+        let page = pages::read(service, "/v1/stats", &fields, usize::MAX, None).await?;
+        for item in page["items"].as_array().into_iter().flatten() {
+            all.push(Seen::of(text_of(item, "name"), item.clone())?);
         }
     }
-    let asked = stream::iter(names).map(|name| read(service, name));
-    let all: Vec<Option<Seen>> = asked.buffered(ASKED_MAX).try_collect().await?;
-    Ok(all.into_iter().flatten().collect())
+    for name in names {
+        all.push(Seen::of(name.clone(), read_one(service, name).await?)?);
+    }
+    Ok(all)
 }
 
-/// The numbers of one destination; `None` if it has just been removed.
-async fn read(service: &Service, name: String) -> anyhow::Result<Option<Seen>> {
-    let json = match service.find::<Value>(&path_of(&name, "stats")).await {
-        Ok(Some(json)) => json,
-        Ok(None) => return Ok(None),
-        // Damage of one destination must not hide the others.
+/// The numbers of one destination, or why they cannot be read.
+async fn read_one(service: &Service, name: &str) -> anyhow::Result<Value> {
+    let read = service.call(Call::get(&path_of(name, "stats"))).await;
+    match read {
+        Ok(stats) => Ok(Value::clone(&stats)),
         Err(error) => match problem_of(&error) {
-            Some(problem) if problem.status == 500 && !problem.code.is_empty() => {
-                json!({"damaged": [problem.detail]})
-            }
-            _ => return Err(error),
+            Some(Problem { status: 500, detail, .. }) => Ok(json!({"damaged": [detail]})),
+            Some(Problem { status: 503, detail, .. }) => Ok(json!({"not_read": detail})),
+            _ => Err(error),
         },
-    };
-    let stats = Stats::deserialize(&json)?;
-    Ok(Some(Seen { name, stats, json }))
+    }
+}
+
+impl Seen {
+    fn of(name: String, mut json: Value) -> anyhow::Result<Seen> {
+        if let Some(fields) = json.as_object_mut() {
+            fields.remove("name");
+        }
+        Ok(Seen { name, stats: Stats::deserialize(&json)?, json })
+    }
 }
 
 #[cfg(test)]
@@ -161,44 +157,54 @@ mod tests {
     use super::*;
     use tls::Pem;
 
-    /// Four destinations on two pages. The second is damaged, and the third has just been removed.
+    /// Three destinations on three pages, of which one is empty. The second destination is damaged.
     async fn list(Query(query): Query<HashMap<String, String>>) -> Json<Value> {
-        assert_eq!(query["limit"], "1000");
+        assert_eq!(
+            (&*query["limit"], &*query["heads"], &*query["totals"]),
+            ("1000", "true", "false")
+        );
         Json(match query.get("cursor").map(String::as_str) {
-            None => json!({"items": [{"name": "a"}, {"name": "b"}], "next_cursor": "b"}),
-            Some("b") => json!({"items": [{"name": "c"}, {"name": "d"}], "next_cursor": null}),
+            None => {
+                json!({"items": [{"name": "a", "waiting": 2}, {"name": "b", "damaged": ["its lane"]}],
+                "next_cursor": "b"})
+            }
+            Some("b") => json!({"items": [], "next_cursor": "c"}),
+            Some("c") => json!({"items": [{"name": "d", "not_read": "gone"}], "next_cursor": null}),
             Some(other) => panic!("{other}"),
         })
     }
 
     async fn stats(Path(name): Path<String>) -> Response {
-        let problem = |status, code| json!({"status": status, "code": code, "detail": "its lane"});
+        let problem =
+            |status, code| json!({"status": status, "code": code, "detail": "its server"});
         match name.as_str() {
-            "b" => {
-                let problem = Json(problem(500, "damaged"));
-                (StatusCode::INTERNAL_SERVER_ERROR, problem).into_response()
-            }
+            "b" => (StatusCode::SERVICE_UNAVAILABLE, Json(problem(503, "redis_unavailable")))
+                .into_response(),
             "c" => {
-                let problem = Json(problem(404, "unknown_destination"));
-                (StatusCode::NOT_FOUND, problem).into_response()
+                (StatusCode::NOT_FOUND, Json(problem(404, "unknown_destination"))).into_response()
             }
             _ => Json(json!({"waiting": 2, "halted": 0})).into_response(),
         }
     }
 
     #[tokio::test]
-    async fn status_reads_all_pages_despite_one_damaged_destination() {
+    async fn status_reads_all_pages_and_shows_what_was_not_read() {
         let routes = Router::new()
-            .route("/v1/destinations", get(list))
+            .route("/v1/stats", get(list))
             .route("/v1/destinations/{name}/stats", get(stats));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(axum::serve(listener, routes).into_future());
-        let all = read_all(&Service::at(&url, &[], &Pem::default()).unwrap()).await.unwrap();
+        let service = Service::at(&url, &[], &Pem::default()).unwrap();
+        let all = read(&service, &[]).await.unwrap();
         let seen = all.iter().map(|one| (one.name.as_str(), one.stats.waiting));
-        assert_eq!(seen.collect::<Vec<_>>(), [("a", 2), ("b", 0), ("d", 2)]);
-        assert_eq!(all[1].stats.damaged, ["its lane"]);
+        assert_eq!(seen.collect::<Vec<_>>(), [("a", 2), ("b", 0), ("d", 0)]);
         let unhealthy = all.iter().map(|one| one.stats.needs_repair());
-        assert_eq!(unhealthy.collect::<Vec<_>>(), [false, true, false]);
+        assert_eq!(unhealthy.collect::<Vec<_>>(), [false, true, true]);
+
+        let named = read(&service, &["a".to_owned(), "b".to_owned()]).await.unwrap();
+        assert_eq!((named.len(), named[0].stats.waiting), (2, 2));
+        assert_eq!(named[1].stats.not_read.as_deref(), Some("its server"));
+        assert!(read(&service, &["c".to_owned()]).await.is_err());
     }
 }

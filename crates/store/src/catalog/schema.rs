@@ -103,7 +103,8 @@ impl Store {
         self.schema_of_each().await.into_iter().collect()
     }
 
-    async fn schema_of_each(&self) -> Vec<Result<u32, StoreError>> {
+    /// Like `schemas`, but a server that does not answer fails only its own partitions.
+    pub async fn schema_of_each(&self) -> Vec<Result<u32, StoreError>> {
         let looks = (0..self.keys().partitions()).map(|partition| {
             let mut pipe = redis::pipe();
             pipe.hget(self.keys().partition(partition).epoch(), "schema");

@@ -49,11 +49,14 @@ impl Store {
             match entry.destination.ordering {
                 Ordering::Key => pipe.zrange(keys.in_progress(Some(lane)), 0, 0),
                 // Each message is a lane of its own.
-                Ordering::None | Ordering::Destination => pipe.zrangebyscore(keys.in_progress(None), lane, lane),
+                Ordering::None | Ordering::Destination => {
+                    pipe.zrangebyscore(keys.in_progress(None), lane, lane)
+                }
             };
         }
         let heads = self.query_lenient(&pipe).await?.into_iter();
-        let heads = heads.map(|head| redis::from_redis_value::<Vec<Sequence>>(head).ok()?.first().copied());
+        let heads =
+            heads.map(|head| redis::from_redis_value::<Vec<Sequence>>(head).ok()?.first().copied());
         let is_free = |until: Option<f64>| until.is_none_or(|until| until <= now_ms as f64);
         let found = lanes.into_iter().zip(heads).zip(held_until);
         let found = found.filter(|(_, until)| is_free(*until));

@@ -1,8 +1,8 @@
 //! Queries, which change nothing: for display, and to find work.
 
 pub mod audit;
-mod backoffs;
 pub mod backlogs;
+mod backoffs;
 pub mod blocked_times;
 pub mod cause;
 mod consumers;

@@ -1,6 +1,8 @@
 //! What the Redis servers say of themselves.
 
-use crate::{Store, StoreError};
+use std::sync::Arc;
+
+use crate::{Store, StoreError, entry::CatalogEntry};
 use redis_client::ServerState;
 
 impl Store {
@@ -8,6 +10,13 @@ impl Store {
     pub async fn examine_servers(&self) -> Vec<(String, Result<ServerState, StoreError>)> {
         let asked = self.client().examine(true).await;
         asked.into_iter().map(|(name, state)| (name, state.map_err(StoreError::from))).collect()
+    }
+
+    /// The name of each primary, with the indices of those of these destinations that it holds.
+    pub fn held_by(&self, all: &[Arc<CatalogEntry>]) -> Vec<(String, Vec<usize>)> {
+        let hash =
+            |entry: &Arc<CatalogEntry>| self.keys().destination(&entry.destination.name).hash();
+        self.client().keys_by_name(&all.iter().map(hash).collect::<Vec<_>>())
     }
 
     /// How many replicas each primary should have, as configured.

@@ -82,6 +82,9 @@ pub struct Head {
     pub attempts: u32,
     /// Leases on it that expired.
     pub stalls: u32,
+    /// How long it has been halted, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub halted_for_ms: Option<u64>,
     /// The last error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<AttemptError>,
@@ -239,7 +242,7 @@ impl Store {
 
 fn head(listed: Listed, entry: &CatalogEntry, delivering: bool, now_ms: u64) -> Head {
     let waits_for_later = listed.waits_for_later();
-    let Listed { message, state, .. } = listed;
+    let Listed { message, state, halted_ms, .. } = listed;
     let state = match state {
         State::Ready if delivering => State::Delivering,
         state => state,
@@ -259,6 +262,7 @@ fn head(listed: Listed, entry: &CatalogEntry, delivering: bool, now_ms: u64) -> 
         },
         attempts: message.attempts.failed,
         stalls: message.attempts.stalls,
+        halted_for_ms: halted_ms.map(|since| now_ms.saturating_sub(since)),
         last_error,
     }
 }
