@@ -29,7 +29,7 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
     let keyring = Keyring::new(&config.secrets.keys()?);
     let current = keyring.current().map(str::to_owned);
     let lease = Duration::from_millis(config.sender.lease_ms);
-    let opened = Store::open_with(&config.redis, lease, keyring).await;
+    let opened = Store::open_with(&config.redis, lease, keyring, store::pod_name()).await;
     let (secrets, servers) = match &opened {
         Ok((store, _)) => (Some(store.secrets_found().await), store.examine_servers().await),
         Err(_) => (None, Vec::new()),

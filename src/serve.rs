@@ -1,6 +1,6 @@
 //! Runs the service as a whole process: its threads, log, metrics, traces and signals.
 
-use std::{path::Path, thread::available_parallelism};
+use std::{path::Path, sync::Arc, thread::available_parallelism};
 
 use anyhow::Context;
 use sd_notify::NotifyState;
@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{AppError, Reseq, Role, Running};
 use config::Config;
-use telemetry::{LogFilter, install_traces};
+use telemetry::{Log, Process, install_traces};
 
 /// Runs until SIGTERM or SIGINT, then drains. SIGHUP reloads the configuration. With `with`, the caller may add to the service,
 /// such as transforms. Uses its own threads, as many as configured.
@@ -44,26 +44,29 @@ async fn serve(
     roles: Vec<Role>,
     with: impl FnOnce(Reseq) -> Reseq,
 ) -> anyhow::Result<()> {
-    let log = telemetry::install_log(config.log.is_json(), &config.log.level);
-    let log = log.map_err(anyhow::Error::msg)?;
+    let process = Process { pod: store::pod_name(), roles: Role::names(&roles) };
+    let pod = process.pod.clone();
+    let log = telemetry::install_log(config.log.is_json(), &config.log.level, process);
+    let log = Arc::new(log.map_err(anyhow::Error::msg)?);
     let traces = match config.tracing.is_on() {
         true => Some(install_traces(&config.tracing.otlp_endpoint, config.tracing.sample_ratio)?),
         false => None,
     };
     let metrics = telemetry::install_metrics().context("the metrics could not be set up")?;
-    let upkeep = metrics.clone();
+    let (upkeep, lines) = (metrics.clone(), log.clone());
     tokio::spawn(async move {
         // Without this, histograms grow until somebody reads the metrics.
         let mut tick = tokio::time::interval(std::time::Duration::from_secs(5));
         loop {
             tick.tick().await;
             upkeep.run_upkeep();
+            lines.sum_up();
         }
     });
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let reseq = with(Reseq::new(config)).roles(roles).metrics(metrics);
+    let reseq = with(Reseq::new(config)).roles(roles).metrics(metrics).named(pod);
     let mut running = tokio::select! {
         running = reseq.start() => running?,
         _ = terminate.recv() => return Ok(()),
@@ -83,6 +86,7 @@ async fn serve(
     if let Some(traces) = traces {
         traces.end().await;
     }
+    log.sum_up();
     Ok(ended?)
 }
 
@@ -93,7 +97,7 @@ async fn stop(running: Running) -> Result<(), AppError> {
 
 /// Reads the configuration again, and takes over what may change while the process runs. A configuration that cannot be
 /// used changes nothing.
-fn reload(running: &mut Running, path: Option<&Path>, log: &LogFilter) {
+fn reload(running: &mut Running, path: Option<&Path>, log: &Log) {
     let now = NotifyState::monotonic_usec_now();
     tell_systemd(&now.map_or(vec![], |now| vec![NotifyState::Reloading, now]));
     let loaded = Config::load(path, std::env::vars()).map_err(|error| error.to_string());

@@ -22,6 +22,7 @@ use super::{
 
 /// Inputs for building the parts, besides the configuration.
 pub(super) struct Dependencies {
+    pub(super) pod: String,
     pub(super) roles: HashSet<Role>,
     pub(super) transforms: HashMap<String, Arc<dyn Transform>>,
     pub(super) metrics: Option<PrometheusHandle>,
@@ -49,15 +50,14 @@ impl Components {
         background: &CancellationToken,
         supervisor: &Supervisor,
     ) -> Result<Components, AppError> {
-        let Dependencies { roles, transforms, metrics, clients } = given;
+        let Dependencies { pod, roles, transforms, metrics, clients } = given;
         let owner_lease = Duration::from_millis(config.sender.lease_ms);
         let keyring = Keyring::new(&config.secrets.keys()?);
-        let (store, fitness) = Store::open_with(&config.redis, owner_lease, keyring).await?;
-        tracing::info!(redis = config.redis.url_masked(), version = fitness.version, "connected");
+        let (store, fitness) = Store::open_with(&config.redis, owner_lease, keyring, pod).await?;
+        let (redis, redis_version) = (config.redis.url_masked(), &fitness.version);
+        tracing::info!(redis, redis_version, "connected to Redis");
         fitness.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let roles = Role::ALL.into_iter().filter(|role| roles.contains(role)).map(Role::name);
-        let roles = roles.collect::<Vec<_>>().join(",");
-        let presence = store.clone().stay(roles, background.clone());
+        let presence = store.clone().stay(Role::names(&roles), background.clone());
         tokio::spawn(supervisor.watch("presence", presence));
         let watching = store.clone().watch_rights(background.clone());
         tokio::spawn(supervisor.watch("check of rights", watching));

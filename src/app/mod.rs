@@ -49,6 +49,8 @@ use store::{Store, WakeKind};
 
 /// Reseq, not yet started. As a library: register transforms, then call [`Reseq::start`].
 pub struct Reseq {
+    /// The unique name of this process.
+    pod: String,
     config: Config,
     roles: HashSet<Role>,
     transforms: HashMap<String, Arc<dyn Transform>>,
@@ -109,7 +111,14 @@ impl Reseq {
     /// All roles, with this configuration.
     pub fn new(config: Config) -> Reseq {
         let roles = Role::ALL.into_iter().collect();
-        Reseq { config, roles, transforms: HashMap::new(), metrics: None, lookup: None }
+        let (pod, transforms) = (store::pod_name(), HashMap::new());
+        Reseq { pod, config, roles, transforms, metrics: None, lookup: None }
+    }
+
+    /// Uses this name in the list of pods, instead of another random one.
+    pub(crate) fn named(mut self, pod: String) -> Reseq {
+        self.pod = pod;
+        self
     }
 
     /// Runs only these roles.
@@ -151,6 +160,7 @@ impl Reseq {
         let background = CancellationToken::new();
         let (supervisor, ended) = Supervisor::new();
         let given = Dependencies {
+            pod: self.pod,
             roles: self.roles.clone(),
             transforms: self.transforms,
             metrics: self.metrics,
@@ -299,7 +309,10 @@ impl Server {
             let sending = sender.run(parts.wakes.listen(WakeKind::Releasable), stop.clone(), drain);
             running.spawn(supervisor.watch("sender", sending));
         }
-        tracing::info!(%http, ?admin, ?tcp, "Reseq runs");
+        let admin_address = admin.map(tracing::field::display);
+        let tcp_addresses = tcp.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let tcp_addresses = Some(tcp_addresses.as_str()).filter(|all| !all.is_empty());
+        tracing::info!(%http, admin = admin_address, tcp = tcp_addresses, "Reseq runs");
         let (store, background) = (parts.store, parts.background);
         let roles = running;
         Ok(Server { store, http, admin, tcp, listeners, commits, roles, background, reloadable })

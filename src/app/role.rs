@@ -1,6 +1,6 @@
 //! The roles of a process.
 
-use std::str::FromStr;
+use std::{collections::HashSet, str::FromStr};
 
 /// A part of the work. One process may have all roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,6 +16,13 @@ pub enum Role {
 impl Role {
     /// All roles.
     pub const ALL: [Role; 3] = [Role::Ingest, Role::Processor, Role::Sender];
+
+    /// The names of these roles, in the order of [`Role::ALL`], separated by commas.
+    pub(crate) fn names<'r>(roles: impl IntoIterator<Item = &'r Role>) -> String {
+        let roles: HashSet<&Role> = roles.into_iter().collect();
+        let names = Role::ALL.iter().filter(|role| roles.contains(role)).map(|role| role.name());
+        names.collect::<Vec<_>>().join(",")
+    }
 
     /// The name of the role.
     pub fn name(self) -> &'static str {

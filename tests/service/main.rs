@@ -22,6 +22,7 @@ mod interfaces;
 mod journey_faults;
 mod journey_order;
 mod library;
+mod logs;
 mod node_worker;
 mod openapi;
 mod operations;

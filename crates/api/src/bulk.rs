@@ -69,11 +69,9 @@ pub(super) enum State {
     Interrupted,
 }
 
-impl State {
-    /// As the API spells it.
-    fn name(self) -> String {
-        json!(self).as_str().unwrap_or_default().to_owned()
-    }
+/// As the API spells it.
+fn name_of(value: impl Serialize) -> String {
+    json!(value).as_str().unwrap_or_default().to_owned()
 }
 
 /// A bulk operation.
@@ -260,7 +258,7 @@ where
         if let Some(action) = action {
             let operation = noted.now();
             let affected = if dry_run { 0 } else { operation.affected };
-            action.operation_ended(operation.state.name(), affected).await;
+            action.operation_ended(name_of(operation.state), affected).await;
         }
         ended
     });
@@ -303,7 +301,7 @@ async fn carry_out(
     }
     let operation = progress.now();
     tracing::info!(
-        destination = %operation.destination, kind = ?operation.kind, state = ?operation.state,
+        destination = %operation.destination, kind = name_of(operation.kind), state = name_of(operation.state),
         affected = operation.affected, failed = operation.failed, "an operation has ended",
     );
     match operation.state {

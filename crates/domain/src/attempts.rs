@@ -54,6 +54,22 @@ pub enum ErrorKind {
     Damaged,
 }
 
+impl ErrorKind {
+    /// Its name in the API and in logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ErrorKind::Status => "status",
+            ErrorKind::Timeout => "timeout",
+            ErrorKind::Connection => "connection",
+            ErrorKind::Rejected => "rejected",
+            ErrorKind::Failed => "failed",
+            ErrorKind::Stalled => "stalled",
+            ErrorKind::Unsendable => "unsendable",
+            ErrorKind::Damaged => "damaged",
+        }
+    }
+}
+
 /// A failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AttemptError {

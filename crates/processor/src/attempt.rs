@@ -18,7 +18,7 @@ use domain::{
 };
 use faults::pause::{Point, point};
 use store::{Catalog, CatalogEntry, Claimed, server_clock};
-use telemetry::{Noted, SpanOf};
+use telemetry::{Noted, SpanOf, TRANSFORMS};
 
 /// Whose attempt has ended, and the class of its slot.
 pub(super) type Ended = (DestinationName, Class);
@@ -128,6 +128,7 @@ impl Attempt {
         }
         let outcome = match result {
             Some(Ok(output)) => {
+                TRANSFORMS.succeeded(self.token.destination.as_str(), 1);
                 let processed = self.processed(took);
                 let keeps_input = self.entry.destination.log_bodies;
                 let output = match output {
@@ -211,15 +212,20 @@ impl Attempt {
         // The error of an expression may quote the body: keep it with the message, but not in the
         // log.
         let may_quote_body = self.entry.destination.transform.kind == TransformKind::Jq;
-        let logged = if may_quote_body { String::new() } else { excerpt(reason.as_bytes()) };
+        let logged = match may_quote_body {
+            true => "the expression failed".to_owned(),
+            false => excerpt(reason.as_bytes()),
+        };
         let ids = self.message.message.ids();
-        tracing::warn!(
-            destination = %self.token.destination, sequence = self.token.sequence,
-            id = ids.id, trace = ids.trace,
-            attempt = self.message.attempts.number(), reason = logged, ?kind,
-            is_final, wait_ms = wait.as_millis() as u64,
-            "a transform failed",
-        );
+        TRANSFORMS.failed(&telemetry::Failed {
+            destination: self.token.destination.as_str(),
+            sequence: self.token.sequence,
+            id: Some(&ids.id),
+            trace: ids.trace.as_deref(),
+            attempt: self.message.attempts.number(),
+            reason: &logged,
+            wait: (!is_final).then_some(wait),
+        });
         let error = AttemptError { status, ..AttemptError::new(Stage::Transform, kind, reason) };
         Outcome::Failed { wait, is_final, error, ids }
     }

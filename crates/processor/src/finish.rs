@@ -142,7 +142,8 @@ fn note(
             statuses
         }
         // Nothing is lost: the leases expire, and the messages are processed again.
-        Err(error) if error.is_logged() => Vec::new(),
+        // What is wrong with Redis has lines of its own.
+        Err(error) if error.is_logged() || error.is_temporary() => Vec::new(),
         Err(error) => {
             tracing::error!(destination = %name, what, %error, "could not store outcomes");
             Vec::new()

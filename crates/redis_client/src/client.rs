@@ -215,7 +215,6 @@ impl RedisClient {
                     && sentinels.has_moved().await
                 {
                     // The old primary may still answer, although it is cut off from the others.
-                    tracing::info!("the sentinels name another primary");
                     node.discard_all();
                 }
                 Ok(())

@@ -5,7 +5,7 @@
 //! and it waits for every node. A dead primary makes it refresh constantly.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
@@ -92,13 +92,8 @@ impl Cluster {
 
     /// All primaries.
     pub(super) fn primaries(&self) -> Vec<Arc<Node>> {
-        let mut hosts: Vec<Host> = {
-            let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-            slots.0.iter().map(|(_, _, host)| host.clone()).collect()
-        };
-        hosts.sort();
-        hosts.dedup();
-        hosts.iter().map(|host| self.node(host)).collect()
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).clone();
+        slots.hosts().into_iter().map(|host| self.node(host)).collect()
     }
 
     /// Records a `MOVED` answer: this host now serves this slot.
@@ -117,9 +112,12 @@ impl Cluster {
         let newest = self.newest().await;
         *asked = Some(Instant::now());
         let slots = newest?;
-        let mut hosts: Vec<Host> = slots.0.iter().map(|(_, _, host)| host.clone()).collect();
+        let mut hosts: Vec<Host> = slots.hosts().into_iter().cloned().collect();
         hosts.extend(self.seeds.iter().cloned());
-        *self.slots.write().unwrap_or_else(PoisonError::into_inner) = slots;
+        let mut kept = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        kept.log_changes(&slots);
+        *kept = slots;
+        drop(kept);
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         // Forget nodes that left the cluster, with their connections.
         nodes.retain(|host, _| hosts.contains(host));
@@ -201,6 +199,26 @@ impl Slots {
     fn of(&self, slot: u16) -> Option<&Host> {
         let at = self.0.partition_point(|(_, last, _)| *last < slot);
         self.0.get(at).filter(|(first, _, _)| *first <= slot).map(|(_, _, host)| host)
+    }
+
+    /// The primaries.
+    fn hosts(&self) -> BTreeSet<&Host> {
+        self.0.iter().map(|(_, _, host)| host).collect()
+    }
+
+    /// Logs which primaries are new in `now`, and which are gone.
+    fn log_changes(&self, now: &Slots) {
+        let (before, now) = (self.hosts(), now.hosts());
+        if before.is_empty() || before == now {
+            return;
+        }
+        let named = |some: Vec<&&Host>| {
+            let names = some.into_iter().map(|(host, port)| format!("{host}:{port}"));
+            names.collect::<Vec<_>>().join(" ")
+        };
+        let gone = named(before.difference(&now).collect());
+        let new = named(now.difference(&before).collect());
+        tracing::warn!(gone, new, "other servers are primaries of the cluster");
     }
 
     /// Assigns one slot to another host.

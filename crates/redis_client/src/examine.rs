@@ -77,7 +77,7 @@ impl RedisClient {
     /// Without `settings`, asks only questions that need no extra rights.
     pub async fn examine(&self, settings: bool) -> Vec<(String, Result<ServerState, ClientError>)> {
         let asked = self.primaries().into_iter().map(|node| async move {
-            let name = name_of(&node);
+            let name = node.name();
             let state = async {
                 let mut link = node.take().await?;
                 Examination { settings }.ask(&mut link.connection).await.map_err(|error| {

@@ -49,6 +49,8 @@ pub(super) struct Node {
     pub(super) pool: Mutex<Option<(Pool, Certificates)>>,
     /// True if the last attempt to connect failed, or a later call had no answer in time.
     is_down: AtomicBool,
+    /// Since when it does not answer, as the log said.
+    silent_since: Mutex<Option<Instant>>,
 }
 
 /// One of the shared connections.
@@ -90,6 +92,7 @@ impl Node {
             next: AtomicUsize::new(0),
             pool: Mutex::default(),
             is_down: AtomicBool::new(false),
+            silent_since: Mutex::default(),
         })
     }
 
@@ -134,7 +137,7 @@ impl Node {
     /// old as this one, so that the next call does not wait as long again.
     pub(super) fn discard(&self, link: &Link, error: &RedisError) {
         if error.is_timeout() {
-            self.is_down.store(true, Ordering::Relaxed);
+            self.note_silent(&error.to_string());
             for place in &self.shared {
                 let mut kept = place.lock();
                 if kept.opened.is_some_and(|opened| opened <= link.taken) {
@@ -197,13 +200,37 @@ impl Node {
         };
         let reached = tokio::time::timeout(self.patience, attempt).await;
         let reached = reached.unwrap_or_else(|_| Err(not_in_time()));
-        self.is_down.store(reached.is_err(), Ordering::Relaxed);
+        match &reached {
+            Ok(_) => self.note_answer(),
+            Err(ClientError::Unavailable(problem)) => self.note_silent(problem),
+            // It answers, and refuses the connection.
+            Err(_) => self.is_down.store(true, Ordering::Relaxed),
+        }
         reached
+    }
+
+    /// The server does not answer. The log says so once.
+    fn note_silent(&self, problem: &str) {
+        self.is_down.store(true, Ordering::Relaxed);
+        let mut since = self.silent_since.lock().unwrap_or_else(PoisonError::into_inner);
+        if since.is_none() {
+            *since = Some(Instant::now());
+            tracing::warn!(address = self.name(), problem, "Redis does not answer");
+        }
+    }
+
+    fn note_answer(&self) {
+        self.is_down.store(false, Ordering::Relaxed);
+        let since = self.silent_since.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(since) = since {
+            let after_s = since.elapsed().as_secs();
+            tracing::info!(address = self.name(), after_s, "Redis answers again");
+        }
     }
 
     /// Marks the server as not answering: drops its connections, and later calls fail fast.
     pub(super) fn suspect(&self) {
-        self.is_down.store(true, Ordering::Relaxed);
+        self.note_silent("no answer in time");
         self.discard_all();
     }
 
@@ -215,6 +242,15 @@ impl Node {
     /// True if the last attempt to connect failed, or a later call had no answer in time.
     pub(super) fn is_down(&self) -> bool {
         self.is_down.load(Ordering::Relaxed)
+    }
+
+    /// How people name it.
+    pub(super) fn name(&self) -> String {
+        match (self.host(), self.sentinels()) {
+            (_, Some(sentinels)) => sentinels.name(),
+            ((host, _), None) if host.is_empty() => "the primary".to_owned(),
+            ((host, port), None) => format!("{host}:{port}"),
+        }
     }
 
     /// The host and port if they are fixed, otherwise empty.

@@ -75,6 +75,14 @@ impl Sentinels {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// How people name the primary: its address, once it is known.
+    pub(super) fn name(&self) -> String {
+        match self.current() {
+            Some((host, port)) => format!("{host}:{port}"),
+            None => format!("the primary of {:?}", self.service),
+        }
+    }
+
     /// The address of the primary, and the credentials for it.
     pub(super) async fn primary_info(&self) -> Result<ConnectionInfo, ClientError> {
         Ok(self.dialer.info_of(&self.primary().await?, &self.access))
@@ -127,7 +135,16 @@ impl Sentinels {
                 "the sentinels name {name}:{port}, which still reports the role {role:?}"
             )));
         }
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(host);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = current.replace(host.clone()).filter(|before| *before != host);
+        drop(current);
+        if let Some((before, port)) = before {
+            let (name, now_port) = host;
+            tracing::warn!(
+                before = %format_args!("{before}:{port}"), now = %format_args!("{name}:{now_port}"),
+                "another Redis server is the primary",
+            );
+        }
         Ok(connection)
     }
 

@@ -76,13 +76,14 @@ impl Holdings {
 
     /// Takes a missing partition and keeps it, if it is free or its owner key still has the value
     /// `unchanged`. Only one caller at a time may take the same partition.
-    pub(super) async fn take(self: Arc<Self>, partition: u16, unchanged: &str) {
-        if let Some(lease) = self.lease_of(partition, unchanged).await {
-            self.leases().insert(partition, lease.clone());
-            telemetry::partition_acquired();
-            self.changed.notify_one();
-            self.keepers.spawn(self.clone().keep(lease));
-        }
+    /// False if it is not taken.
+    pub(super) async fn take(self: Arc<Self>, partition: u16, unchanged: &str) -> bool {
+        let Some(lease) = self.lease_of(partition, unchanged).await else { return false };
+        self.leases().insert(partition, lease.clone());
+        telemetry::partition_acquired();
+        self.changed.notify_one();
+        self.keepers.spawn(self.clone().keep(lease));
+        true
     }
 
     /// Begins no more deliveries, and lets deliveries in flight end.

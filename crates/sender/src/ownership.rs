@@ -6,7 +6,7 @@
 //! that lease, by this sender's clock. Clocks are never compared, and the clock of Redis may step.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -192,8 +192,30 @@ impl Ownership {
 
     /// Takes at most `wanted` of these partitions, whose owner keys must still have these values.
     async fn take(&self, partitions: Vec<(u16, String)>, wanted: usize) {
+        let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+        self.take_some(&partitions, wanted, &mut taken).await;
+        for (from, count) in taken {
+            let from = Some(from.as_str()).filter(|from| !from.is_empty());
+            match from {
+                Some(from) => tracing::warn!(
+                    count,
+                    from,
+                    "took partitions from a pod that no longer renews them"
+                ),
+                None => tracing::info!(count, "took free partitions"),
+            }
+        }
+    }
+
+    /// Counts in `taken` how many came from which pod; `""`: they were free.
+    async fn take_some(
+        &self,
+        partitions: &[(u16, String)],
+        wanted: usize,
+        taken: &mut BTreeMap<String, usize>,
+    ) {
         let wanted = self.holdings.count() + wanted;
-        let mut rest = partitions.as_slice();
+        let mut rest = partitions;
         while !rest.is_empty() {
             let left = wanted.saturating_sub(self.holdings.count());
             if left == 0 {
@@ -202,7 +224,14 @@ impl Ownership {
             let (some, others) = rest.split_at(left.min(CALLS_MAX).min(rest.len()));
             let holdings = self.holdings.clone();
             let all = some.iter().map(|(one, value)| holdings.clone().take(*one, value));
-            join_all(all).await;
+            for ((_, value), is_taken) in some.iter().zip(join_all(all).await) {
+                let owner = value.split_once('.').map_or("", |(pod, _)| pod);
+                if is_taken {
+                    // An earlier lease of this pod has ended.
+                    let owner = if owner == holdings.store.pod() { "" } else { owner };
+                    *taken.entry(owner.to_owned()).or_default() += 1;
+                }
+            }
             rest = others;
         }
     }

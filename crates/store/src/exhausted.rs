@@ -45,12 +45,12 @@ impl Store {
             match entry.destination.on_exhausted {
                 OnExhausted::Halt => tracing::error!(
                     destination = %name, sequence, id = one.ids.id, trace = one.ids.trace, why,
-                    kind = ?one.error.kind,
+                    kind = one.error.kind.as_str(),
                     "a message is halted until an operator intervenes",
                 ),
                 OnExhausted::DeadLetter | OnExhausted::Drop => tracing::warn!(
                     destination = %name, sequence, id = one.ids.id, trace = one.ids.trace, why,
-                    kind = ?one.error.kind,
+                    kind = one.error.kind.as_str(),
                     "giving up a message",
                 ),
             }

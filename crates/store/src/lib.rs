@@ -124,6 +124,11 @@ pub struct Store {
     inner: Arc<Inner>,
 }
 
+/// A random, unique name for a process.
+pub fn pod_name() -> String {
+    uuid::Uuid::new_v4().simple().to_string()[..12].to_owned()
+}
+
 struct Inner {
     client: RedisClient,
     keys: Keys,
@@ -219,14 +224,15 @@ impl Store {
         redis: &config::Redis,
         owner_lease: Duration,
     ) -> Result<(Store, Fitness), UnfitServer> {
-        Store::open_with(redis, owner_lease, Keyring::default()).await
+        Store::open_with(redis, owner_lease, Keyring::default(), pod_name()).await
     }
 
-    /// Like `open`, with keys for the secrets of definitions.
+    /// Like `open`, with keys for the secrets of definitions, and the name of this process ([`pod_name`]).
     pub async fn open_with(
         redis: &config::Redis,
         owner_lease: Duration,
         keyring: Keyring,
+        pod: String,
     ) -> Result<(Store, Fitness), UnfitServer> {
         let url = redis.url_masked();
         let unreachable = |problem: String| {
@@ -250,7 +256,7 @@ impl Store {
                 client,
                 keys,
                 scripts,
-                pod: uuid::Uuid::new_v4().simple().to_string()[..12].to_owned(),
+                pod,
                 seed: uuid::Uuid::new_v4(),
                 epochs: Epochs::new(redis.partitions, owner_lease),
                 replicas: redis.replicas.into(),

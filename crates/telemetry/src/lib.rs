@@ -2,21 +2,24 @@
 
 mod backlogs;
 mod by_destination;
+mod failures;
+mod log;
+mod log_limit;
 mod names;
 mod one_line;
 mod others;
 mod traces;
 
-use std::{io::IsTerminal, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use tracing_subscriber::EnvFilter;
 
 pub use backlogs::Backlog;
 use by_destination::Series;
 pub use by_destination::{Knows, forget_gone, render_destinations};
-use one_line::OneLine;
+pub use failures::{Failed, Failures, RECEIVERS, TRANSFORMS, WORKERS};
+pub use log::{Log, Process, check_level, install_log};
 pub use traces::{
     Noted, SpanOf, TracesEnd, TracesError, begin_trace, install_traces, is_traced, note_ingest,
     note_span, note_wait, span_of, time_of,
@@ -50,60 +53,6 @@ fn begin_counters() {
     for reason in ["full", "displaced"] {
         counter!("reseq_connections_closed_total", "reason" => reason).increment(0);
     }
-}
-
-/// The filter of the log, such as `info,reseq=debug`. The variable `RESEQ_LOG` replaces this one.
-fn filter_of(level: &str) -> Result<EnvFilter, String> {
-    let variable = std::env::var("RESEQ_LOG").ok().filter(|text| !text.is_empty());
-    let (field, text) = match &variable {
-        Some(text) => ("RESEQ_LOG", text.as_str()),
-        None => ("log.level", level),
-    };
-    EnvFilter::builder().parse(text).map_err(|error| {
-        format!(
-            "{field}: {text:?} is no log filter ({error}); use a level such as info, warn or debug"
-        )
-    })
-}
-
-/// Checks a level of the log. The error names the field.
-pub fn check_level(level: &str) -> Result<(), String> {
-    filter_of(level).map(drop)
-}
-
-/// Changes the filter of the log while it runs.
-pub struct LogFilter(Box<dyn Fn(EnvFilter) + Send + Sync>);
-
-impl LogFilter {
-    /// Uses this level from now on. The error names the field.
-    pub fn set(&self, level: &str) -> Result<(), String> {
-        filter_of(level).map(|filter| (self.0)(filter))
-    }
-}
-
-/// Starts the log to standard error, as text or as JSON. The error names the field of a level that cannot be used.
-pub fn install_log(is_json: bool, level: &str) -> Result<LogFilter, String> {
-    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let has_colours = std::io::stderr().is_terminal() && !is_plain;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter_of(level)?)
-        .with_ansi(has_colours)
-        .with_writer(std::io::stderr);
-    // A program that embeds Reseq as a library may already have installed its own log.
-    macro_rules! start {
-        ($log:expr) => {{
-            let log = $log.with_filter_reloading();
-            let handle = log.reload_handle();
-            let _ = log.try_init();
-            LogFilter(Box::new(move |filter| drop(handle.reload(filter))))
-        }};
-    }
-    Ok(match is_json {
-        true => {
-            start!(log.json().flatten_event(true).with_current_span(false).with_span_list(false))
-        }
-        false => start!(log.event_format(OneLine::new(has_colours))),
-    })
 }
 
 /// Redis answered a call of a script, or the call failed.

@@ -1,27 +1,49 @@
-//! Keeps each event of the log on a single line, so that texts from outside cannot forge a line.
+//! The lines of the log: each bears its process, and texts from outside cannot forge a line.
 
 use std::fmt;
 
 use tracing::{Event, Subscriber};
 use tracing_subscriber::{
     fmt::{
-        FmtContext, FormatEvent, FormatFields, format,
-        format::{Format, Writer},
+        FmtContext, FormatEvent, FormatFields,
+        format::{Json, Writer},
     },
     registry::LookupSpan,
 };
 
+use super::{log::Process, log_limit::Limit};
 use domain::excerpt::is_unsafe;
 
-/// The usual format of events, with unsafe characters escaped.
+type Usual<F> = tracing_subscriber::fmt::format::Format<F>;
+
+/// The usual formats of events.
+pub(super) enum Format {
+    /// For people.
+    Text { format: Usual<tracing_subscriber::fmt::format::Full>, has_colours: bool },
+    /// One JSON object.
+    Json(Usual<Json>),
+}
+
+/// Writes each event on a single line, with what it says about the process.
 pub(super) struct OneLine {
     format: Format,
-    has_colours: bool,
+    /// The end of each line.
+    process: String,
+    limit: Limit,
 }
 
 impl OneLine {
-    pub(super) fn new(has_colours: bool) -> OneLine {
-        OneLine { format: format().with_ansi(has_colours), has_colours }
+    pub(super) fn new(format: Format, process: &Process, limit: Limit) -> OneLine {
+        let Process { pod, roles } = process;
+        let version = env!("CARGO_PKG_VERSION");
+        // None of the three has a character that JSON would escape.
+        let process = match format {
+            Format::Text { .. } => format!(" pod={pod} roles={roles} version={version}"),
+            Format::Json(_) => {
+                format!(",\"pod\":\"{pod}\",\"roles\":\"{roles}\",\"version\":\"{version}\"}}")
+            }
+        };
+        OneLine { format, process, limit }
     }
 }
 
@@ -36,10 +58,23 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
+        if !self.limit.allows(event) {
+            return Ok(());
+        }
         let mut line = String::new();
-        self.format.format_event(context, Writer::new(&mut line), event)?;
-        let line = escaped(line.trim_end_matches('\n'), self.has_colours);
-        writeln!(writer, "{line}")
+        let to = Writer::new(&mut line);
+        match &self.format {
+            Format::Text { format, has_colours } => {
+                format.format_event(context, to, event)?;
+                line = escaped(line.trim_end_matches('\n'), *has_colours);
+            }
+            Format::Json(format) => {
+                format.format_event(context, to, event)?;
+                let object = line.trim_end_matches('\n');
+                line.truncate(object.strip_suffix('}').unwrap_or(object).len());
+            }
+        }
+        writeln!(writer, "{line}{}", self.process)
     }
 }
 
@@ -107,9 +142,12 @@ mod tests {
         for has_colours in [false, true] {
             let written = Written::default();
             let writer = written.clone();
+            let format = tracing_subscriber::fmt::format().with_ansi(has_colours);
+            let format = Format::Text { format, has_colours };
+            let process = Process { pod: "ab12".into(), roles: "sender".into() };
             let log = tracing_subscriber::fmt()
                 .with_ansi(has_colours)
-                .event_format(OneLine::new(has_colours))
+                .event_format(OneLine::new(format, &process, Limit::default()))
                 .with_writer(move || writer.clone())
                 .finish();
             tracing::subscriber::with_default(log, || {
@@ -123,5 +161,48 @@ mod tests {
             assert_eq!(text.contains('\u{1b}'), has_colours, "{text:?}");
             assert!(text.contains("\\nERROR forged"), "{text}");
         }
+    }
+
+    /// The lines that these events write as JSON.
+    fn written(limit: &Limit, events: impl FnOnce()) -> Vec<String> {
+        let written = Written::default();
+        let writer = written.clone();
+        let format = Format::Json(tracing_subscriber::fmt::format().json().flatten_event(true));
+        let process = Process { pod: "ab12".into(), roles: "ingest,sender".into() };
+        let log = tracing_subscriber::fmt()
+            .json()
+            .event_format(OneLine::new(format, &process, limit.clone()))
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(log, events);
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_line_of_json_bears_its_process() {
+        let lines = written(&Limit::default(), || tracing::warn!(text = "}}", "ends with }}"));
+        let version = env!("CARGO_PKG_VERSION");
+        let process = format!(r#""pod":"ab12","roles":"ingest,sender","version":"{version}"}}"#);
+        assert!(lines[0].starts_with('{') && lines[0].ends_with(&process), "{lines:?}");
+        assert!(lines[0].contains(r#""text":"}}""#), "{lines:?}");
+    }
+
+    #[test]
+    fn lines_of_one_kind_are_limited_and_the_others_counted() {
+        let limit = Limit::default();
+        let lines = written(&limit, || {
+            for number in 0..100 {
+                tracing::warn!(destination = %format!("d{}", number % 7), "it failed");
+            }
+            tracing::warn!("another kind");
+            limit.end_windows();
+            limit.sum_up();
+        });
+        assert_eq!(lines.len(), 5, "{lines:?}");
+        assert!(lines[..3].iter().all(|line| line.contains(r#""message":"it failed""#)));
+        assert!(lines[3].contains("another kind"), "{lines:?}");
+        assert!(lines[4].contains("and 97 more lines in a minute: it failed"), "{lines:?}");
+        assert!(lines[4].contains(r#""destinations":"d0 d3 d4 d5 d6""#), "{lines:?}");
     }
 }

@@ -42,7 +42,7 @@ async fn fsynced(api: &Api, all: &[Arc<CatalogEntry>], findings: &mut Findings) 
         match api.store.check_durability(Durability::Fsynced, &key).await {
             Ok(_) => {}
             Err(error @ StoreError::CannotConfirm(_)) => {
-                let action = "Its producers get 503 cannot_confirm until then.";
+                let action = "Reseq refuses its messages (cannot_confirm) until then.";
                 findings.add((Error, "redis_fsync"), name, format!("{error}."), action);
             }
             Err(error) => findings.cannot_check(&["redis_fsync"], &format!("{name}: {error}.")),

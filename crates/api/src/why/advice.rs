@@ -86,10 +86,10 @@ pub(super) fn explanation(
         Cause::AwaitingProcessor => {
             format!("Message {sequence} waits for a processor; all running processors are busy.")
         }
-        Cause::AwaitingWorker => format!(
-            "Message {sequence} waits for a worker. Workers claim from {} with POST /v1/leases.",
-            entry.destination.name
-        ),
+        Cause::AwaitingWorker => {
+            let name = &entry.destination.name;
+            format!("Message {sequence} waits for a worker that claims from {name}.")
+        }
         Cause::TransformRateLimit => format!(
             "Message {sequence} waits for transform.rate_per_second_max: {}/s, next in {} ms.",
             entry.destination.transform.rate_per_second_max,
@@ -110,9 +110,9 @@ pub(super) fn explanation(
              earlier sender must have stopped."
         ),
         Cause::AwaitingConsumer => format!(
-            "Message {sequence} waits for a consumer{}. Consumers take from {name} with POST /v1/destinations/{name}/consume.",
+            "Message {sequence} waits for a consumer that takes from {}{}.",
+            entry.destination.name,
             last(error),
-            name = entry.destination.name
         ),
         Cause::Consuming => {
             let holder = holder_of(lane).unwrap_or_else(|| "a consumer without a name".to_owned());

@@ -133,10 +133,14 @@ fn failed(
         Some(wait_ms) => Duration::from_millis(wait_ms),
         None => backoff.wait(attempts.failed.saturating_add(1), rand::random()),
     };
-    tracing::warn!(
-        destination = %token.destination, sequence = token.sequence, id = ids.id, trace = ids.trace,
-        attempt = attempts.number(), error = shown, is_final, wait_ms = wait.as_millis() as u64,
-        "a worker failed a message",
-    );
+    telemetry::WORKERS.failed(&telemetry::Failed {
+        destination: token.destination.as_str(),
+        sequence: token.sequence,
+        id: Some(ids.id.as_str()).filter(|id| !id.is_empty()),
+        trace: ids.trace.as_deref(),
+        attempt: attempts.number(),
+        reason: &shown,
+        wait: (!is_final).then_some(wait),
+    });
     (wait, AttemptError::new(Stage::Transform, kind, error))
 }

@@ -91,6 +91,9 @@ fn count_results(name: &DestinationName, outcome: &'static str, statuses: &[Stat
     let is_stale = |status: &&Status| matches!(status, Status::StaleLease | Status::Settled);
     let stale = statuses.iter().filter(is_stale).count();
     telemetry::worker_results(name.as_str(), outcome, statuses.len() - stale);
+    if outcome == "completed" && statuses.len() > stale {
+        telemetry::WORKERS.succeeded(name.as_str(), (statuses.len() - stale) as u64);
+    }
     telemetry::worker_results(name.as_str(), "stale", stale);
 }
 

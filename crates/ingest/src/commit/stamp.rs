@@ -170,7 +170,8 @@ impl Stamping {
             Err(error) => {
                 // This call may still reach Redis. Once the next call has run, Redis must refuse it.
                 caller.give_up();
-                if !error.is_logged() {
+                // Clients get the answer. What is wrong with Redis has lines of its own.
+                if !error.is_logged() && !error.is_temporary() {
                     tracing::warn!(destination = %name, %error, "could not stamp arrivals");
                 }
                 Some(name)

@@ -16,6 +16,7 @@ use crate::{
 use domain::excerpt::excerpt;
 use domain::{AttemptError, DeliveryKind, MessageIds, Stamped, TransformKind};
 use faults::pause::{Point, point};
+use telemetry::{Failed, RECEIVERS};
 
 /// After delivering this many full releases, a lane makes room for waiting lanes.
 const RUNS_MAX: usize = 4;
@@ -128,7 +129,7 @@ impl DestinationSender {
                 let (name, count) = (self.deps.name.as_str(), messages.len());
                 telemetry::delivered(name, "refused", took, count);
                 let refused = &messages[accepted..];
-                (accepted, self.refusal(&key, refused, error, retry_after, finality))
+                (accepted, self.refusal(refused, error, retry_after, finality))
             }
         };
         let others_wait = self.is_full() && self.scheduler.others_wait();
@@ -142,6 +143,7 @@ impl DestinationSender {
             }
             let name = self.deps.name.as_str();
             telemetry::delivered(name, "accepted", took, accepted);
+            RECEIVERS.succeeded(name, 1);
             let took_ms = took.as_millis() as u64;
             let times = lane.times(&messages[..accepted], has_transform, took_ms, now);
             telemetry::accepted(name, times.into_iter());
@@ -174,7 +176,6 @@ impl DestinationSender {
     /// How to handle the refusal of the first of these messages. `None` if there are no messages.
     fn refusal(
         &self,
-        key: &LaneKey,
         messages: &[Arc<Stamped>],
         error: AttemptError,
         retry_after: Option<Duration>,
@@ -188,30 +189,27 @@ impl DestinationSender {
             Some(withdrawal) => Disposition::Withdraw(withdrawal.how, withdrawal.reason.clone()),
             None => disposition(destination, failed, finality, retry_after, rand::random()),
         };
-        let (name, key) = (&self.deps.name, key.as_deref());
         let (reason, count) = (excerpt(error.detail.as_bytes()), messages.len());
         let MessageIds { id, trace } = head.message.ids();
+        let wait = match &disposition {
+            Disposition::Postpone(wait) => Some(*wait),
+            _ => None,
+        };
+        RECEIVERS.failed(&Failed {
+            destination: self.deps.name.as_str(),
+            sequence,
+            id: Some(&id),
+            trace: trace.as_deref(),
+            attempt: failed,
+            reason: &reason,
+            wait,
+        });
         // Over TCP each frame has an answer, and a consumer names the message: then the first
         // message is the cause.
         let is_batch = count > 1 && destination.delivery.kind == DeliveryKind::Push;
         let may_be_another = is_batch && !destination.is_tcp() && finality != Finality::Halts;
-        match &disposition {
-            Disposition::Postpone(wait) => {
-                let wait_ms = wait.as_millis() as u64;
-                tracing::warn!(
-                    destination = %name, sequence, id, trace, key, attempt = failed, reason, wait_ms,
-                    "a delivery was not accepted, and is tried again",
-                );
-            }
-            _ if may_be_another && withdrawal.is_none() => {
-                tracing::warn!(
-                    destination = %name, sequence, id, trace, key, count, reason,
-                    "a batch was not accepted, and its messages are sent one by one",
-                );
-                return Some(Refusal::Batch { count });
-            }
-            // Log these after Redis has carried them out.
-            Disposition::Halt | Disposition::Withdraw(..) => {}
+        if wait.is_none() && may_be_another && withdrawal.is_none() {
+            return Some(Refusal::Batch { count });
         }
         Some(Refusal::Head { failed, error, disposition })
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{Store, StoreError, calls::answered, contract::contract, keys::DestinationKeys};
-use domain::DestinationName;
+use domain::{DestinationName, LeaseToken};
 use faults::pause::{Point, point};
 use redis_client::texts;
 
@@ -35,6 +35,9 @@ const LOOKS_MAX: usize = 40;
 /// The most leases of one call: each may have 75 kB of checkpoint and errors to read and write.
 const LEASES_MAX: usize = 25;
 
+/// The most holders of expired leases that a line of the log names.
+const HOLDERS_MAX: usize = 5;
+
 /// What may have expired in a partition, by destination. A hint.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Overdue {
@@ -65,6 +68,23 @@ impl Overdue {
 
 pub(super) fn destination_of(member: &str) -> Option<DestinationName> {
     member.split('/').next()?.parse().ok()
+}
+
+/// Who held these leases, each with the number of its leases.
+fn holders_of(leases: &[String]) -> String {
+    let mut holders: BTreeMap<String, usize> = BTreeMap::new();
+    for lease in leases {
+        let holder = lease.rsplit('/').next().and_then(LeaseToken::holder_of);
+        let holder = holder.map_or_else(|| "without a name".to_owned(), String::from);
+        *holders.entry(holder).or_default() += 1;
+    }
+    let named =
+        holders.iter().take(HOLDERS_MAX).map(|(holder, count)| format!("{holder} ({count})"));
+    let mut named: Vec<String> = named.collect();
+    if holders.len() > HOLDERS_MAX {
+        named.push(format!("and {} more", holders.len() - HOLDERS_MAX));
+    }
+    named.join(", ")
 }
 
 /// What was recovered.
@@ -125,6 +145,13 @@ impl Store {
                     all.leases += reaped.leases;
                     all.delays += reaped.delays;
                     all.halted += reaped.halted;
+                    if reaped.leases > 0 {
+                        let (workers, count) = (holders_of(leases), reaped.leases);
+                        tracing::warn!(
+                            destination = %name, workers, count,
+                            "leases expired: their messages are processed again",
+                        );
+                    }
                     if reaped.halted > 0 {
                         let count = reaped.halted;
                         tracing::error!(

@@ -1,0 +1,89 @@
+//! Starts the log, and changes its filter while it runs.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::{EnvFilter, fmt::format};
+
+use super::{
+    log_limit::Limit,
+    one_line::{Format, OneLine},
+};
+
+/// What every line of the log says about its process.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// The name of the pod in the list of pods.
+    pub pod: String,
+    /// Its roles, separated by commas.
+    pub roles: String,
+}
+
+/// The filter of the log, such as `info,reseq=debug`. The variable `RESEQ_LOG` replaces this one.
+fn filter_of(level: &str) -> Result<EnvFilter, String> {
+    let variable = std::env::var("RESEQ_LOG").ok().filter(|text| !text.is_empty());
+    let (field, text) = match &variable {
+        Some(text) => ("RESEQ_LOG", text.as_str()),
+        None => ("log.level", level),
+    };
+    EnvFilter::builder().parse(text).map_err(|error| {
+        format!(
+            "{field}: {text:?} is no log filter ({error}); use a level such as info, warn or debug"
+        )
+    })
+}
+
+/// Checks a level of the log. The error names the field.
+pub fn check_level(level: &str) -> Result<(), String> {
+    filter_of(level).map(drop)
+}
+
+/// The log of this process.
+pub struct Log {
+    set: Box<dyn Fn(EnvFilter) + Send + Sync>,
+    limit: Limit,
+}
+
+impl Log {
+    /// Uses this level from now on. The error names the field.
+    pub fn set(&self, level: &str) -> Result<(), String> {
+        filter_of(level).map(|filter| (self.set)(filter))
+    }
+
+    /// Writes how many lines were left out, for each kind of line whose minute is over. Call it every few seconds.
+    pub fn sum_up(&self) {
+        self.limit.sum_up();
+    }
+}
+
+/// Starts the log to standard error, as text or as JSON. The error names the field of a level that cannot be used.
+pub fn install_log(is_json: bool, level: &str, process: Process) -> Result<Log, String> {
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let has_colours = std::io::stderr().is_terminal() && !is_plain;
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter_of(level)?)
+        .with_ansi(has_colours)
+        .with_writer(std::io::stderr);
+    let limit = Limit::default();
+    let lines = |format| OneLine::new(format, &process, limit.clone());
+    // A program that embeds Reseq as a library may already have installed its own log.
+    macro_rules! start {
+        ($log:expr) => {{
+            let log = $log.with_filter_reloading();
+            let handle = log.reload_handle();
+            let _ = log.try_init();
+            Box::new(move |filter| drop(handle.reload(filter)))
+        }};
+    }
+    let set: Box<dyn Fn(EnvFilter) + Send + Sync> = match is_json {
+        true => {
+            let json = format().json().flatten_event(true);
+            let json = json.with_current_span(false).with_span_list(false);
+            start!(log.json().event_format(lines(Format::Json(json))))
+        }
+        false => {
+            let text = Format::Text { format: format().with_ansi(has_colours), has_colours };
+            start!(log.event_format(lines(text)))
+        }
+    };
+    Ok(Log { set, limit })
+}

@@ -1,0 +1,137 @@
+//! Limits the log: of each kind of line, the first of a minute are written, and the others are counted.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tracing::{
+    Event, Level, Metadata,
+    callsite::Identifier,
+    field::{Field, Visit},
+};
+
+/// A kind of line is counted for this long.
+const WINDOW: Duration = Duration::from_secs(60);
+/// The most lines of one kind that are written in this time: of warnings and errors, and of others.
+const SHOWN_MAX: [usize; 2] = [3, 6];
+/// The most destinations that a summary names.
+const NAMED_MAX: usize = 5;
+/// Actions of operators are all written: the log is a copy of the audit log.
+const ALL_OF: &str = "reseq_api::audit";
+
+/// Counts lines. Cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct Limit(Arc<Mutex<HashMap<Identifier, Window>>>);
+
+/// The lines of one kind, since the first of them.
+struct Window {
+    begun: Instant,
+    shown: usize,
+    left_out: LeftOut,
+}
+
+/// Lines that are not written.
+#[derive(Default)]
+struct LeftOut {
+    count: u64,
+    is_bad: bool,
+    message: String,
+    destinations: BTreeSet<String>,
+}
+
+impl Limit {
+    fn windows(&self) -> MutexGuard<'_, HashMap<Identifier, Window>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if this line is to be written. Otherwise counts it.
+    pub(super) fn allows(&self, event: &Event<'_>) -> bool {
+        let about = event.metadata();
+        if *about.level() > Level::INFO || is_exempt(about) {
+            return true;
+        }
+        let is_bad = *about.level() <= Level::WARN;
+        let mut windows = self.windows();
+        let window = windows.entry(about.callsite()).or_insert_with(|| Window {
+            begun: Instant::now(),
+            shown: 0,
+            left_out: LeftOut::default(),
+        });
+        if window.shown < SHOWN_MAX[usize::from(!is_bad)] {
+            window.shown += 1;
+            return true;
+        }
+        window.left_out.is_bad = is_bad;
+        window.left_out.count += 1;
+        event.record(&mut window.left_out);
+        false
+    }
+
+    #[cfg(test)]
+    pub(super) fn end_windows(&self) {
+        let ended = Instant::now().checked_sub(WINDOW).unwrap();
+        self.windows().values_mut().for_each(|window| window.begun = ended);
+    }
+
+    /// Writes the summaries of those kinds of lines whose time is over.
+    pub(super) fn sum_up(&self) {
+        let mut over = Vec::new();
+        self.windows().retain(|_, window| {
+            let is_over = window.begun.elapsed() >= WINDOW;
+            if is_over && window.left_out.count > 0 {
+                over.push(std::mem::take(&mut window.left_out));
+            }
+            !is_over
+        });
+        // Not while the windows are locked: these are lines, too.
+        over.iter().for_each(LeftOut::write);
+    }
+}
+
+fn is_exempt(about: &Metadata<'_>) -> bool {
+    about.target().starts_with(ALL_OF) || about.target() == module_path!()
+}
+
+impl LeftOut {
+    fn write(&self) {
+        let LeftOut { count, is_bad, message, destinations } = self;
+        let names = destinations.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+        let destinations = Some(names).filter(|names| !names.is_empty());
+        let destinations = destinations.as_deref();
+        match is_bad {
+            true => tracing::warn!(
+                left_out = count,
+                destinations,
+                "and {count} more lines in a minute: {message}"
+            ),
+            false => tracing::info!(
+                left_out = count,
+                destinations,
+                "and {count} more lines in a minute: {message}"
+            ),
+        }
+    }
+
+    fn note(&mut self, field: &Field, text: impl FnOnce() -> String) {
+        match field.name() {
+            "message" if self.message.is_empty() => self.message = text(),
+            "destination" if self.destinations.len() < NAMED_MAX => {
+                self.destinations.insert(text());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Visit for LeftOut {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.note(field, || value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.note(field, || format!("{value:?}"));
+    }
+}
