@@ -9,7 +9,7 @@ use super::{Service, said};
 use crate::support::pods::client;
 
 /// Every route. Add a new route here, and to the tests of its behaviour.
-const ROUTES: [&str; 65] = [
+const ROUTES: [&str; 67] = [
     "DELETE /v1/destinations/{destination}",
     "DELETE /v1/destinations/{destination}/dead-letters/{sequence}",
     "DELETE /v1/destinations/{destination}/messages",
@@ -57,6 +57,7 @@ const ROUTES: [&str; 65] = [
     "POST /v1/destinations/{destination}/dead-letters/discard",
     "POST /v1/destinations/{destination}/dead-letters/redrive",
     "POST /v1/destinations/{destination}/messages",
+    "POST /v1/destinations/{destination}/messages/{sequence}/run-now",
     "POST /v1/destinations/{destination}/operations/{id}/cancel",
     "POST /v1/destinations/{destination}/pause",
     "POST /v1/destinations/{destination}/purge",
@@ -64,6 +65,7 @@ const ROUTES: [&str; 65] = [
     "POST /v1/destinations/{destination}/replay",
     "POST /v1/destinations/{destination}/resume",
     "POST /v1/destinations/{destination}/retry-head",
+    "POST /v1/destinations/{destination}/run-now",
     "POST /v1/destinations/{destination}/skip-head",
     "POST /v1/leases",
     "POST /v1/leases/complete",

@@ -266,8 +266,7 @@ async fn claim(
             let detail = format!("destinations: {name:?} has no transform of kind \"worker\"");
             return Err(Problem::invalid_field(detail));
         }
-        let Transform { rate_per_second_max: rate, burst, .. } =
-            entry.destination.transform;
+        let Transform { rate_per_second_max: rate, burst, .. } = entry.destination.transform;
         if rate > 0 && request.min > burst as usize {
             let detail = format!(
                 "min: {} is more than transform.burst of {name:?}, which is {burst}: so many never come together",

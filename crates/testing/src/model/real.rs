@@ -138,8 +138,7 @@ fn destination(name: Name, definition: &Definition) -> Destination {
     made.transform.attempts_max = definition.attempts_max;
     made.transform.stalls_max = definition.stalls_max;
     if definition.rate_burst > 0 {
-        (made.transform.rate_per_second_max, made.transform.burst) =
-            (1, definition.rate_burst);
+        (made.transform.rate_per_second_max, made.transform.burst) = (1, definition.rate_burst);
     }
     made.backlog_max = definition.backlog_max;
     made.backlog_bytes_max = definition.backlog_bytes_max;
