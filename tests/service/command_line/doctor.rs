@@ -78,4 +78,6 @@ async fn doctor_names_faults_and_remedies_worst_sets_exit_code() {
     })
     .await;
     assert_eq!(found(&report).len(), 1, "{report}");
+    let checks = report["checks"].as_array().unwrap().len();
+    assert_eq!(report["not_checked"].as_array().unwrap().len(), checks - 1, "{report}");
 }

@@ -3,6 +3,7 @@
 mod contexts;
 mod doctor;
 mod lanes;
+mod status;
 mod tail;
 mod terminal;
 mod top;

@@ -141,6 +141,29 @@ async fn all_halted_heads_are_tried_again_together() {
 }
 
 #[tokio::test]
+async fn heads_in_backoff_of_processing_are_retried_with_all() {
+    let service = Service::start().await;
+    service.define_worker("crm", "key").await;
+    service.define_worker("bag", "none").await;
+    for name in ["crm", "bag"] {
+        for n in 0..3 {
+            service.send(name, json!(n), json!({"key": format!("k{n}")})).await;
+        }
+        for lease in service.lease(name, 3).await {
+            service.fail(&lease, "not yet", false).await;
+        }
+        // Its producer delayed this one, so it stays.
+        service.send(name, json!(9), json!({"key": "late", "delay_ms": 3_600_000})).await;
+        assert_eq!(service.counts(name).await["delayed"], 4, "{name}");
+        let path = format!("destinations/{name}/retry-head");
+        let retried = service.post(&path, json!({"all": true})).await.done();
+        assert_eq!(retried, json!({"matched": 3, "affected": 3, "failed": 0}), "{name}");
+        let counts = service.counts(name).await;
+        assert_eq!((&counts["delayed"], &counts["waiting"]), (&json!(1), &json!(3)), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_skipped_head_is_a_dead_letter_and_its_lane_goes_on() {
     let service = Service::start().await;
     service.define_worker("crm", "destination").await;

@@ -5,10 +5,11 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use store::{Keys, scripts::Scripts};
 
 use crate::{
+    operations::commands::run_at,
     support::{
         cluster::TestCluster,
         pods::{Pod, Settings, refused_start},
@@ -149,6 +150,52 @@ async fn a_dead_primary_stops_only_its_own_partitions() {
     }
     for name in &names {
         journey.reaches(name, 4 * COUNT).await;
+    }
+}
+
+#[tokio::test]
+async fn doctor_and_status_name_a_dead_primary_and_the_rest() {
+    let cluster = TestCluster::start().await;
+    let places = one_of_each(&cluster).await;
+    let mut settings =
+        Settings { redis: "timeout_ms = 1500".into(), ..Settings::new(&cluster.url()) };
+    for (name, _) in &places {
+        settings = settings.destination(name, "url = \"http://127.0.0.1:9/\"");
+    }
+    let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
+    for (primary, (name, _)) in places.iter().enumerate() {
+        let node = &cluster.nodes[primary];
+        node.kill();
+        let ran = run_at(&pod.url(""), &["doctor", "-o", "json"], &[], "").await;
+        let report: Value = serde_json::from_str(&ran.ended(5)).unwrap();
+        let found = &report["findings"][0];
+        let server = format!("127.0.0.1:{}", node.port());
+        assert_eq!(
+            (&found["check"], &found["subject"]),
+            (&json!("redis_reachable"), &json!(server))
+        );
+        assert!(found["summary"].as_str().unwrap().contains(name), "{report}");
+        let findings = report["findings"].as_array().unwrap();
+        assert!(findings.iter().all(|one| one["check"] != "damage"), "{report}");
+        let unknown = report["not_checked"].as_array().unwrap();
+        for check in ["redis_memory", "schema", "partitions", "damage", "backlogs"] {
+            assert!(unknown.iter().any(|one| one["check"] == check), "{check}: {report}");
+        }
+        let text = run_at(&pod.url(""), &["doctor"], &[], "").await.ended(5);
+        assert!(
+            text.contains("unknown  not checked: ") && text.contains(" not checked; "),
+            "{text}"
+        );
+
+        let ran = run_at(&pod.url(""), &["status", "-o", "json"], &[], "").await;
+        let status: Value = serde_json::from_str(&ran.ended(0)).unwrap();
+        for item in status["items"].as_array().unwrap() {
+            let (stats, is_dead) = (&item["stats"], item["destination"] == *name);
+            assert_eq!(stats["not_read"].is_string(), is_dead, "{status}");
+            assert_eq!(stats["pending"].is_u64(), !is_dead, "{status}");
+        }
+        node.restart().await;
+        cluster.wait_until_ok().await;
     }
 }
 

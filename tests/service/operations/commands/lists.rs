@@ -27,6 +27,22 @@ impl Service {
 }
 
 #[tokio::test]
+async fn list_goes_on_over_pages_without_a_match() {
+    let service = Service::start().await;
+    service.define_worker("crm", "destination").await;
+    for n in 1..=60 {
+        service.send("crm", json!(n), json!({})).await;
+    }
+    let leases = service.lease("crm", 60).await;
+    service.fail(leases.last().unwrap(), "broken pipe", false).await;
+    // With this limit, one answer is about 50 messages.
+    let list = ["messages", "list", "crm", "--limit", "1", "--error"];
+    let found = service.sequences(&list[..2], &["--limit", "1", "--error", "pipe"]).await;
+    assert_eq!(found, [60]);
+    assert_eq!(service.said(&[&list[..], &["other"]].concat()).await, "none");
+}
+
+#[tokio::test]
 async fn lists_are_filtered_by_the_same_options() {
     let service = Service::start().await;
     service.define_worker("crm", "key").await;
