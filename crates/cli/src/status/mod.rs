@@ -131,9 +131,15 @@ impl Status {
     /// Only halted lanes, damaged data, and what could not be read.
     async fn unhealthy(service: &Service, args: &StatusArgs) -> anyhow::Result<Status> {
         // A proxy may hide this path: then only the numbers tell.
-        let ready = service.find_text("/readyz").await?.unwrap_or_default();
-        let damaged = ready.lines().filter_map(|line| line.strip_prefix(DAMAGED));
-        let damaged = damaged.map(str::to_owned).collect();
+        let damaged = match service.find_text("/readyz").await {
+            Ok(ready) => {
+                let ready = ready.unwrap_or_default();
+                let damaged = ready.lines().filter_map(|line| line.strip_prefix(DAMAGED));
+                damaged.map(str::to_owned).collect()
+            }
+            // The numbers may be readable all the same, for example if one of several servers is dead.
+            Err(error) => vec![format!("unknown, because {error:#}")],
+        };
         let mut status = Status::read(service, args).await?;
         status.destinations.retain(|seen| seen.stats.needs_repair());
         Ok(Status { damaged, ..status })
