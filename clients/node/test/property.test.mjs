@@ -149,6 +149,7 @@ test("a worker holds one suspect at a time", async () => {
   const worker = new Worker("erp", async ({ body }) => {
     handled.push(body);
     await finished;
+    return body;
   }, { url: new URL(server.url).origin });
   while (returned.length === 0 || asked.length < 4) await pause(5);
   assert.deepEqual([handled, returned], [[1], ["t2"]]);

@@ -295,6 +295,8 @@ describe("stores", () => {
       const got = [];
       let fails = 0;
       const guard = orderGuard({ store, forgetAfterMs: 0, ...quiet });
+      // No regular forgetting: this test says when.
+      guard.close();
       const send = through(guard, async ({ sequence, key }) => {
         await pause(2);
         if (sequence === 2 && fails++ === 0) throw new Error("once");

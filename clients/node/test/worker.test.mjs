@@ -417,14 +417,16 @@ test("if a later thread cannot import the module, its message goes back without 
   copyFileSync(source, file);
   const { name, happened, bodies } = await scene(t, pathToFileURL(file), { concurrency: 1, attemptMs: 400, definition: { transform: { attempts_max: 2 } } });
   await reseq.send(name, 1).delivered();
+  // On a slow machine, the first attempt may have taken too long.
+  const before = happened("failed").length;
   rmSync(file);
   // Its thread ends, and no other can take its place.
   const sendings = await Promise.all(["hang", 2].map((body) => reseq.send(name, body)));
   await until("an error tells of it", () => happened("error").length > 0);
-  assert.equal(happened("failed").length, 1);
+  assert.equal(happened("failed").length, before + 1);
   copyFileSync(source, file);
   await until("the other is processed", async () => (await reseq.message(name, sendings[1].sequence)).state === "ready");
-  assert.ok(happened("failed").every(([, { body }]) => body === "hang"));
+  assert.ok(happened("failed").slice(before).every(([, { body }]) => body === "hang"));
   assert.deepEqual(bodies(), [1]);
 });
 
