@@ -17,7 +17,7 @@ const planted = {
   "what is sent again goes behind what came later": ["producer/batcher.js", "entries.concat(this.#queue).sort((one, other) => one.order - other.order)", "entries.reverse().concat(this.#queue)"],
   "a message without an answer counts as sent": ["producer/batcher.js", "const entries = batch.filter((entry) => this.#hasTime(entry) || void this.#reject(entry, error));\n        return { entries, retryAfterMs: 0 };", "for (const entry of batch) entry.resolve({ id: '', deliveries: [{}] }, false);\n        return { entries: [], retryAfterMs: 0 };"],
   "a failed handler completes its message": ["worker/worker.js", "failure = { thrown, isFinal: (0, errors_js_1.isPermanent)(thrown) };", 'fields = `"drop":true`;'],
-  "a report without an answer is not repeated": ["worker/reports.js", "this.#waiting = items.concat(this.#waiting);\n                const retryAfterMs", "for (const item of items) if (this.kind === 'complete') this.#waiting.push({ ...item, json: item.json.replace(/\"body\".*}$/, '\"drop\":true}') }); else this.#waiting.push(item);\n                const retryAfterMs"],
+  "a report without an answer is not repeated": ["worker/reports.js", "this.#waiting = items.concat(this.#waiting);\n                const retryAfterMs", "for (const item of items) if (this.path.endsWith('complete')) this.#waiting.push({ ...item, json: item.json.replace(/\"body\".*}$/, '\"drop\":true}') }); else this.#waiting.push(item);\n                const retryAfterMs"],
 };
 
 for (const [what, [file, right, wrong]] of Object.entries(planted)) {
