@@ -194,6 +194,8 @@ async fn doctor_and_status_name_a_dead_primary_and_the_rest() {
             assert_eq!(stats["not_read"].is_string(), is_dead, "{status}");
             assert_eq!(stats["pending"].is_u64(), !is_dead, "{status}");
         }
+        run_at(&pod.url(""), &["status", "--check"], &[], "").await.ended(5);
+        run_at(&pod.url(""), &["status", name], &[], "").await.ended(0);
         node.restart().await;
         cluster.wait_until_ok().await;
     }
