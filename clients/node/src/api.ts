@@ -991,7 +991,7 @@ export interface components {
             items: components["schemas"]["DestinationStats"][];
             /** @description The `cursor` of the next page; null on the last. */
             next_cursor?: string | null;
-            totals: components["schemas"]["Totals"];
+            totals?: null | components["schemas"]["Totals"];
         };
         /** @description That workers of a message asked to have it later. */
         AskedLater: {
@@ -1362,29 +1362,6 @@ export interface components {
             defined_in_file: boolean;
             paused: components["schemas"]["Paused"];
         };
-        DestinationCounts: {
-            /** Format: int64 */
-            last_sequence?: number | null;
-            /** Format: int64 */
-            pending?: number | null;
-            /** Format: int64 */
-            waiting?: number | null;
-            /** Format: int64 */
-            processing?: number | null;
-            /** Format: int64 */
-            ready?: number | null;
-            /** Format: int64 */
-            delivering?: number | null;
-            /** Format: int64 */
-            delayed?: number | null;
-            /** Format: int64 */
-            halted?: number | null;
-            /** Format: int64 */
-            dead_letters?: number | null;
-            /** Format: int64 */
-            delivered_total?: number | null;
-            paused?: null | components["schemas"]["Paused"];
-        };
         /** @description The definition of a destination, as in `[[destination]]` and in `PUT /v1/destinations/{d}`. */
         DestinationDefinition: {
             /** @description Its name: `[a-z0-9._-]{1,64}`. */
@@ -1480,6 +1457,14 @@ export interface components {
         };
         /** @description A destination's name: `[a-z0-9._-]{1,64}`. */
         DestinationName: string;
+        /** @description Its numbers, or why there are none. */
+        DestinationNumbers: components["schemas"]["Stats"] | {
+            /** @description What cannot be read. */
+            damaged: string[];
+        } | {
+            /** @description Why Redis did not answer. */
+            not_read: string;
+        };
         /** @description Any field of the definition; null stands for the default. */
         DestinationPatch: {
             name?: null | components["schemas"]["DestinationName"];
@@ -1559,11 +1544,9 @@ export interface components {
             previous_keys_max?: null | number;
             ids_max?: null | number;
         };
-        /** @description The numbers of one destination. Only `name` and `damaged`, if they cannot be read. */
-        DestinationStats: components["schemas"]["DestinationCounts"] & {
+        /** @description One destination. */
+        DestinationStats: components["schemas"]["DestinationNumbers"] & {
             name: components["schemas"]["DestinationName"];
-            /** @description Unreadable fields of the destination's hash, and unreadable keys. */
-            damaged?: string[];
         };
         /** @enum {string} */
         DiscardState: "discarded";
@@ -1731,6 +1714,11 @@ export interface components {
              * @description Leases on it that expired.
              */
             stalls: number;
+            /**
+             * Format: int64
+             * @description How long it has been halted, in milliseconds.
+             */
+            halted_for_ms?: number | null;
             last_error?: null | components["schemas"]["AttemptError"];
         };
         /** @description A message and its state now. */
@@ -2325,6 +2313,13 @@ export interface components {
             /** @description The token itself. It is shown only here, and Redis has only its SHA-256. */
             token: string;
         };
+        /** @description A check that could not be made, or only in part. It has neither passed nor failed. */
+        NotChecked: {
+            /** @description One of `checks`. */
+            check: string;
+            /** @description Why, in one sentence. */
+            reason: string;
+        };
         /**
          * @description What happens to a message when its attempts are used up, or when it can never succeed.
          * @enum {string}
@@ -2598,10 +2593,11 @@ export interface components {
             schema: number;
             /** Format: date-time */
             checked_at: string;
-            /** @description The names of all checks. A check without a finding has passed. */
+            /** @description The names of all checks. A check has passed if it has no finding and is not in `not_checked`. */
             checks: string[];
             /** @description The worst first. */
             findings: components["schemas"]["Finding"][];
+            not_checked: components["schemas"]["NotChecked"][];
         };
         /** @description A message to return unprocessed. */
         RequeueItem: {
@@ -2625,7 +2621,7 @@ export interface components {
             body_base64?: string | null;
             /** @description The content type of `body_base64`. */
             content_type?: string | null;
-            /** @description True: all halted heads, in place of one. */
+            /** @description True: all heads that are halted or in backoff, in place of one. */
             all?: boolean;
         };
         /** @description A token that was revoked. */
@@ -4663,6 +4659,10 @@ export interface operations {
                 cursor?: string;
                 /** @description Which destinations come first. Other orders than `name` have one page. */
                 sort?: "name" | "pending" | "stuck";
+                /** @description True: with the oldest heads of each destination that is listed. */
+                heads?: boolean;
+                /** @description False: without the sums over all destinations, which cost a look at each of them. `true` if absent. */
+                totals?: boolean;
             };
             header?: never;
             path?: never;

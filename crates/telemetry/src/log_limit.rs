@@ -15,8 +15,10 @@ use tracing::{
 
 /// A kind of line is counted for this long.
 const WINDOW: Duration = Duration::from_secs(60);
-/// The most lines of one kind that are written in this time: of warnings and errors, and of others.
-const SHOWN_MAX: [usize; 2] = [3, 6];
+/// The most lines of one kind that are written in this time. Errors are rare, and each may say something else.
+const ERRORS_MAX: usize = 10;
+const WARNINGS_MAX: usize = 3;
+const OTHERS_MAX: usize = 6;
 /// The most destinations that a summary names.
 const NAMED_MAX: usize = 5;
 /// Actions of operators are all written: the log is a copy of the audit log.
@@ -60,7 +62,12 @@ impl Limit {
             shown: 0,
             left_out: LeftOut::default(),
         });
-        if window.shown < SHOWN_MAX[usize::from(!is_bad)] {
+        let shown_max = match *about.level() {
+            Level::ERROR => ERRORS_MAX,
+            Level::WARN => WARNINGS_MAX,
+            _ => OTHERS_MAX,
+        };
+        if window.shown < shown_max {
             window.shown += 1;
             return true;
         }

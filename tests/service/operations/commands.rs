@@ -80,7 +80,7 @@ async fn a_stuck_lane_is_found_and_freed_by_command() {
 
     let status = service.said(&["status"]).await;
     assert!(status.contains("! delivery is paused; reseq resume crm delivery"), "{status}");
-    assert!(status.contains("1 of key \"acct 7\" is halted since"), "{status}");
+    assert!(status.contains("1 of key \"acct 7\" is halted for"), "{status}");
     assert!(status.contains("cannot read this"), "{status}");
     assert!(status.contains("reseq retry-head crm --key 'acct 7' --sequence 1"), "{status}");
 

@@ -40,7 +40,7 @@ async fn status_check_exits_with_5_while_lane_halted_or_data_damaged() {
     service.send("crm", json!(1), json!({})).await;
     service.halt_next("crm", "cannot read this").await;
     let halted = service.run(&["status", "--check"]).await.ended(5);
-    assert!(halted.contains("1 is halted since") && !halted.contains("erp"), "{halted}");
+    assert!(halted.contains("1 is halted for") && !halted.contains("erp"), "{halted}");
     let halted = service.run(&["status", "--check", "-o", "json"]).await.ended(5);
     let halted: Value = serde_json::from_str(&halted).unwrap();
     assert_eq!(halted["items"][0]["destination"], "crm");
