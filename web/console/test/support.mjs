@@ -77,7 +77,7 @@ export class Service {
     process.once("exit", () => this.child.kill("SIGKILL"));
     const found = await until("Reseq runs", () => {
       assert.equal(this.child.exitCode, null, this.log);
-      return /http=(\S+) admin=Some\(([^)]+)\)/.exec(this.log.replaceAll(/\u001b\[[0-9;]*m/g, ""));
+      return /http=(\S+) admin=(\S+)/.exec(this.log.replaceAll(/\u001b\[[0-9;]*m/g, ""));
     });
     this.public = `http://${found[1]}`;
     this.url = `http://${found[2]}`;
