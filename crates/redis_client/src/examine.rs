@@ -13,7 +13,6 @@ use super::{
     client::RedisClient,
     error::{ClientError, is_broken},
     fitness::version_of,
-    node::Node,
     refusal::refusal_of_writes,
 };
 
@@ -96,14 +95,7 @@ impl RedisClient {
     /// keys that no server serves now.
     pub fn keys_by_name(&self, keys: &[String]) -> Vec<(String, Vec<usize>)> {
         let groups = self.spread(keys).0.into_iter();
-        groups.map(|(node, members)| (name_of(&node), members)).collect()
-    }
-}
-
-fn name_of(node: &Node) -> String {
-    match node.host() {
-        (host, _) if host.is_empty() => "the primary".to_owned(),
-        (host, port) => format!("{host}:{port}"),
+        groups.map(|(node, members)| (node.name(), members)).collect()
     }
 }
 

@@ -1,7 +1,13 @@
 //! Tests journeys on a primary, its replicas and their sentinels.
 
+use serde_json::Value;
+
 use crate::{
-    support::{pods::refused_start, sentinel::TestSentinel},
+    operations::commands::run_at,
+    support::{
+        pods::{Pod, Settings, refused_start},
+        sentinel::TestSentinel,
+    },
     topologies::journey::Journey,
 };
 
@@ -52,4 +58,21 @@ async fn a_service_that_the_sentinels_do_not_know_is_refused_by_name() {
     let (status, said) = refused_start(&config).await;
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("another") && said.contains("redis.url"), "{said}");
+}
+
+#[tokio::test]
+async fn doctor_names_what_the_dead_primary_of_sentinels_holds() {
+    let redis = TestSentinel::start(1).await;
+    let settings = Settings::new(&redis.url()).destination("erp", "url = \"http://127.0.0.1:9/\"");
+    let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
+    // With all servers dead, the sentinels choose no other primary.
+    redis.nodes.iter().for_each(|node| node.kill());
+    let ran = run_at(&pod.url(""), &["doctor", "-o", "json"], &[], "").await;
+    let report: Value = serde_json::from_str(&ran.ended(5)).unwrap();
+    let found = &report["findings"][0];
+    assert_eq!(found["check"], "redis_reachable", "{report}");
+    assert!(
+        found["summary"].as_str().unwrap().contains("It holds 1 destination: erp."),
+        "{report}"
+    );
 }
