@@ -26,7 +26,7 @@ use http_server::{openapi_responses, problem::Problem};
 use store::{Listed, Paused, Retry, StoreError, Which};
 
 /// How many messages are read together.
-const AT_ONCE: usize = 500;
+pub(super) const AT_ONCE: usize = 500;
 
 /// A part of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
@@ -188,15 +188,24 @@ async fn retry_all(mut target: Target, progress: Arc<Progress>) -> Result<(), Pr
     progress.update(|operation| operation.matched = heads.len() as u64);
     for (lane, sequence) in heads {
         progress.check()?;
-        let retry = Retry { lane, sequence, repaired: None };
-        match target.retry(&retry).await {
-            Ok(_) => progress.update(|operation| operation.affected += 1),
-            // Not the head of its lane, or it has left, or another request was faster.
-            Err(StoreError::WrongHead | StoreError::WrongState(_)) => {
-                progress.update(|operation| operation.failed += 1);
-            }
-            Err(error) => return Err(error.into()),
+        retry_one(&mut target, Retry { lane, sequence, repaired: None }, &progress).await?;
+    }
+    Ok(())
+}
+
+/// Retries one message of an operation, and counts it.
+pub(super) async fn retry_one(
+    target: &mut Target,
+    retry: Retry,
+    progress: &Progress,
+) -> Result<(), Problem> {
+    match target.retry(&retry).await {
+        Ok(_) => progress.update(|operation| operation.affected += 1),
+        // It has left, it does not wait any more, or another request was faster.
+        Err(StoreError::WrongHead | StoreError::WrongState(_)) => {
+            progress.update(|operation| operation.failed += 1);
         }
+        Err(error) => return Err(error.into()),
     }
     Ok(())
 }

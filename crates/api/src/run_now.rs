@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::{
     Api,
     bulk::{self, Kind, Operation, Progress},
-    interventions::HeadState,
+    interventions::{AT_ONCE, HeadState, retry_one},
     messages::unknown,
     request::{Target, read_optional, sequence_of},
     withdraw::{name, wrong_state},
@@ -23,9 +23,6 @@ use super::{
 use domain::{Sequence, State};
 use http_server::{openapi_responses, problem::Problem};
 use store::{Listed, Retry, StoreError, Which};
-
-/// Messages that are read together.
-const AT_ONCE: usize = 500;
 
 /// `POST /v1/destinations/{d}/messages/{sequence}/run-now`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/messages/{sequence}/run-now", tag = "messages",
@@ -117,14 +114,8 @@ async fn run_all(
             if request.dry_run {
                 continue;
             }
-            match target.retry(&retry_of(&target, one)).await {
-                Ok(_) => progress.update(|operation| operation.affected += 1),
-                // It has become due meanwhile.
-                Err(StoreError::WrongHead | StoreError::WrongState(_)) => {
-                    progress.update(|operation| operation.failed += 1);
-                }
-                Err(error) => return Err(error.into()),
-            }
+            let retry = retry_of(&target, one);
+            retry_one(&mut target, retry, &progress).await?;
         }
         which.cursor = page.next;
         if which.cursor.is_none() {
