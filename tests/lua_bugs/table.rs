@@ -270,7 +270,7 @@ end",
         "",
     ),
     bug(
-        "nobody is told that the rest of a destination is over",
+        "the end of a rest wakes no processor or worker",
         "reap",
         "if rest_is_over and redis.call('EXISTS', key_waiting) == 1 then tell_claimers(place, 1, 1) end",
         "",

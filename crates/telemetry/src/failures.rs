@@ -71,7 +71,7 @@ struct Trouble {
 #[derive(Debug, PartialEq, Eq)]
 enum News {
     Began,
-    /// So many attempts failed and succeeded in the window; nothing succeeded since then.
+    /// The numbers of attempts that failed and succeeded in the window.
     Minute {
         failed: u64,
         succeeded: u64,

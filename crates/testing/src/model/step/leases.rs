@@ -78,7 +78,7 @@ pub fn claim(
     Ok(taken)
 }
 
-/// Nothing more may be claimed for now: nobody is told that messages wait.
+/// The rate allows no more claims for now: the destination leaves the hint of waiting messages.
 fn rest(state: &mut State, name: Name) {
     let Some(destination) = state.destinations.get(name) else { return };
     let claimers = destination.definition.claimers();
