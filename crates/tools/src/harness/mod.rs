@@ -6,14 +6,14 @@
 //! holds the harness is killed, a watchdog kills the pods and Redis.
 
 use std::{
-    collections::BTreeSet,
     net::{SocketAddr, TcpListener},
+    ops::Range,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use reqwest::{
     Certificate, Client, ClientBuilder,
     header::{AUTHORIZATION, HeaderMap, HeaderValue},
@@ -210,21 +210,39 @@ fn client_builder() -> ClientBuilder {
     Client::builder().no_proxy().timeout(Duration::from_secs(2))
 }
 
-/// Free loopback addresses, all different. If another program takes one before it is used, its
-/// process reports that and the run ends.
-pub fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
-    // Addresses given out before may not be in use yet.
-    static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mut addresses, mut held) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    while addresses.len() < count {
-        // Hold each until all are found, or the same one could be returned repeatedly.
-        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
-        let address = listener.local_addr()?;
-        held.push(listener);
-        if given.insert(address) {
+/// Free loopback addresses, which are returned again only after all others. Linux gives the ports from 32768
+/// on to connections, so one of those could be taken before its process listens.
+pub fn free_addresses(count: usize) -> anyhow::Result<Vec<SocketAddr>> {
+    const PORTS: Range<u32> = 10_000..32_768;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    // Programs that run at the same time start far apart.
+    let first = std::process::id().wrapping_mul(2_654_435_761);
+    let mut addresses = Vec::with_capacity(count);
+    for _ in PORTS {
+        if addresses.len() == count {
+            return Ok(addresses);
+        }
+        let number = first.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + number % (PORTS.end - PORTS.start);
+        let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port)?));
+        if TcpListener::bind(address).is_ok() {
             addresses.push(address);
         }
     }
-    Ok(addresses)
+    bail!("there are not enough free ports")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A port that Linux may give to any connection can be taken before its process listens.
+    #[test]
+    fn addresses_are_all_different_and_no_ports_of_connections() {
+        let given: Vec<SocketAddr> =
+            (0..3).flat_map(|_| free_addresses(20).expect("free addresses")).collect();
+        let ports: std::collections::BTreeSet<u16> = given.iter().map(SocketAddr::port).collect();
+        assert_eq!(ports.len(), 60);
+        assert!(ports.iter().all(|port| (10_000..32_768).contains(port)), "{ports:?}");
+    }
 }
