@@ -156,13 +156,14 @@ impl Header {
 }
 
 /// Who else uses a key.
-const OTHERS: [(&str, &str); 6] = [
+const OTHERS: [(&str, &str); 7] = [
     ("reseq:{index}:sessions", "any pod that finds none"),
     ("reseq:meta", "the first start, `reseq migrate`"),
     ("reseq:pods", "a stopping pod (its own entries)"),
     ("…:d:<dest>:rebuilt[:<key>]", "`reseq repair`"),
     ("…:d:<dest>:delivering", "the owner, each second"),
     ("…:d:<dest>:awaiting-connection", "the owner, each second"),
+    ("…:d:<dest>:probe-at", "the owner, each second"),
 ];
 
 const KEYS_PAGE: &str = "docs/reference/redis-keys.md";

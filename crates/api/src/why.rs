@@ -124,8 +124,14 @@ async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why,
     let awaits_connection = lane.awaiting_connection > 0;
     let refusal = api.store.refusal_at(entry.partition).await;
     let refuses_writes = refusal.is_some();
-    let surroundings =
-        Surroundings { now_ms, has_processor, is_rate_limited, awaits_connection, refuses_writes };
+    let surroundings = Surroundings {
+        now_ms,
+        has_processor,
+        is_rate_limited,
+        awaits_connection,
+        is_receiver_probed: lane.probe_at_ms.is_some(),
+        refuses_writes,
+    };
     let message = &lane.head.message;
     let lane_key =
         entry.destination.lane_of(message.message.key.as_deref(), message.position.sequence);
@@ -177,6 +183,7 @@ impl Why {
         let waits_until = match cause {
             Cause::Delayed | Cause::Backoff => lane.head.due_ms.or(lane.not_before_ms),
             Cause::TransformRateLimit => lane.next_attempt_ms,
+            Cause::ReceiverFailing => lane.probe_at_ms.filter(|at| *at > around.now_ms),
             // How much of a takeover wait is over, only the owner knows.
             _ => None,
         };

@@ -1,5 +1,6 @@
 //! The sender role: owns partitions, and delivers their lanes side by side, each in order.
 
+mod breaker;
 pub mod deliver;
 mod destination;
 mod holdings;
@@ -22,6 +23,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+use breaker::Hosts;
 use destination::{Dependencies, DestinationSender, Gauge, Poke};
 use domain::DestinationName;
 use faults::planted;
@@ -30,7 +32,7 @@ use outbound::http_client::Clients;
 use ownership::{Freed, Ownership};
 use partition_lease::PartitionLease;
 use reporter::Owned;
-use store::{Catalog, HandOver, Round, Store, Wake, already_here};
+use store::{Catalog, Delivering, HandOver, Round, Store, Wake, already_here};
 use tail::Tail;
 
 /// The most destinations that one check for halted messages covers, over all senders. With more
@@ -80,6 +82,8 @@ struct Work {
     holdings: Arc<Holdings>,
     tail: Arc<Tail>,
     running: HashMap<DestinationName, Running>,
+    /// The breakers of the hosts of receivers.
+    hosts: Hosts,
     /// The scan for destinations with releasable lanes, in a separate task.
     scan: Option<JoinHandle<Vec<DestinationName>>>,
     /// Partitions have changed since the scan began: scan again after it.
@@ -100,10 +104,11 @@ impl Rounds {
     async fn note_delivering(
         &mut self,
         store: &Store,
-        mut counts: Vec<(DestinationName, usize, usize)>,
+        mut counts: Vec<(DestinationName, Delivering)>,
     ) {
-        let now: HashSet<_> = counts.iter().map(|(name, ..)| name.clone()).collect();
-        counts.extend(self.noted.difference(&now).map(|name| (name.clone(), 0, 0)));
+        let now: HashSet<_> = counts.iter().map(|(name, _)| name.clone()).collect();
+        let none = |name: &DestinationName| (name.clone(), Delivering::default());
+        counts.extend(self.noted.difference(&now).map(none));
         if counts.is_empty() {
             return;
         }
@@ -190,6 +195,7 @@ impl Work {
             holdings,
             tail,
             running,
+            hosts: Hosts::default(),
             scan: None,
             scan_again: false,
             rounds,
@@ -235,6 +241,7 @@ impl Work {
             store: self.sender.store.clone(),
             catalog: self.sender.catalog.clone(),
             clients: self.sender.clients.clone(),
+            hosts: self.hosts.clone(),
             json_depth_max: self.sender.json_depth_max,
             release_batch_max: self.sender.config.release_batch_max,
             name: name.clone(),
@@ -293,15 +300,20 @@ impl Work {
         let waiting = self.sender.clients.places().waiting();
         let counts = self.running.iter().map(|(name, running)| {
             // `waiting` also counts transforms of the destination.
-            let begun = running.gauge.get();
-            let awaiting = waiting.get(name).copied().unwrap_or_default().min(begun);
-            (name.clone(), begun - awaiting, awaiting)
+            let gauged = running.gauge.get();
+            let awaiting = waiting.get(name).copied().unwrap_or_default().min(gauged.in_flight);
+            let messages = gauged.in_flight - awaiting;
+            let probe_at_ms = gauged.probe_at_ms;
+            (name.clone(), Delivering { messages, awaiting_connection: awaiting, probe_at_ms })
         });
-        let counts: Vec<_> = counts.filter(|(_, count, waits)| count + waits > 0).collect();
+        let counts: Vec<_> = counts.filter(|(_, now)| *now != Delivering::default()).collect();
         self.sender.owned.set_awaiting_connection(waiting.into_keys().collect());
-        let limited = self.running.iter().filter(|(_, running)| running.gauge.is_rate_limited());
+        let gauged = self.running.iter().map(|(name, running)| (name, running.gauge.get()));
+        let limited = gauged.clone().filter(|(_, gauged)| gauged.is_rate_limited);
         self.sender.owned.set_rate_limited(limited.map(|(name, _)| name.clone()).collect());
-        telemetry::delivering(counts.iter().map(|(_, count, _)| count).sum());
+        let probed = gauged.filter(|(_, gauged)| gauged.probe_at_ms.is_some());
+        self.sender.owned.set_probed(probed.map(|(name, _)| name.clone()).collect());
+        telemetry::delivering(counts.iter().map(|(_, now)| now.messages).sum());
         let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
         let rounds = self.rounds.clone();
         let (owned, all) = (partitions.len(), store.keys().partitions());

@@ -11,7 +11,7 @@ const TYPES: [(&str, &str); 5] = [
     ),
     ("list", "log_order"),
     ("set", "withdrawn"),
-    ("string", "awaiting_connection call delivering owner seen"),
+    ("string", "awaiting_connection call delivering owner probe_at seen"),
     (
         "zset",
         "active active_builtin active_worker changes consumer_lease_ends consumers dead_lettered_at dead_letters \

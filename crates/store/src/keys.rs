@@ -375,6 +375,11 @@ impl DestinationKeys {
         noun(&self.base, "awaiting-connection")
     }
 
+    /// When the next probe of a receiver that fails begins. For display; expires soon.
+    pub fn probe_at(&self) -> String {
+        noun(&self.base, "probe-at")
+    }
+
     /// The position that was stamped under an idempotency key.
     pub fn idempotency(&self, idempotency_key: &str) -> String {
         format!("{}:idempotency:{idempotency_key}", self.base)

@@ -77,7 +77,7 @@ pub use queries::{
     pods::{Ownership, PodInfo},
     stats::{Head, Stats},
     why::LaneHead,
-    work::ReleasableLanes,
+    work::{Delivering, ReleasableLanes},
 };
 pub use record::INLINE_MAX;
 pub use redis_client::{

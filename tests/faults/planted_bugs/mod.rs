@@ -44,6 +44,7 @@ const SCENES: &[Of] = &[
     scenario!(failures, "journey"),
     scenario!(unclear_answers, "journey"),
     scenario!(sent_twice, "journey"),
+    scenario!(receiver_fails, "journey"),
     scenario!(deep_body, "journey"),
     scenario!(damaged_lane, "journey"),
     scenario!(many_in_one_call, "requests"),
@@ -152,6 +153,12 @@ const BUGS: &[(&str, &str, &str, &[Anomaly])] = &[
         "a refused head does not wait",
         "owner_dies_after_a_refusal",
         &[Anomaly::AttemptForgotten],
+    ),
+    (
+        "probe_never_ends",
+        "waits for ever for the probe of a receiver that fails",
+        "receiver_fails",
+        &[Anomaly::Stuck],
     ),
     (
         "drain_settles_nothing",

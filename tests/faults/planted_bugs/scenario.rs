@@ -97,6 +97,8 @@ pub type Verdict = Result<(), Anomaly>;
 pub struct Manners {
     /// The receiver refuses the first attempt at every sequence divisible by this; 0: none.
     pub refuses_each: u64,
+    /// The receiver refuses this many requests, and then works.
+    pub refuses_first: usize,
     /// The time that the receiver takes for each request.
     pub takes_ms: u64,
     /// The transform fails at the first attempt for every sequence divisible by this; 0: there is
@@ -368,6 +370,10 @@ async fn receiver(journal: &Arc<Journal>, manners: Manners) -> (String, AbortOnD
             // The delay is the behaviour under test.
             tokio::time::sleep(Duration::from_millis(manners.takes_ms)).await;
             let Manners { refuses_each, .. } = manners;
+            if journal.all().len() < manners.refuses_first {
+                journal.note(note(&request, refused(&request.body), sequence, attempt));
+                return Some(Answer::status(503));
+            }
             let is_due = refuses_each > 0 && sequence % refuses_each == 0;
             let is_first = !journal.all().iter().any(|one| one.body == refused(&request.body));
             if is_due && is_first {

@@ -59,6 +59,35 @@ pub async fn failures(bug: Option<String>) -> Ended {
     (verdict, scenario.sent)
 }
 
+/// The receiver refuses everything for a while: the two lanes, and the first probe or two.
+pub async fn receiver_fails(bug: Option<String>) -> Ended {
+    let manners = Manners { refuses_first: 4, ..Manners::default() };
+    let delivery = "ordering = \"key\"\n\
+                    delivery = { breaker_failures = 2, backoff_ms = 20, backoff_max_ms = 50 }";
+    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, delivery, short_leases).await;
+    let items: Vec<Value> = (0..8)
+        .map(|number| json!({"destinations": ["orders"], "body": number, "key": if number % 2 == 0 { "even" } else { "odd" }}))
+        .collect();
+    let lines: Vec<String> = items.iter().map(Value::to_string).collect();
+    let request = client().post(scenario.pods[0].url("/v1/messages"));
+    let request = request.header("content-type", "application/x-ndjson").body(lines.join("\n"));
+    assert_eq!(request.send().await.unwrap().status(), 202);
+    let verdict = async {
+        scenario.until(async |scenario| scenario.is_idle().await).await?;
+        let accepted = scenario.journal.all();
+        let of_lane = |rest: u64| {
+            let numbers = accepted.iter().filter_map(|one| one.body.parse::<u64>().ok());
+            numbers.filter(|number| number % 2 == rest).collect::<Vec<_>>()
+        };
+        match (of_lane(0).as_slice(), of_lane(1).as_slice()) {
+            ([0, 2, 4, 6], [1, 3, 5, 7]) => Ok(()),
+            _ => Err(Anomaly::Reordered),
+        }
+    }
+    .await;
+    (verdict, items.len())
+}
+
 /// The receiver accepts a part of each batch, and its answer cannot be parsed.
 pub async fn unclear_answers(bug: Option<String>) -> Ended {
     let manners = Manners { is_unclear: true, ..Manners::default() };

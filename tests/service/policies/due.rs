@@ -160,7 +160,8 @@ async fn purge_leaves_only_messages_that_are_in_flight() {
 /// A destination with this many lanes. All heads were refused, and are not due for a long time.
 async fn with_lanes_in_backoff(lanes: usize) -> Scenario {
     let hour = 3_600_000;
-    let delivery = json!({"lanes_max": 64, "backoff_ms": hour, "backoff_max_ms": hour, "retry_after_max_ms": 0});
+    let delivery = json!({"lanes_max": 64, "backoff_ms": hour, "backoff_max_ms": hour,
+        "retry_after_max_ms": 0, "breaker_failures": 0});
     let scenario = Scenario::start(json!({"ordering": "key", "delivery": delivery})).await;
     scenario.receiver.refuse_all(Some((503, usize::MAX)));
     let item = |lane: usize| json!({"destinations": [ERP], "body": "x", "key": format!("{lane}")});

@@ -1,6 +1,7 @@
 //! Tests every policy of a destination, over HTTP and with real processes: failures, and waiting
 //! messages. Each test ends with balanced counters: every message is pending or gone.
 
+mod breaker;
 mod damage;
 mod damage_reported;
 mod due;

@@ -65,6 +65,11 @@ impl Service {
         self.taken.lock().unwrap().iter().map(|taken| taken.body.clone()).collect()
     }
 
+    /// Requests that have arrived and are not answered.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.lock().unwrap().0
+    }
+
     pub fn most_in_flight(&self) -> usize {
         self.in_flight.lock().unwrap().1
     }

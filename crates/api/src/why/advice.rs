@@ -125,6 +125,11 @@ pub(super) fn explanation(
             "Message {sequence} is processed, and waits for its turn: delivery.rate_per_second_max allows {} a second.",
             entry.destination.delivery.rate_per_second_max
         ),
+        Cause::ReceiverFailing => format!(
+            "Message {sequence} is processed. Its receiver fails, so its sender sends one message at a time, until one \
+             is accepted{}.",
+            last(error)
+        ),
         Cause::AwaitingConnection => format!(
             "Message {sequence} is processed, and waits for a connection, or is being delivered: {} deliveries of {} \
              wait, because it has as many connections as one destination may have of those of its process.",
@@ -167,6 +172,9 @@ pub(super) fn actions(
             show,
         ],
         Cause::Backoff => vec![again, aside, show],
+        Cause::ReceiverFailing => {
+            vec![action("to see what the receiver answers", format!("reseq tail {name}"))]
+        }
         Cause::Delayed => vec![action("to process it now", retry), cancel],
         Cause::NoProcessor => {
             vec![action("on a machine that processes", "reseq serve --roles processor".into())]

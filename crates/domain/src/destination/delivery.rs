@@ -26,6 +26,9 @@ pub struct Delivery {
     pub backoff_max_ms: u64,
     /// The longest `Retry-After` that is honoured, in milliseconds.
     pub retry_after_max_ms: u64,
+    /// After this many failed deliveries in a row, of several messages, one at a time probes the receiver until it
+    /// accepts one; 0: never.
+    pub breaker_failures: u32,
     /// HTTP: the most messages per request; 1: no batches.
     pub batch_max: u32,
     /// The most bytes of bodies in one batch or window (at least one message is sent).
@@ -112,6 +115,7 @@ impl Default for Delivery {
             backoff_ms: 200,
             backoff_max_ms: 30_000,
             retry_after_max_ms: 3_600_000,
+            breaker_failures: 10,
             batch_max: 1,
             batch_bytes_max: 1 << 20,
             batch_linger_ms: 0,
@@ -139,7 +143,8 @@ impl Delivery {
     /// The first field that differs from its default, and means nothing with this kind of delivery.
     pub(super) fn unused(&self) -> Option<&'static str> {
         let Delivery { timeout_ms, lanes_max, rate_per_second_max, attempts_max, .. } = *self;
-        let Delivery { backoff_ms, backoff_max_ms, retry_after_max_ms, .. } = *self;
+        let Delivery { backoff_ms, backoff_max_ms, retry_after_max_ms, breaker_failures, .. } =
+            *self;
         let Delivery { batch_max, batch_bytes_max, batch_linger_ms, batch_format, .. } = *self;
         let Delivery { window_max, framing, envelope, ack, .. } = *self;
         let usual = Delivery::default();
@@ -158,6 +163,7 @@ impl Delivery {
             ("delivery.backoff_ms", backoff_ms != usual.backoff_ms),
             ("delivery.backoff_max_ms", backoff_max_ms != usual.backoff_max_ms),
             ("delivery.retry_after_max_ms", retry_after_max_ms != usual.retry_after_max_ms),
+            ("delivery.breaker_failures", breaker_failures != usual.breaker_failures),
             ("delivery.batch_max", batch_max != usual.batch_max),
             ("delivery.batch_bytes_max", batch_bytes_max != usual.batch_bytes_max),
             ("delivery.batch_linger_ms", batch_linger_ms != usual.batch_linger_ms),

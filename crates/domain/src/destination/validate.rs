@@ -39,6 +39,7 @@ impl Destination {
         )?;
         let asked_ms = delivery.retry_after_max_ms;
         check_range("delivery.retry_after_max_ms", asked_ms, 0, DAY_MS)?;
+        check_range("delivery.breaker_failures", delivery.breaker_failures.into(), 0, 10_000)?;
         self.validate_batch()?;
         if self.processing == Processing::Serial && self.ordering == Ordering::None {
             let problem = "\"serial\" processes a lane's messages one by one, and with ordering \

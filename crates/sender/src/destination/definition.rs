@@ -57,6 +57,10 @@ impl DestinationSender {
             deliver::connect(destination, &self.deps.clients, self.deps.json_depth_max)
         });
         self.scheduler.set_rate(destination.delivery.rate_per_second_max, Instant::now());
+        let has_receiver = destination.delivery.kind == domain::DeliveryKind::Push;
+        let url = destination.url.as_deref().filter(|_| has_receiver);
+        let failures_max = destination.delivery.breaker_failures;
+        self.scheduler.receiver().set(&self.deps.hosts, url, failures_max);
         let rules = Arc::new(rules_of(destination, self.deps.release_batch_max));
         self.definition = Some(Definition { entry, transport, rules });
     }

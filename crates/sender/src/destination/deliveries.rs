@@ -9,6 +9,7 @@ use super::{
     Definition, DestinationSender, LaneKey, now, refused::disposition, scheduler::Due, spans,
 };
 use crate::{
+    breaker::Probes,
     deliver::{Finality, Verdict},
     lane::{Disposition, Next, Outcome, Refusal, Turn},
     tail::Ended,
@@ -25,6 +26,7 @@ const RUNS_MAX: usize = 4;
 pub(super) struct Delivered {
     key: LaneKey,
     messages: Vec<Arc<Stamped>>,
+    probes: Probes,
     verdict: Verdict,
     took: Duration,
 }
@@ -59,7 +61,7 @@ impl DestinationSender {
         }
     }
 
-    /// Begins a lane's next delivery, if there is one. False if the rate limit is reached.
+    /// Begins a lane's next delivery, if there is one. False if the rate limit is reached, or the receiver fails.
     fn begin_delivery(&mut self, key: &LaneKey, definition: &Definition) -> bool {
         let Some(lane) = self.lanes.get_mut(key) else { return true };
         let turn = lane.turn(&definition.rules, now());
@@ -76,16 +78,20 @@ impl DestinationSender {
             }
             Turn::Yes => {}
         }
-        if !self.scheduler.take_slot(key, Instant::now()) {
-            return false;
-        }
+        let Some(probes) = self.scheduler.take_slot(key, Instant::now()) else { return false };
         let messages = lane.delivery_begun(&definition.rules);
         self.scheduler.goes_in_turn(key);
-        self.deliver(key.clone(), messages, definition);
+        self.deliver(key.clone(), messages, probes, definition);
         true
     }
 
-    fn deliver(&mut self, key: LaneKey, messages: Vec<Arc<Stamped>>, definition: &Definition) {
+    fn deliver(
+        &mut self,
+        key: LaneKey,
+        messages: Vec<Arc<Stamped>>,
+        probes: Probes,
+        definition: &Definition,
+    ) {
         let Some(first) = messages.first() else { return };
         let attempt = first.attempts.failed + 1;
         self.in_flight.messages += messages.len();
@@ -101,18 +107,24 @@ impl DestinationSender {
                 Verdict::Refused { .. } => Point::SenderRefused,
             })
             .await;
-            Delivered { key, messages, verdict, took: begun.elapsed() }
+            Delivered { key, messages, probes, verdict, took: begun.elapsed() }
         };
         self.in_flight.deliveries.push(delivery.boxed());
     }
 
     pub(super) fn delivery_ended(&mut self, delivered: Delivered) {
-        let Delivered { key, messages, verdict, took } = delivered;
+        let Delivered { key, messages, probes, verdict, took } = delivered;
         self.in_flight.messages -= messages.len();
         let Some(definition) = self.definition.as_ref() else { return };
         let rules = definition.rules.clone();
         let has_transform = definition.entry.destination.transform.kind != TransformKind::None;
         let now = now();
+        let asked_max =
+            Duration::from_millis(definition.entry.destination.delivery.retry_after_max_ms);
+        if let Some(first) = messages.first() {
+            let (receiver, first) = (self.scheduler.receiver(), first.position.sequence);
+            receiver.ended(&verdict, first, &probes, asked_max, now.instant);
+        }
         if messages.iter().any(|message| telemetry::is_traced(&message.message)) {
             let (accepted, error) = match &verdict {
                 Verdict::Accepted(accepted) => (*accepted, None),

@@ -17,10 +17,7 @@ mod withdrawals;
 use std::{
     collections::HashMap,
     ops::ControlFlow,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -35,6 +32,7 @@ use scheduler::Scheduler;
 use withdrawals::Withdrawals;
 
 use super::{
+    breaker::Hosts,
     lane::{Lane, Next, Now},
     partition_lease::PartitionLease,
     tail::Tail,
@@ -47,25 +45,28 @@ use store::{Catalog, Store, Watch, server_clock_ms};
 /// lane, and its sequence is the key.
 type LaneKey = Option<String>;
 
-/// How many messages are being delivered, and whether the next delivery waits for the rate limit; for display.
+/// The state of a destination's deliveries, for display.
 #[derive(Default)]
-pub(super) struct Gauge {
-    in_flight: AtomicUsize,
-    is_rate_limited: AtomicBool,
+pub(super) struct Gauge(Mutex<Gauged>);
+
+/// The state of a destination's deliveries.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Gauged {
+    /// How many messages are being delivered.
+    pub(super) in_flight: usize,
+    /// The next delivery waits for the rate limit.
+    pub(super) is_rate_limited: bool,
+    /// The receiver fails. When its next probe begins, in ms since 1970.
+    pub(super) probe_at_ms: Option<u64>,
 }
 
 impl Gauge {
-    pub(super) fn get(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
+    pub(super) fn get(&self) -> Gauged {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn is_rate_limited(&self) -> bool {
-        self.is_rate_limited.load(Ordering::Relaxed)
-    }
-
-    fn set(&self, in_flight: usize, is_rate_limited: bool) {
-        self.in_flight.store(in_flight, Ordering::Relaxed);
-        self.is_rate_limited.store(is_rate_limited, Ordering::Relaxed);
+    fn set(&self, gauged: Gauged) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = gauged;
     }
 }
 
@@ -75,6 +76,8 @@ pub(super) struct Dependencies {
     pub(super) catalog: Catalog,
     /// Sends HTTP deliveries.
     pub(super) clients: Clients,
+    /// The breakers of the hosts of receivers.
+    pub(super) hosts: Hosts,
     /// The deepest nesting of the JSON of batches and envelopes.
     pub(super) json_depth_max: usize,
     /// The most messages that one call releases of one lane.
@@ -177,7 +180,7 @@ impl DestinationSender {
             self.load_lanes();
             self.begin_deliveries();
             self.begin_call();
-            self.deps.gauge.set(self.in_flight.messages, self.scheduler.is_rate_limited());
+            self.gauge();
             if self.is_drained() {
                 return;
             }
@@ -186,6 +189,17 @@ impl DestinationSender {
                 return;
             }
         }
+    }
+
+    fn gauge(&self) {
+        let now = now();
+        let in_ms =
+            |at: Instant| now.ms + at.saturating_duration_since(now.instant).as_millis() as u64;
+        self.deps.gauge.set(Gauged {
+            in_flight: self.in_flight.messages,
+            is_rate_limited: self.scheduler.is_rate_limited(),
+            probe_at_ms: self.scheduler.probe_at().map(in_ms),
+        });
     }
 
     async fn next_event(&mut self, signals: &mut Signals) -> Event {

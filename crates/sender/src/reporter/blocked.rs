@@ -113,6 +113,7 @@ impl Blocked {
             has_processor: around.has_processor,
             is_rate_limited: around.owned.is_rate_limited(name),
             awaits_connection: around.owned.awaits_connection(name),
+            is_receiver_probed: around.owned.is_probed(name),
             refuses_writes: around.refuses_writes,
         };
         let ages =

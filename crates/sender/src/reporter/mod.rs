@@ -33,6 +33,7 @@ struct State {
     holdings: Option<Arc<Holdings>>,
     rate_limited: HashSet<DestinationName>,
     awaiting_connection: HashSet<DestinationName>,
+    probed: HashSet<DestinationName>,
 }
 
 impl Owned {
@@ -52,6 +53,15 @@ impl Owned {
     /// The destinations with deliveries that wait for a connection.
     pub(super) fn set_awaiting_connection(&self, names: HashSet<DestinationName>) {
         self.lock().awaiting_connection = names;
+    }
+
+    /// The destinations whose receivers fail, and whose lanes wait for a probe.
+    pub(super) fn set_probed(&self, names: HashSet<DestinationName>) {
+        self.lock().probed = names;
+    }
+
+    fn is_probed(&self, name: &DestinationName) -> bool {
+        self.lock().probed.contains(name)
     }
 
     fn awaits_connection(&self, name: &DestinationName) -> bool {

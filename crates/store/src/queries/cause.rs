@@ -44,6 +44,8 @@ pub enum Cause {
     RateLimit,
     /// It is processed, and deliveries of the destination wait: it has as many connections as it may have.
     AwaitingConnection,
+    /// It is processed, and its receiver fails: one message at a time probes it.
+    ReceiverFailing,
     /// It is processed, and waits for a consumer to take it.
     AwaitingConsumer,
     /// A consumer holds it.
@@ -67,6 +69,8 @@ pub struct Surroundings {
     pub is_rate_limited: bool,
     /// Whether deliveries of the destination wait for a connection.
     pub awaits_connection: bool,
+    /// Whether the receiver of the destination fails, and lanes wait for the next probe.
+    pub is_receiver_probed: bool,
     /// Whether Redis refuses all writes. Then nothing leaves, whatever the lane waits for besides.
     pub refuses_writes: bool,
 }
@@ -91,6 +95,7 @@ impl Cause {
             Cause::TakeoverWait => "takeover_wait",
             Cause::RateLimit => "rate_limit",
             Cause::AwaitingConnection => "awaiting_connection",
+            Cause::ReceiverFailing => "receiver_failing",
             Cause::AwaitingConsumer => "awaiting_consumer",
             Cause::Consuming => "consuming",
             Cause::Delivering => "delivering",
@@ -131,6 +136,7 @@ impl Cause {
             _ if ownership.takeover_wait_ms > 0 => Cause::TakeoverWait,
             _ if waits_for_backoff(lane, around.now_ms) => Cause::Backoff,
             _ if head.is_for_consumers => Cause::AwaitingConsumer,
+            _ if around.is_receiver_probed => Cause::ReceiverFailing,
             _ if around.awaits_connection => Cause::AwaitingConnection,
             _ if around.is_rate_limited => Cause::RateLimit,
             _ => Cause::Delivering,

@@ -28,6 +28,8 @@ pub struct LaneHead {
     pub delivering: u64,
     /// How many deliveries of the destination wait for a connection, as their owner noted.
     pub awaiting_connection: u64,
+    /// If the receiver fails: when its owner probes it next, in ms since 1970, as it noted.
+    pub probe_at_ms: Option<u64>,
     /// Who owns the partition.
     pub ownership: Ownership,
 }
@@ -75,10 +77,11 @@ impl Store {
         pipe.zcard(keys.in_progress(lane));
         self.ask_not_before(&mut pipe, entry, &head);
         pipe.hget(keys.hash(), "bytes").hget(keys.hash(), GRANTED_UNTIL);
-        pipe.get(keys.delivering()).get(keys.awaiting_connection());
-        type Found = (u64, Option<f64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>);
+        pipe.get(keys.delivering()).get(keys.awaiting_connection()).get(keys.probe_at());
+        type Number = Option<u64>;
+        type Found = (u64, Option<f64>, Number, Number, Number, Number, Number);
         let found: Found = self.query(&pipe).await?;
-        let (pending, not_before, bytes, granted_until, delivering, awaiting) = found;
+        let (pending, not_before, bytes, granted_until, delivering, awaiting, probe_at_ms) = found;
         let transform = &entry.destination.transform;
         let is_whole = entry.destination.ordering == Ordering::Destination;
         Ok(Some(LaneHead {
@@ -93,6 +96,7 @@ impl Store {
             next_attempt_ms: transform.next_attempt_ms(granted_until.unwrap_or_default()),
             delivering: delivering.unwrap_or_default(),
             awaiting_connection: awaiting.unwrap_or_default(),
+            probe_at_ms,
             head_since_ms: self.head_since(entry, &head).await?,
             ownership: self.ownership(entry.partition).await?,
             head,
@@ -139,6 +143,7 @@ impl Store {
             head_since_ms: None,
             delivering: 0,
             awaiting_connection: 0,
+            probe_at_ms: None,
             ownership: ownership.clone(),
         };
         Ok(listed.into_iter().zip(scores).map(lane).collect())

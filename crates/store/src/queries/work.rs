@@ -44,6 +44,17 @@ pub struct ReleasableLanes {
 /// How long the number of messages in delivery is stored, in seconds, unless renewed.
 const DELIVERING_SECONDS: u64 = 3;
 
+/// The deliveries of a destination in one second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Delivering {
+    /// How many messages are being delivered.
+    pub messages: usize,
+    /// How many deliveries wait for a connection.
+    pub awaiting_connection: usize,
+    /// The receiver fails. When its next probe begins, in ms since 1970.
+    pub probe_at_ms: Option<u64>,
+}
+
 impl Store {
     /// For each of these partitions, in order: destinations with waiting messages, longest unserved
     /// first. A hint. Empty where a server does not answer; an error if none answers.
@@ -205,21 +216,23 @@ impl Store {
         Ok(ReleasableLanes { due, waiting, is_cut, next_due: None })
     }
 
-    /// Stores how many messages of each destination are being delivered now, and how many deliveries wait for a
-    /// connection; for display. The expiry of the keys is only for a sender that dies: if the clock steps back, they
-    /// live longer.
+    /// Stores the deliveries of each destination, for display. The expiry of the keys is only for a sender that
+    /// dies: if the clock steps back, they live longer.
     pub async fn note_delivering(
         &self,
-        counts: &[(DestinationName, usize, usize)],
+        deliveries: &[(DestinationName, Delivering)],
     ) -> Result<(), StoreError> {
-        let notes = counts.iter().map(|(name, delivering, awaiting)| {
+        let notes = deliveries.iter().map(|(name, now)| {
             let (keys, mut pipe) = (self.keys().destination(name), redis::pipe());
-            for (key, count) in
-                [(keys.delivering(), delivering), (keys.awaiting_connection(), awaiting)]
-            {
-                match count {
+            let notes = [
+                (keys.delivering(), now.messages as u64),
+                (keys.awaiting_connection(), now.awaiting_connection as u64),
+                (keys.probe_at(), now.probe_at_ms.unwrap_or_default()),
+            ];
+            for (key, number) in notes {
+                match number {
                     0 => pipe.del(key),
-                    count => pipe.set_ex(key, count, DELIVERING_SECONDS),
+                    number => pipe.set_ex(key, number, DELIVERING_SECONDS),
                 };
             }
             pipe

@@ -6,8 +6,8 @@ use domain::{AttemptError, ErrorKind, Ordering, Sequence, Stage, Tombstone};
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use store::{
-    Catalog, CatalogEntry, Claimers, LaneRequest, LogEntry, Owner, RefusedHead, Settled,
-    WITHDRAW_MAX, Which, Who, Withdrawal,
+    Catalog, CatalogEntry, Claimers, Delivering, LaneRequest, LogEntry, Owner, RefusedHead,
+    Settled, WITHDRAW_MAX, Which, Who, Withdrawal,
 };
 
 use super::{BATCH, Watched, known, short};
@@ -103,7 +103,8 @@ impl Watched {
         };
         self.note("look for lanes that are releasable").await;
         self.release(at, &owner, lanes).await;
-        store.note_delivering(&[(at.destination.name.clone(), 5, 1)]).await.unwrap();
+        let delivering = Delivering { messages: 5, awaiting_connection: 1, probe_at_ms: Some(1) };
+        store.note_delivering(&[(at.destination.name.clone(), delivering)]).await.unwrap();
         self.note("note what is being delivered").await;
 
         let leases = self.lease(name).await;

@@ -28,6 +28,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::LaneKey;
+use crate::breaker::{Probes, Receiver};
 use lane_queue::{LaneQueue, LaneQueues};
 use pace::Pace;
 use store::ReleasableLanes;
@@ -87,8 +88,11 @@ pub(super) struct Scheduler {
     /// The partition is being given back: load no more lanes.
     is_draining: bool,
     pace: Pace,
-    /// When the next delivery may begin, if the rate limit is reached.
+    receiver: Receiver,
+    /// When the next delivery may begin, if the rate limit is reached or the receiver fails.
     next_slot: Option<Instant>,
+    /// The next slot waits for the receiver, not for the rate limit.
+    waits_for_receiver: bool,
     /// Timers of lanes, and the action of each.
     lanes_due: BTreeSet<(Instant, LaneKey, Due)>,
     /// When to scan for lanes whose backoff is over.
@@ -105,6 +109,11 @@ impl Scheduler {
         self.pace.set(rate_per_second_max, now);
     }
 
+    /// The receiver, and whether it works.
+    pub(super) fn receiver(&mut self) -> &mut Receiver {
+        &mut self.receiver
+    }
+
     pub(super) fn wants_send(&mut self, key: &LaneKey) {
         self.to_send.push(key, self.first.contains(key));
     }
@@ -115,18 +124,27 @@ impl Scheduler {
         self.to_send.pop()
     }
 
-    /// Takes a slot of the rate limit for one delivery. False if no slot is free now: the lane
-    /// stays first in its queue, and no other lane may send either.
-    pub(super) fn take_slot(&mut self, key: &LaneKey, now: Instant) -> bool {
-        let Err(wait) = self.pace.take(now) else { return true };
-        self.to_send.push_front(key.clone());
-        self.next_slot = Some(now + wait);
-        false
+    /// Takes a slot for one delivery: the receiver works, or is probed, and the rate limit allows it. `None` if no
+    /// slot is free now: the lane stays first in its queue, and no other lane may send either.
+    pub(super) fn take_slot(&mut self, key: &LaneKey, now: Instant) -> Option<Probes> {
+        let probes = self.receiver.take(now);
+        self.waits_for_receiver = probes.is_err();
+        let taken = probes.and_then(|probes| self.pace.take(now).map(|()| probes));
+        if let Err(wait) = &taken {
+            self.to_send.push_front(key.clone());
+            self.next_slot = Some(now + *wait);
+        }
+        taken.ok()
     }
 
     /// True if a lane waits because the rate limit is reached.
     pub(super) fn is_rate_limited(&self) -> bool {
-        self.next_slot.is_some()
+        self.next_slot.is_some() && !self.waits_for_receiver
+    }
+
+    /// If lanes wait because the receiver fails: when the next delivery begins.
+    pub(super) fn probe_at(&self) -> Option<Instant> {
+        self.receiver.probe_at().filter(|_| self.next_slot.is_some() && self.waits_for_receiver)
     }
 
     /// The destination is paused: the lane sends after it is resumed.

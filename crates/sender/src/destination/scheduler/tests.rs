@@ -65,17 +65,17 @@ fn a_lane_without_a_slot_is_the_next_one_when_there_is_a_slot() {
         scheduler.wants_send(&key(name));
     }
     let a = scheduler.next_to_send().unwrap();
-    assert!(scheduler.take_slot(&a, start));
+    assert!(scheduler.take_slot(&a, start).is_some());
     assert_eq!(scheduler.next_time(), None);
     let b = scheduler.next_to_send().unwrap();
     scheduler.wants_send(&a);
-    assert!(!scheduler.take_slot(&b, start));
+    assert!(scheduler.take_slot(&b, start).is_none());
     let slot = scheduler.next_time().unwrap();
     assert_eq!(slot, start + ms(100));
     scheduler.advance(slot);
     assert_eq!(scheduler.next_time(), None, "a time that has come comes once");
     assert_eq!(scheduler.next_to_send(), Some(b.clone()), "before the lane that has sent");
-    assert!(scheduler.take_slot(&b, slot));
+    assert!(scheduler.take_slot(&b, slot).is_some());
     assert_eq!(sent(&mut scheduler), ["a"]);
 }
 
@@ -267,7 +267,8 @@ fn draining_destination_settles_resolves_and_loads_no_lane() {
     scheduler.wants_request(&key("b"));
     scheduler.wants_resolve(&key("c"));
     scheduler.set_rate(1, start);
-    assert!(scheduler.take_slot(&key("d"), start) && !scheduler.take_slot(&key("d"), start));
+    assert!(scheduler.take_slot(&key("d"), start).is_some());
+    assert!(scheduler.take_slot(&key("d"), start).is_none());
     scheduler.drain();
     assert_eq!(scheduler.next_time(), None, "nothing more is sent");
     assert_eq!(loaded_one(&mut scheduler), None);
@@ -283,7 +284,7 @@ fn after_a_change_of_lanes_nothing_of_the_old_ones_is_left() {
     let start = Instant::now();
     let mut scheduler = Scheduler::default();
     scheduler.set_rate(1, start);
-    assert!(scheduler.take_slot(&key("a"), start));
+    assert!(scheduler.take_slot(&key("a"), start).is_some());
     for (number, due) in [Due::Send, Due::Request, Due::Resolve].into_iter().enumerate() {
         scheduler.at(start, &key(&number.to_string()), due);
     }
@@ -309,7 +310,7 @@ fn after_a_change_of_lanes_nothing_of_the_old_ones_is_left() {
     assert_eq!(left, (None, None, None, None, None));
     assert!(scheduler.may_call(start) && !scheduler.is_full(1, 2));
     assert_eq!(scheduler.take_scan(true, start), Some(Scan::All));
-    assert!(!scheduler.take_slot(&key("c"), start), "the rate limit goes on");
+    assert!(scheduler.take_slot(&key("c"), start).is_none(), "the rate limit goes on");
 }
 
 #[test]
