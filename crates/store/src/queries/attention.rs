@@ -128,7 +128,7 @@ fn attention(entry: &CatalogEntry, stats: &Stats, facts: &Facts) -> Vec<Attentio
         let error = error.flatten().map(|error| in_short(&error));
         found.push(Attention { cause: Trouble::Halted, count: stats.halted, since, error });
     }
-    found.extend(failing(entry, stats, facts));
+    found.extend(failing(entry, stats, facts, FAILING_MS));
     if pending > 0 && !facts.has_owner {
         found.push(plain(Trouble::NoOwner, pending));
     }
@@ -148,8 +148,8 @@ fn attention(entry: &CatalogEntry, stats: &Stats, facts: &Facts) -> Vec<Attentio
     found
 }
 
-/// The messages that have been failing for too long. Those of a paused part are not tried.
-fn failing(entry: &CatalogEntry, stats: &Stats, facts: &Facts) -> Option<Attention> {
+/// The messages that have been failing for at least this long. Those of a paused part are not tried.
+fn failing(entry: &CatalogEntry, stats: &Stats, facts: &Facts, for_ms: u64) -> Option<Attention> {
     let (mut since_ms, mut count, mut errors) = (u64::MAX, 0, BTreeMap::<String, u64>::new());
     for attempts in facts.attempts.iter().filter(|attempts| attempts.halted_in.is_none()) {
         let Some((began_ms, (_, last))) = attempts.failing_since_ms().zip(attempts.errors.first())
@@ -160,7 +160,7 @@ fn failing(entry: &CatalogEntry, stats: &Stats, facts: &Facts) -> Option<Attenti
             Stage::Transform => entry.paused.processing,
             Stage::Delivery => entry.paused.delivery,
         };
-        if !is_paused && facts.now_ms.saturating_sub(began_ms) >= FAILING_MS {
+        if !is_paused && facts.now_ms.saturating_sub(began_ms) >= for_ms {
             (since_ms, count) = (since_ms.min(began_ms), count + 1);
             *errors.entry(in_short(last)).or_default() += 1;
         }
@@ -226,6 +226,14 @@ impl Store {
             .zip(&facts)
             .map(|((entry, stats), facts)| attention(entry, stats, facts))
             .collect()
+    }
+
+    /// The messages of the destination that fail, for however short a time.
+    pub async fn failing(&self, entry: &CatalogEntry, stats: &Stats) -> Option<Attention> {
+        let found = self.attempts_of(&[(entry, stats)]).await.into_values().next();
+        let (attempts, _) = found.unwrap_or_default();
+        let now_ms = server_clock_ms();
+        failing(entry, stats, &Facts { now_ms, attempts, ..Facts::default() }, 0)
     }
 
     /// The partitions of these destinations that no live pod owns, and whether a pod has the role processor.
