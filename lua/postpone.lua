@@ -23,8 +23,9 @@ end
 local not_before = now + tonumber(wait_ms)
 local attempts = attempts_of(key_attempts, sequence)
 failed = tonumber(failed)
-if attempts[1] ~= failed then note_error(attempts, now, problem) end
+local has_failed_again = attempts[1] ~= failed
 attempts[1] = failed
+if has_failed_again then note_error(attempts, now, problem) end
 keep_attempts(key_attempts, sequence, attempts)
 if known[3] == 'pull' then end_refusal(key_consumer_leases, lane) end
 may_leave(key_releasable, key_lanes, destination, ordering, lane, text(not_before))

@@ -54,8 +54,9 @@ for _, member in ipairs(expired) do
     local together = attempts[7] > 0 and attempts[7] or tonumber(expired_together)
     attempts[7] = math.max(1, math.floor(math.min(together, SUSPECTS_MAX) / 2))
   end
-  note_error(attempts, now, '{"stage":"transform","kind":"stalled","detail":"its lease ran out: the '
-    .. 'processor died, or did not extend it in time"}')
+  local holder = string.match(member, '@([%w._:@-]+)$') or 'the processor'
+  note_error(attempts, now, '{"stage":"transform","kind":"stalled","detail":"its lease ran out: ' .. holder
+    .. ' died, or did not extend it in time"}')
   if sequence == '' then
     attempts = nil
   elseif most > 0 and attempts[8] >= most then

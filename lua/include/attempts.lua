@@ -27,8 +27,10 @@ local function keep_attempts(key, sequence, attempts)
   redis.call('HSET', key, sequence, cmsgpack.pack(attempts))
 end
 
--- Adds an error; keeps the last five.
+-- Adds an error. Keeps five: the last ones, and the first that the current count of attempts includes, which tells since
+-- when the message fails. The caller counts the attempt before.
 local function note_error(attempts, now, error)
-  table.insert(attempts[6], 1, text(now) .. ' ' .. error)
-  attempts[6][6] = nil
+  local errors = attempts[6]
+  table.insert(errors, 1, text(now) .. ' ' .. error)
+  if errors[6] then table.remove(errors, attempts[1] + attempts[2] > 5 and 5 or 6) end
 end

@@ -579,6 +579,12 @@ end",
     ),
     bug("does not count failed attempts", "fail", "attempts[1] = attempts[1] + 1", ""),
     bug(
+        "keeps the first errors of a message, and not the last ones",
+        "include/attempts",
+        "attempts[1] + attempts[2] > 5 and 5 or 6",
+        "2",
+    ),
+    bug(
         "retries a failed attempt at once, without its backoff",
         "fail",
         "elseif wait_ms <= 0 then",

@@ -17,7 +17,7 @@ use super::{
 };
 use domain::DestinationName;
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
-use store::{CatalogEntry, Stats, StoreError};
+use store::{Attention, CatalogEntry, Stats, StoreError, Trouble};
 
 /// Destinations whose numbers are read in one round trip.
 const AT_ONCE: usize = 500;
@@ -67,6 +67,7 @@ enum Numbers {
     Damaged {
         /// What cannot be read.
         damaged: Vec<&'static str>,
+        attention: Vec<Attention>,
     },
     Unread {
         /// Why Redis did not answer.
@@ -90,6 +91,8 @@ struct Totals {
     dropped_total: u64,
     dead_lettered_total: u64,
     cancelled_total: u64,
+    /// How many destinations need attention. One whose server does not answer is one of them.
+    needs_attention: u64,
 }
 
 impl Totals {
@@ -114,7 +117,11 @@ impl Numbers {
     fn of(stats: Result<Stats, StoreError>) -> Numbers {
         match stats {
             Ok(stats) => Numbers::Read(Box::new(stats)),
-            Err(error) if error.is_damage() => Numbers::Damaged { damaged: vec!["all of it"] },
+            Err(error) if error.is_damage() => {
+                let cause = Trouble::Damaged;
+                let attention = Attention { cause, count: 1, since: None, error: None };
+                Numbers::Damaged { damaged: vec!["all of it"], attention: vec![attention] }
+            }
             Err(error) => Numbers::Unread { not_read: error.to_string() },
         }
     }
@@ -124,6 +131,11 @@ impl Numbers {
             Numbers::Read(stats) => Some(stats),
             Numbers::Damaged { .. } | Numbers::Unread { .. } => None,
         }
+    }
+
+    /// True if something is wrong, or nobody knows.
+    fn needs_attention(&self) -> bool {
+        self.read().is_none_or(|stats| !stats.attention.is_empty())
     }
 }
 
@@ -136,7 +148,7 @@ enum Sort {
     Name,
     /// Those with the longest backlogs.
     Pending,
-    /// Those with halted messages, then those with the longest backlogs.
+    /// Those that need attention, then those with the longest backlogs.
     Stuck,
 }
 
@@ -157,16 +169,18 @@ pub(super) struct Which {
     /// True: with the oldest heads of each destination that is listed.
     #[serde(default)]
     heads: bool,
+    /// True: only the destinations that need attention.
+    #[serde(default)]
+    attention: bool,
     /// False: without the sums over all destinations, which cost a look at each of them. `true` if absent.
     totals: Option<bool>,
 }
 
 impl Sort {
     /// The lowest comes first.
-    fn place(self, item: &DestinationStats) -> (Reverse<u64>, Reverse<u64>) {
-        let (halted, pending) =
-            item.numbers.read().map_or((u64::MAX, 0), |stats| (stats.halted, stats.pending));
-        (Reverse(if self == Sort::Stuck { halted } else { 0 }), Reverse(pending))
+    fn place(self, item: &DestinationStats) -> (Reverse<bool>, Reverse<u64>) {
+        let pending = item.numbers.read().map_or(0, |stats| stats.pending);
+        (Reverse(self == Sort::Stuck && item.numbers.needs_attention()), Reverse(pending))
     }
 }
 
@@ -180,7 +194,7 @@ pub(super) async fn all_stats(
     Extension(caller): Extension<Principal>,
     query: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<AllStats>, Problem> {
-    let Which { limit, cursor, sort, heads, totals } = query_of(query)?;
+    let Which { limit, cursor, sort, heads, attention, totals } = query_of(query)?;
     let all = visible(&api, &caller);
     let wants_totals = totals.unwrap_or(true);
     let (mut items, next_cursor, totals) = if sort == Sort::Name {
@@ -195,6 +209,7 @@ pub(super) async fn all_stats(
             ends.as_ref()
                 .is_some_and(|(first, last)| (first.as_str()..=last.as_str()).contains(&name))
         });
+        items.retain(|item| !attention || item.numbers.needs_attention());
         (items, next, totals)
     } else {
         if cursor.is_some() {
@@ -203,6 +218,7 @@ pub(super) async fn all_stats(
         }
         let limit = limit_of(limit)?;
         let (mut items, totals) = numbers(&api, &all).await;
+        items.retain(|item| !attention || item.numbers.needs_attention());
         items.sort_by_key(|item| sort.place(item));
         items.truncate(limit);
         (items, None, totals)
@@ -217,13 +233,21 @@ pub(super) async fn all_stats(
 async fn numbers(api: &Api, all: &[Arc<CatalogEntry>]) -> (Vec<DestinationStats>, Totals) {
     // All at once: a server that does not answer costs one wait.
     let read = all.chunks(AT_ONCE).map(|some| api.store.backlogs_each(some));
-    let read = join_all(read).await.into_iter().flatten();
+    let mut read: Vec<_> = join_all(read).await.into_iter().flatten().collect();
+    let known = all.iter().zip(&mut read);
+    let mut known: Vec<_> =
+        known.filter_map(|(entry, stats)| Some((&**entry, stats.as_mut().ok()?))).collect();
+    let attention = api.store.attention(&known).await;
+    for ((_, stats), attention) in known.iter_mut().zip(attention) {
+        stats.attention = attention;
+    }
     let (mut items, mut totals) = (Vec::with_capacity(all.len()), Totals::default());
     for (entry, stats) in all.iter().zip(read) {
         let numbers = Numbers::of(stats);
         if let Some(stats) = numbers.read() {
             totals.add(stats);
         }
+        totals.needs_attention += u64::from(numbers.needs_attention());
         items.push(DestinationStats { name: entry.destination.name.clone(), numbers });
     }
     (items, totals)
@@ -231,27 +255,16 @@ async fn numbers(api: &Api, all: &[Arc<CatalogEntry>]) -> (Vec<DestinationStats>
 
 /// Reads the heads of the items with pending messages.
 async fn add_heads(api: &Api, all: &[Arc<CatalogEntry>], items: &mut [DestinationStats]) {
-    let has_head = |item: &&mut DestinationStats| {
-        item.numbers.read().is_some_and(|stats| stats.pending > 0 || stats.halted > 0)
-    };
-    let mut items: Vec<&mut DestinationStats> = items.iter_mut().filter(has_head).collect();
     for some in items.chunks_mut(HEADS_AT_ONCE) {
-        let read = some.iter().map(|item| {
-            let name = &item.name;
-            let found = all.binary_search_by(|entry| entry.destination.name.cmp(name)).ok();
-            let entry = found.map(|at| all[at].clone());
-            async move {
-                match entry {
-                    Some(entry) => Some(api.store.stats(&entry).await),
-                    None => None,
-                }
+        let read = some.iter_mut().map(|item| async {
+            let found = all.binary_search_by(|entry| entry.destination.name.cmp(&item.name));
+            if let (Ok(at), Numbers::Read(stats)) = (found, &mut item.numbers)
+                && (stats.pending > 0 || stats.halted > 0)
+                && let Err(error) = api.store.add_heads(&all[at], stats).await
+            {
+                item.numbers = Numbers::of(Err(error));
             }
         });
-        let read = join_all(read.collect::<Vec<_>>()).await;
-        for (item, stats) in some.iter_mut().zip(read) {
-            if let Some(stats) = stats {
-                item.numbers = Numbers::of(stats);
-            }
-        }
+        join_all(read).await;
     }
 }

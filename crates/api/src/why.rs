@@ -1,6 +1,7 @@
 //! `GET /v1/destinations/{d}/why`: what blocks a lane, since when, and what to do.
 
 mod advice;
+mod pace;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -60,6 +61,12 @@ pub(super) struct Why {
     /// The pod that delivers this destination's messages; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
+    /// When the owner last reported that it is alive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    owner_seen_at: Option<String>,
+    /// What is known of the whole destination, in sentences.
+    summary: Vec<String>,
     /// What an operator can do.
     actions: Vec<Action>,
 }
@@ -113,9 +120,14 @@ async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why,
         let why = Why::without_head(entry, key.map(str::to_owned), halted);
         return Ok(Why { actions: advice::repairs(entry), ..why });
     }
-    let Some(lane) = api.store.why(entry, key).await? else {
-        let nothing = (Cause::Nothing, advice::NOTHING.to_owned());
-        return Ok(Why::without_head(entry, key.map(str::to_owned), nothing));
+    let before = api.store.counts(entry).await?;
+    let (lane, drain) = pace::look_twice(api, entry, key, &before).await?;
+    let Some(lane) = lane else {
+        let cause = match drain {
+            Some(drain) => (Cause::Draining, drain.to_string()),
+            None => (Cause::Nothing, advice::NOTHING.to_owned()),
+        };
+        return Ok(Why::without_head(entry, key.map(str::to_owned), cause));
     };
     let has_processor = waits_for_processor(entry, &lane.head) && has_processor(api).await?;
     // Only the owner knows it exactly. It delivers nothing, though there is something to deliver.
@@ -137,11 +149,20 @@ async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why,
         entry.destination.lane_of(message.message.key.as_deref(), message.position.sequence);
     let times = api.store.blocked_times();
     let times = times.of(&entry.destination.name, &lane_key, message.position);
-    let why = Why::of(entry, &lane, &surroundings, times);
-    Ok(match refusal {
-        Some(sentence) => Why { explanation: advice::refused(&sentence), ..why },
-        None => why,
-    })
+    let mut why = Why::of(entry, &lane, &surroundings, times);
+    why.summary = pace::summary(api, entry, &lane, &before).await;
+    match (refusal, drain, why.cause) {
+        (Some(sentence), ..) => why.explanation = advice::refused(&sentence),
+        (None, Some(drain), _) => {
+            (why.cause, why.explanation, why.actions) =
+                (Cause::Draining, drain.to_string(), Vec::new());
+        }
+        (None, None, Cause::Delivering) => {
+            why.explanation += &pace::compared(api, entry, &lane, now_ms).await;
+        }
+        _ => {}
+    }
+    Ok(why)
 }
 
 async fn has_processor(api: &Api) -> Result<bool, StoreError> {
@@ -167,6 +188,8 @@ impl Why {
             behind: 0,
             bytes_behind: None,
             owner: None,
+            owner_seen_at: None,
+            summary: Vec::new(),
             actions: Vec::new(),
         }
     }
@@ -199,6 +222,8 @@ impl Why {
             behind: lane.behind,
             bytes_behind: lane.bytes_behind,
             owner: lane.ownership.owner.clone(),
+            owner_seen_at: lane.ownership.seen_ms.map(rfc3339),
+            summary: Vec::new(),
             actions: advice::actions(cause, entry, lane, key.as_deref()),
             head: Some(Pending::of(entry, &lane.head, around.now_ms, None)),
             key,

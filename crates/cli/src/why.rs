@@ -45,12 +45,12 @@ fn shown(why: &Value) -> String {
         }
     };
     let head = &why["head"];
-    if head.is_null() && text_of(why, "cause") == "redis" {
-        line("why", text_of(why, "explanation"));
-        return out;
+    if head.is_null() && matches!(why["cause"].as_str(), None | Some("nothing")) {
+        return "nothing is pending\n".to_owned();
     }
     if head.is_null() {
-        return "nothing is pending\n".to_owned();
+        line("why", text_of(why, "explanation"));
+        return out;
     }
     let key = match why["key"].as_str() {
         Some(key) => format!(" of key {:?}", plain(key)),
@@ -79,6 +79,10 @@ fn shown(why: &Value) -> String {
         Some(bytes) => format!(", {}", indicatif::HumanBytes(bytes)),
         None => String::new(),
     };
+    for sentence in why["summary"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        line("in all", plain(sentence));
+    }
+    line("owner", owner_of(why));
     let behind = count_of(why, "behind");
     line("behind", format!("{}{bytes}", counted(behind, "message")));
     let actions = why["actions"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -90,6 +94,14 @@ fn shown(why: &Value) -> String {
         line(name, format!("{:<width$}  {command}", text_of(action, "when")));
     }
     out
+}
+
+/// The pod that delivers, and when it last reported.
+fn owner_of(why: &Value) -> String {
+    match text_of(why, "owner_seen_at") {
+        seen if seen.is_empty() => text_of(why, "owner"),
+        seen => format!("{}, last heartbeat {seen}", text_of(why, "owner")),
+    }
 }
 
 /// The times by cause, longest first.
@@ -115,6 +127,7 @@ mod tests {
             "key": "a b", "blocked_ms": 61_000,
             "blocked_ms_by_cause": {"halted": 1_000, "processing": 59_000}, "behind": 1, "bytes_behind": 2048,
             "head": {"sequence": 33, "id": "x", "age_ms": 1000, "state": "halted"},
+            "summary": ["8 messages wait."], "owner": "ab12", "owner_seen_at": "2026-11-23T10:00:00Z",
             "actions": [{"when": "if the cause is gone", "command": "reseq retry-head erp"},
                 {"when": "else", "command": "reseq skip-head erp"}],
         });
@@ -123,6 +136,8 @@ mod tests {
              why     Message 33 is halted; the last error was: no\\u{1b}[2J\n\
              since   1 min 1 s (it became the head then)\n\
              of that 59.0 s processing, 1.0 s halted\n\
+             in all  8 messages wait.\n\
+             owner   ab12, last heartbeat 2026-11-23T10:00:00Z\n\
              behind  1 message, 2.00 KiB\n\
              do      if the cause is gone  reseq retry-head erp\n\
              \u{20}       else                  reseq skip-head erp\n";

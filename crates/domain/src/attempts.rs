@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How many errors of a message are stored: the last ones.
+/// How many errors of a message are stored: the last ones, and the first of the current count of attempts.
 pub const ERRORS_MAX: usize = 5;
 /// The longest stored answer of the other side, in bytes.
 pub const DETAIL_BYTES_MAX: usize = 2048;
@@ -113,7 +113,7 @@ pub struct Attempts {
     pub checkpoint: Option<String>,
     /// The stage in which the message halted, if it did.
     pub halted_in: Option<Stage>,
-    /// The last errors, newest first, each with its time in ms since 1970.
+    /// The last errors, and the first of the attempts that count: newest first, each with its time in ms since 1970.
     pub errors: Vec<(u64, AttemptError)>,
     /// How many suspects may be processed at once with this one; 0 if it is no suspect.
     pub together: u32,
@@ -138,6 +138,14 @@ impl Attempts {
     pub fn number(&self) -> u32 {
         self.failed.saturating_add(self.stalls).saturating_add(1)
     }
+
+    /// When the first of the failed attempts that count ended, in ms since 1970. `None` if none failed, or the last one
+    /// ended because the worker asked to have the message later.
+    pub fn failing_since_ms(&self) -> Option<u64> {
+        let count = self.failed.saturating_add(self.stalls) as usize;
+        let first = count.min(self.errors.len()).checked_sub(1)?;
+        self.errors.get(first).filter(|_| !self.waits_for_later).map(|(at_ms, _)| *at_ms)
+    }
 }
 
 #[cfg(test)]
@@ -148,6 +156,19 @@ mod tests {
     fn an_attempt_that_stalled_counts_like_one_that_failed() {
         let attempts = Attempts { failed: 2, stalls: 1, ..Attempts::default() };
         assert_eq!((Attempts::default().number(), attempts.number()), (1, 4));
+    }
+
+    #[test]
+    fn failing_begins_with_the_first_attempt_that_counts() {
+        let error = |at_ms| (at_ms, AttemptError::new(Stage::Delivery, ErrorKind::Timeout, ""));
+        let of = |failed, stalls| {
+            let errors = [50, 40, 30, 20, 10].map(error).into();
+            Attempts { failed, stalls, errors, ..Attempts::default() }.failing_since_ms()
+        };
+        // The others are of an earlier stage, or from before a retry by an operator.
+        assert_eq!((of(0, 0), of(1, 0), of(1, 1)), (None, Some(50), Some(40)));
+        assert_eq!((of(5, 0), of(700, 1)), (Some(10), Some(10)));
+        assert_eq!(Attempts { failed: 2, ..Attempts::default() }.failing_since_ms(), None);
     }
 
     #[test]

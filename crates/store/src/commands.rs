@@ -80,13 +80,14 @@ const ON_KEYS: [Command; 51] = [
 ];
 
 /// Commands on keys that Rust itself sends.
-const SENT_ON_KEYS: [&str; 28] = [
+const SENT_ON_KEYS: [&str; 29] = [
     "DEL",
     "EXISTS",
     "GET",
     "HDEL",
     "HEXISTS",
     "HGET",
+    "HLEN",
     "HMGET",
     "HRANDFIELD",
     "HSCAN",

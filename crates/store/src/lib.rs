@@ -67,6 +67,7 @@ pub use keys::{Claimers, Keys};
 pub use known_schema::{SCHEMA, known as known_schema};
 pub use log_entry::{Content, LogEntry};
 pub use queries::{
+    attention::{Attention, Trouble},
     audit::AuditId,
     blocked_times::{BlockedTimes, Causes},
     cause::{Cause, Surroundings, waits_for_processor},

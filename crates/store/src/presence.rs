@@ -5,7 +5,12 @@
 //! schema:<newest schema that it knows>:<pod>:<roles>:<host>   roles separated by commas
 //! ```
 
+use std::time::Duration;
+
 use super::known_schema::{FIRST, known};
+
+/// A pod counts as alive for this long after its last report.
+pub(crate) const PRESENCE: Duration = Duration::from_secs(5);
 
 /// The first word, in which these heartbeats differ from those of senders.
 const ROLE: &str = "schema";

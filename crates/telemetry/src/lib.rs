@@ -289,6 +289,11 @@ pub fn backlog(destination: &str, backlog: Option<Backlog>) {
     by_destination::set_backlog(destination, backlog);
 }
 
+/// How many of the destinations that this pod reports need attention for this cause.
+pub fn needs_attention(cause: &'static str, destinations: usize) {
+    gauge!("reseq_needs_attention", "cause" => cause).set(destinations as f64);
+}
+
 /// The age of the oldest head; `None` if no message is pending, or this pod no longer reports the destination.
 pub fn head_age(destination: &str, age: Option<Duration>) {
     by_destination::set_head_age(destination, age);

@@ -68,6 +68,7 @@ const ALL: &[(Kind, &str, &str)] = &[
     (Gauge, "reseq_dead_letters", "Dead letters."),
     (Gauge, "reseq_dead_letters_max", "The most dead letters that the destination keeps."),
     (Gauge, "reseq_head_age_seconds", "Age of the oldest head of all lanes."),
+    (Gauge, "reseq_needs_attention", "Destinations that need attention, by cause."),
     (
         Counter,
         "reseq_blocked_seconds_total",

@@ -1,5 +1,6 @@
 //! Tests the commands for operators with a running service.
 
+mod attention;
 mod contexts;
 mod doctor;
 mod lanes;

@@ -6,7 +6,7 @@ use domain::{Ordering, Sequence, State};
 use store::{CatalogEntry, LogEntry, Store, StoreError};
 
 /// Reads the last entries of the log, the oldest first.
-pub(super) async fn last_entries(
+pub(crate) async fn last_entries(
     store: &Store,
     entry: &CatalogEntry,
     max: usize,
@@ -64,7 +64,7 @@ pub(super) fn error_rate(entries: &[(Sequence, LogEntry)]) -> Option<f64> {
 }
 
 /// A quantile by nearest rank: one of the values.
-pub(super) fn quantile(sorted: &[u64], percent: usize) -> Option<u64> {
+pub(crate) fn quantile(sorted: &[u64], percent: usize) -> Option<u64> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()
 }

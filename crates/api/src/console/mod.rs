@@ -4,7 +4,7 @@
 mod assets;
 mod events;
 mod hub;
-mod measure;
+pub(crate) mod measure;
 mod numbers;
 mod session;
 mod views;

@@ -9,20 +9,16 @@ use super::{
     Severity::{Error, Info, Warning},
     counted, named,
 };
-use crate::Api;
-use domain::{Durability, Ordering, shell::quoted};
-use store::{CatalogEntry, Head, Stats, StoreError};
+use crate::{Api, views::rfc3339};
+use domain::{Durability, shell::quoted};
+use store::{Attention, CatalogEntry, Stats, StoreError, Trouble};
 
 /// Destinations whose numbers are read.
 const CHECKED_MAX: usize = 10_000;
 /// Destinations whose numbers are read in one round trip.
 const AT_ONCE: usize = 500;
-/// Destinations whose heads are read: those with the longest backlogs.
-const HEADS_MAX: usize = 20;
 /// Findings of one kind that name a destination each.
 const NAMED_MAX: usize = 10;
-/// A head that has waited longer is stuck, in ms.
-const HEAD_AGE_MS_MAX: u64 = 5 * 60_000;
 /// A backlog that uses this much of its limit is long, in percent.
 const BACKLOG_PERCENT: u128 = 80;
 /// More pending messages are a long backlog.
@@ -85,9 +81,12 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) {
         let reason = format!("{} cannot be read: {error}.", counted(count, "destination"));
         findings.cannot_check(&checks, &reason);
     }
-    halted(&numbered, findings);
-    old_heads(api, &numbered, findings).await;
-    paused(&all, findings);
+    let attentions = api.store.attention(&numbered).await;
+    for ((_, stats), found) in numbered.iter_mut().zip(attentions) {
+        stats.attention = found;
+    }
+    attention(&numbered, findings);
+    paused(&all, &numbered, findings);
     sizes(&numbered, findings);
 }
 
@@ -104,23 +103,74 @@ fn credentials(all: &[Arc<CatalogEntry>], findings: &mut Findings) {
     }
 }
 
-/// Lanes that wait for an operator.
-fn halted(all: &[Numbered], findings: &mut Findings) {
-    let mut halted: Vec<&Numbered> = all.iter().filter(|(_, stats)| stats.halted > 0).collect();
-    halted.sort_by_key(|(_, stats)| Reverse(stats.halted));
-    for (entry, stats) in halted.iter().take(NAMED_MAX) {
-        let name = entry.destination.name.as_str();
-        findings.add(
-            (Error, "stuck_lanes"),
-            name,
-            format!(
-                "{} halted: each blocks its lane until an operator decides.",
-                are(stats.halted)
-            ),
-            format!("See which and why: reseq why {}.", quoted(name)),
-        );
+/// What needs attention, by the same definition as everywhere. Other checks report pauses and partitions without owner.
+fn attention(all: &[Numbered], findings: &mut Findings) {
+    for cause in Trouble::ALL {
+        let (kind, what) = match cause {
+            Trouble::Damaged => ((Error, "damage"), "hold damaged data"),
+            Trouble::Halted => ((Error, "stuck_lanes"), "have halted messages"),
+            Trouble::Failing => ((Error, "stuck_lanes"), "have messages that fail"),
+            Trouble::NoWorker => ((Error, "stuck_lanes"), "have messages that nobody takes"),
+            Trouble::AtLimit => ((Error, "backlogs"), "are at their limit"),
+            Trouble::Paused | Trouble::NoOwner => continue,
+        };
+        let is_known = |name: &str| {
+            let mut found = findings.found.iter();
+            found.any(|one| cause == Trouble::Damaged && one.check == kind.1 && one.subject == name)
+        };
+        let of_cause = |one: &&Numbered| one.1.attention.iter().any(|found| found.cause == cause);
+        let mut concerned: Vec<&Numbered> = all.iter().filter(of_cause).collect();
+        concerned.retain(|(entry, _)| !is_known(entry.destination.name.as_str()));
+        concerned.sort_by_key(|(_, stats)| Reverse(stats.pending));
+        for (entry, stats) in concerned.iter().take(NAMED_MAX) {
+            for found in stats.attention.iter().filter(|found| found.cause == cause) {
+                let (summary, action) = said(entry, found);
+                findings.add(kind, entry.destination.name.as_str(), summary, action);
+            }
+        }
+        rest(&concerned, kind, what, findings);
     }
-    rest(&halted, (Error, "stuck_lanes"), "have halted messages", findings);
+}
+
+/// What was found of a destination, and what to do.
+fn said(entry: &CatalogEntry, found: &Attention) -> (String, String) {
+    let name = quoted(entry.destination.name.as_str());
+    let messages = counted(found.count, "message");
+    let since = found.since.map(|since| format!(" since {}", rfc3339(since))).unwrap_or_default();
+    let error = found.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+    let why = format!("See which and why: reseq why {name}.");
+    match found.cause {
+        Trouble::Damaged => (
+            format!("{} of its keys or fields cannot be read.", found.count),
+            format!("Run reseq repair {name} --dry-run."),
+        ),
+        Trouble::Halted => (
+            format!(
+                "{} halted{since}{error}; each blocks its lane until an operator decides.",
+                are(found.count)
+            ),
+            why,
+        ),
+        Trouble::Failing => (format!("{} failing{since}{error}.", are(found.count)), why),
+        Trouble::NoWorker if since.is_empty() => (
+            format!("{messages} waiting for processing, and no pod has the role processor."),
+            "Start one: reseq serve --roles processor.".to_owned(),
+        ),
+        Trouble::NoWorker => (
+            format!(
+                "No worker or consumer takes its messages ({messages}); the first has waited{since}."
+            ),
+            format!("Start its workers or consumers, or look at their logs. {why}"),
+        ),
+        Trouble::AtLimit => (
+            format!(
+                "{} pending: it accepts no more (backlog_max, backlog_bytes_max).",
+                are(found.count)
+            ),
+            format!("See what it waits for: reseq why {name}, reseq lanes {name}."),
+        ),
+        Trouble::Paused | Trouble::NoOwner => (format!("{} pending.", are(found.count)), why),
+    }
 }
 
 fn are(count: u64) -> String {
@@ -128,48 +178,8 @@ fn are(count: u64) -> String {
     format!("{} {verb}", counted(count, "message"))
 }
 
-/// Heads that have waited for long, of the longest backlogs.
-async fn old_heads(api: &Api, all: &[Numbered], findings: &mut Findings) {
-    let mut longest: Vec<&Numbered> = all.iter().filter(|(_, stats)| stats.pending > 0).collect();
-    longest.sort_by_key(|(_, stats)| Reverse(stats.pending));
-    longest.truncate(HEADS_MAX);
-    let read = longest.iter().map(|(entry, _)| api.store.stats(entry));
-    let mut old: Vec<(&CatalogEntry, Head)> = Vec::new();
-    for ((entry, _), stats) in longest.iter().zip(join_all(read).await) {
-        let head = match stats {
-            Ok(stats) => stats.head,
-            Err(error) => {
-                let name = &entry.destination.name;
-                let reason = format!("The heads of {name} cannot be read: {error}.");
-                findings.cannot_check(&["stuck_lanes"], &reason);
-                None
-            }
-        };
-        let is_old = |head: &Head| {
-            // A message without order blocks nothing, and a delay is meant.
-            let is_meant = matches!(head.blocked_by, "operator" | "delay");
-            let blocks = entry.destination.ordering != Ordering::None;
-            head.age_ms > HEAD_AGE_MS_MAX && !is_meant && blocks && !entry.paused.delivery
-        };
-        old.extend(head.filter(is_old).map(|head| (&**entry, head)));
-    }
-    old.sort_by_key(|(_, head)| Reverse(head.age_ms));
-    for (entry, head) in old.iter().take(NAMED_MAX) {
-        let name = entry.destination.name.as_str();
-        let (minutes, sequence) = (head.age_ms / 60_000, head.sequence);
-        findings.add(
-            (Warning, "stuck_lanes"),
-            name,
-            format!(
-                "Message {sequence} arrived {minutes} min ago, and waits for its {}.",
-                head.blocked_by
-            ),
-            format!("See why: reseq why {}.", quoted(name)),
-        );
-    }
-}
-
-fn paused(all: &[Arc<CatalogEntry>], findings: &mut Findings) {
+/// What is paused: a warning if messages wait for that.
+fn paused(all: &[Arc<CatalogEntry>], numbered: &[Numbered], findings: &mut Findings) {
     let names = |is: fn(&CatalogEntry) -> bool| -> Vec<String> {
         let paused = all.iter().filter(|entry| is(entry));
         paused.map(|entry| entry.destination.name.to_string()).collect()
@@ -180,8 +190,14 @@ fn paused(all: &[Arc<CatalogEntry>], findings: &mut Findings) {
         ("processing", names(|entry| entry.paused.processing)),
     ] {
         if !names.is_empty() {
+            let is_waited_for = |(entry, stats): &Numbered| {
+                let is_paused = names.iter().any(|name| *name == entry.destination.name.as_str());
+                let mut found = stats.attention.iter();
+                is_paused && what != "ingest" && found.any(|one| one.cause == Trouble::Paused)
+            };
+            let severity = if numbered.iter().any(is_waited_for) { Warning } else { Info };
             findings.add(
-                (Info, "paused"),
+                (severity, "paused"),
                 "",
                 format!("{what} is paused: {}.", named(&names)),
                 format!("To resume one: reseq resume DESTINATION {what}."),
@@ -198,7 +214,8 @@ fn sizes(all: &[Numbered], findings: &mut Findings) {
         let (messages, bytes) = (destination.backlog_max, destination.backlog_bytes_max);
         let is_near = messages > 0 && share(stats.pending, messages) >= BACKLOG_PERCENT
             || bytes > 0 && share(stats.pending_bytes, bytes) >= BACKLOG_PERCENT;
-        if is_near || stats.pending > PENDING_MAX {
+        let is_at_limit = stats.attention.iter().any(|found| found.cause == Trouble::AtLimit);
+        if !is_at_limit && (is_near || stats.pending > PENDING_MAX) {
             long.push(one);
         }
     }

@@ -1,6 +1,6 @@
 //! The sentences about what blocks a lane, and the commands that help.
 
-use super::Action;
+use super::{Action, pace::shown};
 use domain::{
     AttemptError, DeliveryKind, Stage, State, attempts::LATER_MAX, excerpt::excerpt, shell::quoted,
 };
@@ -49,6 +49,7 @@ pub(super) fn explanation(
     let error = attempts.errors.first().map(|(_, error)| error);
     match cause {
         Cause::Nothing => NOTHING.to_owned(),
+        Cause::Draining => "Messages leave all the time.".to_owned(),
         Cause::Redis => "Redis does not answer.".to_owned(),
         Cause::RedisRefusesWrites => "Redis refuses writes.".to_owned(),
         Cause::Damaged => {
@@ -97,13 +98,24 @@ pub(super) fn explanation(
         ),
         Cause::Processing => {
             let holder = holder_of(lane).unwrap_or_else(|| "a worker without a name".to_owned());
-            format!("Message {sequence} is being processed by {holder}.")
+            let expired_ms = lane.head.lease.as_ref().map(|lease| lease.expires_ms);
+            match expired_ms.map_or(0, |expires_ms| now_ms.saturating_sub(expires_ms)) {
+                0 => format!("Message {sequence} is being processed by {holder}."),
+                ago_ms => format!(
+                    "The lease of {holder} on message {sequence} expired {} ago; others can claim it soon.",
+                    shown(ago_ms)
+                ),
+            }
         }
         Cause::Paused if lane.head.state == State::Waiting => "Processing is paused.".to_owned(),
         Cause::Paused => "Delivery is paused.".to_owned(),
         Cause::NoOwner => format!(
-            "Message {sequence} is processed, and no pod with the role sender owns partition {}.",
-            entry.partition
+            "Message {sequence} is processed, and no pod with the role sender owns partition {}{}.",
+            entry.partition,
+            match &lane.ownership.former {
+                Some(pod) => format!("; its last owner was {pod}, which no longer reports"),
+                None => String::new(),
+            }
         ),
         Cause::TakeoverWait => format!(
             "Message {sequence} is processed. After a failover of Redis its sender waits until any \
@@ -159,7 +171,11 @@ pub(super) fn actions(
     let cancel =
         action("if it must not be delivered", format!("reseq messages cancel {name} {sequence}"));
     match cause {
-        Cause::Nothing | Cause::Withdrawing | Cause::TakeoverWait | Cause::Redis => Vec::new(),
+        Cause::Nothing
+        | Cause::Draining
+        | Cause::Withdrawing
+        | Cause::TakeoverWait
+        | Cause::Redis => Vec::new(),
         Cause::RedisRefusesWrites => {
             vec![action("to see what is wrong with Redis", "reseq doctor".to_owned())]
         }

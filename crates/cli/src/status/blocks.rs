@@ -1,11 +1,14 @@
 //! What blocks a destination and needs an operator, with the command that helps.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use serde_json::json;
 
-use super::stats::{Head, Stats};
-use crate::output::{error_of, human_age, plain, quoted};
+use super::stats::{Attention, Head, Stats};
+use crate::output::{counted, error_of, human_age, plain, quoted};
 
 /// The most lines about the heads of a destination.
 const HEADS_MAX: usize = 3;
@@ -23,6 +26,7 @@ pub(super) fn blocks(name: &str, stats: &Stats) -> Vec<String> {
     for what in stats.paused.parts() {
         lines.push(format!("{what} is paused; reseq resume {name} {what}"));
     }
+    lines.extend(stats.attention.iter().filter_map(|found| attention(name, found)));
     let heads = match stats.heads.is_empty() {
         true => stats.head.as_slice(),
         false => &stats.heads,
@@ -34,6 +38,31 @@ pub(super) fn blocks(name: &str, stats: &Stats) -> Vec<String> {
         lines.push(more(name, &stuck[HEADS_MAX..]));
     }
     lines
+}
+
+/// Why it needs attention, unless other lines say so.
+fn attention(name: &str, found: &Attention) -> Option<String> {
+    let messages = counted(found.count, "message");
+    let for_long = match found.since {
+        Some(since) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let age_ms = (now.as_millis() as u64).saturating_sub(since);
+            format!(" for {}", human_age(age_ms))
+        }
+        None => String::new(),
+    };
+    let error = found.error.as_ref().map(|error| format!(" ({})", plain(error)));
+    let error = error.unwrap_or_default();
+    let why = format!("reseq why {name}");
+    Some(match found.cause.as_str() {
+        "failing" => format!("{messages} failing{for_long}{error}; {why}"),
+        "no_owner" => format!("{messages} pending, and no sender delivers; reseq doctor"),
+        "no_worker" => format!("{messages} waiting, and nobody takes any{for_long}; {why}"),
+        "at_limit" => format!("at its limit, it accepts no more: {messages} pending; {why}"),
+        "halted" | "damaged" | "paused" => return None,
+        // A cause of a newer service.
+        cause => format!("{}: {messages}{for_long}{error}; {why}", plain(cause)),
+    })
 }
 
 /// Stuck heads without a line of their own, with the lists that show them.

@@ -23,7 +23,7 @@ pub(super) async fn wait(service: &Service, names: &[String]) -> anyhow::Result<
     let (mut first, mut last, mut lost) = (None, String::new(), None);
     loop {
         ticks.tick().await;
-        let all = match read(service, names).await {
+        let all = match read(service, names, false).await {
             Ok(all) => all,
             Err(error) if is_temporary(&error) => {
                 if lost.get_or_insert_with(Instant::now).elapsed() > LOST_MAX {

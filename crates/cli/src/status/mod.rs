@@ -31,7 +31,7 @@ pub struct StatusArgs {
     /// Only these destinations
     #[arg(value_name = "DESTINATION")]
     destinations: Vec<String>,
-    /// Which destinations come first: by name, the longest backlogs, or those with halted messages
+    /// Which destinations come first: by name, the longest backlogs, or those that need attention
     #[arg(long, default_value_t, value_enum)]
     sort: Sort,
     /// Wait until nothing is pending, and show the progress on standard error
@@ -40,7 +40,7 @@ pub struct StatusArgs {
     /// Update every second until Ctrl-C
     #[arg(long, conflicts_with = "check")]
     watch: bool,
-    /// Show only halted lanes and damaged data; if there are any, exit with code 5
+    /// Show only destinations that need attention; if there are any, exit with code 5
     #[arg(long)]
     check: bool,
 }
@@ -74,7 +74,7 @@ pub async fn run(args: StatusArgs) -> anyhow::Result<Exit> {
     }
     let status = match check {
         true => Status::unhealthy(&service, &args).await,
-        false => Status::read(&service, &args).await,
+        false => Status::read(&service, &args, false).await,
     };
     args.client.print_problem(&status)?;
     let status = status?;
@@ -94,7 +94,8 @@ async fn watch(service: &Service, args: &StatusArgs) -> anyhow::Result<()> {
             _ = ticks.tick() => {}
             signal = tokio::signal::ctrl_c() => return Ok(signal?),
         }
-        let now = async { anyhow::Ok(Status::read(service, args).await?.shown(output, false)) };
+        let now =
+            async { anyhow::Ok(Status::read(service, args, false).await?.shown(output, false)) };
         let text = tokio::select! {
             text = now => text,
             signal = tokio::signal::ctrl_c() => return Ok(signal?),
@@ -114,21 +115,20 @@ async fn watch(service: &Service, args: &StatusArgs) -> anyhow::Result<()> {
 }
 
 impl Status {
-    async fn read(service: &Service, args: &StatusArgs) -> anyhow::Result<Status> {
-        let mut destinations = read(service, &args.destinations).await?;
+    async fn read(service: &Service, args: &StatusArgs, check: bool) -> anyhow::Result<Status> {
+        let mut destinations = read(service, &args.destinations, check).await?;
         // Those that cannot be read come first, because nobody knows how they are. The sort is stable.
         destinations.sort_by_key(|Seen { stats, .. }| {
-            let (unknown, halted) = (!stats.is_known(), stats.halted);
             Reverse(match args.sort {
-                Sort::Name => (false, 0, 0),
-                Sort::Pending => (false, 0, stats.pending),
-                Sort::Stuck => (unknown, halted, stats.pending),
+                Sort::Name => (false, 0),
+                Sort::Pending => (false, stats.pending),
+                Sort::Stuck => (stats.needs_attention(), stats.pending),
             })
         });
         Ok(Status { destinations, damaged: Vec::new() })
     }
 
-    /// Only halted lanes, damaged data, and what could not be read.
+    /// Only destinations that need attention, damaged data, and what could not be read.
     async fn unhealthy(service: &Service, args: &StatusArgs) -> anyhow::Result<Status> {
         // A proxy may hide this path: then only the numbers tell.
         let damaged = match service.find_text("/readyz").await {
@@ -140,9 +140,7 @@ impl Status {
             // The numbers may be readable all the same, for example if one of several servers is dead.
             Err(error) => vec![format!("unknown, because {error:#}")],
         };
-        let mut status = Status::read(service, args).await?;
-        status.destinations.retain(|seen| seen.stats.needs_repair());
-        Ok(Status { damaged, ..status })
+        Ok(Status { damaged, ..Status::read(service, args, true).await? })
     }
 
     fn is_empty(&self) -> bool {
@@ -154,7 +152,7 @@ impl Status {
             return self.json(check).to_string();
         }
         if self.is_empty() {
-            let nothing = "no lane is halted, and no data is damaged";
+            let nothing = "no destination needs attention, and no data is damaged";
             return if check { nothing } else { "there are no destinations" }.to_owned();
         }
         let all_blocks = self.destinations.iter();

@@ -37,8 +37,20 @@ pub(super) struct Stats {
     pub(super) damaged: Vec<String>,
     /// Why nothing was read: its server does not answer.
     pub(super) not_read: Option<String>,
+    /// Why it needs attention, as the service says.
+    pub(super) attention: Vec<Attention>,
     pub(super) head: Option<Head>,
     pub(super) heads: Vec<Head>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Attention {
+    pub(super) cause: String,
+    pub(super) count: u64,
+    /// Since when, in ms since 1970.
+    pub(super) since: Option<u64>,
+    pub(super) error: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -64,9 +76,9 @@ pub(super) struct Head {
 }
 
 impl Stats {
-    /// True if a lane is halted, or data is damaged; or if nobody knows, because nothing was read.
-    pub(super) fn needs_repair(&self) -> bool {
-        self.halted > 0 || !self.is_known()
+    /// True if the service says so, or if nobody knows, because nothing was read.
+    pub(super) fn needs_attention(&self) -> bool {
+        !self.attention.is_empty() || !self.is_known()
     }
 
     /// True if the numbers were read.
@@ -104,11 +116,17 @@ impl Head {
     }
 }
 
-/// The destinations with these names; all, in the service's order, if there is no name.
-pub(super) async fn read(service: &Service, names: &[String]) -> anyhow::Result<Vec<Seen>> {
+/// The destinations with these names; all, in the service's order, if there is no name. With `check`, only those that
+/// need attention.
+pub(super) async fn read(
+    service: &Service,
+    names: &[String],
+    check: bool,
+) -> anyhow::Result<Vec<Seen>> {
     let mut all = Vec::new();
     if names.is_empty() {
-        let fields = [("heads", flag(true)), ("totals", Some(Value::Bool(false)))];
+        let no = Some(Value::Bool(false));
+        let fields = [("heads", flag(true)), ("totals", no), ("attention", flag(check))];
         let page = pages::read(service, "/v1/stats", &fields, usize::MAX, None).await?;
         for item in page["items"].as_array().into_iter().flatten() {
             all.push(Seen::of(text_of(item, "name"), item.clone())?);
@@ -117,6 +135,7 @@ pub(super) async fn read(service: &Service, names: &[String]) -> anyhow::Result<
     for name in names {
         all.push(Seen::of(name.clone(), read_one(service, name).await?)?);
     }
+    all.retain(|seen| !check || seen.stats.needs_attention());
     Ok(all)
 }
 
@@ -196,15 +215,17 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(axum::serve(listener, routes).into_future());
         let service = Service::at(&url, &[], &Pem::default()).unwrap();
-        let all = read(&service, &[]).await.unwrap();
+        let all = read(&service, &[], false).await.unwrap();
         let seen = all.iter().map(|one| (one.name.as_str(), one.stats.waiting));
         assert_eq!(seen.collect::<Vec<_>>(), [("a", 2), ("b", 0), ("d", 0)]);
-        let unhealthy = all.iter().map(|one| one.stats.needs_repair());
-        assert_eq!(unhealthy.collect::<Vec<_>>(), [false, true, true]);
+        let unwell = read(&service, &[], true).await.unwrap();
+        let names = unwell.iter().map(|one| one.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["b", "d"]);
 
-        let named = read(&service, &["a".to_owned(), "b".to_owned()]).await.unwrap();
+        let two = ["a".to_owned(), "b".to_owned()];
+        let named = read(&service, &two, false).await.unwrap();
         assert_eq!((named.len(), named[0].stats.waiting), (2, 2));
         assert_eq!(named[1].stats.not_read.as_deref(), Some("its server"));
-        assert!(read(&service, &["c".to_owned()]).await.is_err());
+        assert!(read(&service, &["c".to_owned()], false).await.is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Reports, as metrics, the pending, halted and dead messages of the destinations in owned partitions.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     ops::Bound,
     sync::Arc,
     time::Duration,
@@ -10,7 +10,7 @@ use std::{
 use tokio::time::Instant;
 
 use domain::DestinationName;
-use store::{Catalog, CatalogEntry, Round, Store};
+use store::{Catalog, CatalogEntry, Round, Stats, Store, Trouble};
 use telemetry::Backlog;
 
 /// The shortest time between two rounds.
@@ -31,6 +31,8 @@ pub(super) struct Backlogs {
     reporting: HashSet<DestinationName>,
     /// Destinations known to have pending messages.
     pending: BTreeSet<DestinationName>,
+    /// Destinations that need attention, and why.
+    attention: HashMap<DestinationName, Vec<Trouble>>,
     /// Destinations with halted messages, and the number of these already checked for damage.
     halted: BTreeMap<DestinationName, usize>,
     /// The destination in `halted` that was checked last.
@@ -61,8 +63,14 @@ impl Backlogs {
             for name in self.reported.difference(&reporting) {
                 telemetry::backlog(name.as_str(), None);
                 self.pending.remove(name);
+                self.attention.remove(name);
             }
             self.reported = reporting;
+            for cause in Trouble::ALL {
+                let count =
+                    self.attention.values().filter(|causes| causes.contains(&cause)).count();
+                telemetry::needs_attention(cause.as_str(), count);
+            }
         }
     }
 
@@ -96,6 +104,19 @@ impl Backlogs {
 
     async fn report_some(&mut self, store: &Store, some: &[Arc<CatalogEntry>]) {
         let numbers = store.backlogs_each(some).await;
+        let known = some.iter().zip(&numbers);
+        let known: Vec<(&CatalogEntry, &Stats)> =
+            known.filter_map(|(entry, stats)| Some((&**entry, stats.as_ref().ok()?))).collect();
+        for ((entry, _), found) in known.iter().zip(store.attention(&known).await) {
+            let name = entry.destination.name.clone();
+            match found.is_empty() {
+                true => drop(self.attention.remove(&name)),
+                false => {
+                    let causes = found.iter().map(|one| one.cause).collect();
+                    self.attention.insert(name, causes);
+                }
+            }
+        }
         for (entry, numbers) in some.iter().zip(numbers) {
             let name = &entry.destination.name;
             match numbers {

@@ -170,5 +170,6 @@ impl Reporter {
 /// The owner of a partition, as far as this reporter knows.
 fn ownership_of(owned: &Owned, pod: &str, partition: u16) -> Ownership {
     let Some(wait) = owned.takeover_wait(partition) else { return Ownership::default() };
-    Ownership { owner: Some(pod.to_owned()), takeover_wait_ms: wait.as_millis() as u64 }
+    let (owner, takeover_wait_ms) = (Some(pod.to_owned()), wait.as_millis() as u64);
+    Ownership { owner, takeover_wait_ms, ..Ownership::default() }
 }

@@ -12,13 +12,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     MetaError, Store, StoreError,
     known_schema::{FIRST, known},
-    presence::{self, Presence},
+    presence::{self, PRESENCE, Presence},
     unfit::UnfitServer,
 };
 use redis_client::read;
-
-/// A pod counts as alive for this long after its last report.
-const PRESENCE: Duration = Duration::from_secs(5);
 
 /// How often a pod reports.
 const PRESENCE_EVERY: Duration = Duration::from_secs(1);

@@ -32,7 +32,7 @@ const HALTED: &str = "wrong_type";
 const IS_HALTED: &str = "a key has the wrong type: reseq why names it";
 
 /// What is counted besides the fields, in the order of the query.
-const COUNTED: [&str; 4] = ["waiting", "delivering", "halted", "dead_letters"];
+const COUNTED: [&str; 5] = ["waiting", "delivering", "halted", "dead_letters", "attempts"];
 
 impl Store {
     /// The backlogs of destinations, in order, without their heads.
@@ -77,7 +77,7 @@ impl Store {
             }
             DeliveryKind::Push | DeliveryKind::None => pipe.get(keys.delivering()),
         };
-        pipe.zcard(keys.halted()).zcard(keys.dead_letters());
+        pipe.zcard(keys.halted()).zcard(keys.dead_letters()).hlen(keys.attempts());
         pipe
     }
 
@@ -122,7 +122,7 @@ fn stats(entry: &CatalogEntry, answers: Vec<Value>) -> Stats {
             _ => damaged.push(name),
         }
     }
-    let [listed, delivering, halted, dead_letters] = counted;
+    let [listed, delivering, halted, dead_letters, with_attempts] = counted;
     let number = |name: &str| {
         let at = FIELDS.iter().position(|field| *field == name);
         at.map_or(0, |at| numbers[at])
@@ -149,6 +149,8 @@ fn stats(entry: &CatalogEntry, answers: Vec<Value>) -> Stats {
         cancelled_total: number("cancelled"),
         paused: entry.paused,
         damaged,
+        attention: Vec::new(),
+        with_attempts,
         head: None,
         heads: Vec::new(),
     }

@@ -14,6 +14,8 @@ use domain::{Stage, State};
 pub enum Cause {
     /// Nothing is pending.
     Nothing,
+    /// Nothing blocks it: messages leave all the time.
+    Draining,
     /// Redis holds data of the head that cannot be read.
     Damaged,
     /// Its attempts are used up, or it was refused for good.
@@ -80,6 +82,7 @@ impl Cause {
     pub fn as_str(self) -> &'static str {
         match self {
             Cause::Nothing => "nothing",
+            Cause::Draining => "draining",
             Cause::Damaged => "damaged",
             Cause::Halted => "halted",
             Cause::Withdrawing => "withdrawing",

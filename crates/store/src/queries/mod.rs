@@ -1,5 +1,6 @@
 //! Queries, which change nothing: for display, and to find work.
 
+pub mod attention;
 pub mod audit;
 pub mod backlogs;
 mod backoffs;

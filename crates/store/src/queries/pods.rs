@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Store, StoreError, presence::Presence};
+use crate::{
+    Store, StoreError,
+    presence::{PRESENCE, Presence},
+};
 
 /// A live pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +29,10 @@ pub struct PodInfo {
 pub struct Ownership {
     /// The pod that may release, if it is alive.
     pub owner: Option<String>,
+    /// When it last reported that it is alive, in ms since 1970, if that is known.
+    pub seen_ms: Option<u64>,
+    /// Without an owner: the last one, whose heartbeat has expired.
+    pub former: Option<String>,
     /// Releases wait for at most this long (the takeover wait).
     pub takeover_wait_ms: u64,
 }
@@ -89,10 +96,8 @@ impl Store {
             let mut next =
                 || redis::from_redis_value::<Option<String>>(found.next()?).ok().flatten();
             let (owner, waits) = (next(), next());
-            Ok(Ownership {
-                owner: owner.and_then(|value| live_owner(&value, &live)),
-                takeover_wait_ms: waits.and_then(|ms| ms.parse().ok()).unwrap_or_default(),
-            })
+            let wait_ms = waits.and_then(|ms| ms.parse().ok()).unwrap_or_default();
+            Ok(ownership_of(owner.as_deref().unwrap_or_default(), wait_ms, &live))
         };
         let found = self.query_each(&looks.collect::<Vec<_>>()).await;
         found.into_iter().map(read).collect()
@@ -118,11 +123,21 @@ impl PodInfo {
     }
 }
 
-/// The pod in the value of an owner key (`<pod>.<random> …`), if one of these heartbeats is its own.
-fn live_owner(value: &str, heartbeats: &[(String, u64)]) -> Option<String> {
-    let (pod, _) = value.split_once('.')?;
-    let is_live = heartbeats.iter().any(|(member, _)| member.split(':').any(|part| part == pod));
-    is_live.then(|| pod.to_owned())
+/// What the value of an owner key (`<pod>.<random> …`; empty if there is none) and the live heartbeats tell.
+fn ownership_of(value: &str, takeover_wait_ms: u64, heartbeats: &[(String, u64)]) -> Ownership {
+    let pod = value.split_once('.').map(|(pod, _)| pod);
+    let is_of = |(member, _): &&(String, u64)| member.split(':').any(|part| Some(part) == pod);
+    let is_live = heartbeats.iter().any(|heartbeat| is_of(&heartbeat));
+    let reports = heartbeats.iter().filter(is_of);
+    let reports = reports.filter(|(member, _)| Presence::read(member).is_some());
+    let until_ms = reports.map(|(_, until_ms)| *until_ms).max();
+    let pod = pod.map(str::to_owned);
+    Ownership {
+        owner: pod.clone().filter(|_| is_live),
+        seen_ms: until_ms.map(|ms| ms.saturating_sub(PRESENCE.as_millis() as u64)),
+        former: pod.filter(|_| !is_live),
+        takeover_wait_ms,
+    }
 }
 
 #[cfg(test)]
@@ -137,10 +152,15 @@ mod tests {
         assert_eq!(pod.roles, ["ingest", "sender"]);
         assert!(of("schema:3:ab12").unwrap().roles.is_empty());
         assert_eq!(of("sender:ab12"), None);
-        let live = [("sender:ab12".to_owned(), 9), ("schema:3:cd34::host".to_owned(), 9)];
-        assert_eq!(live_owner("ab12.5eed 5000 7", &live).as_deref(), Some("ab12"));
-        assert_eq!(live_owner("cd34.5eed 5000 7", &live).as_deref(), Some("cd34"));
-        assert_eq!(live_owner("ef56.5eed 5000 7", &live), None);
-        assert_eq!(live_owner("5eed 5000 7", &live), None);
+        let live = [("sender:ab12".to_owned(), 9), ("schema:3:cd34::host".to_owned(), 6_000)];
+        let of = |value| {
+            let Ownership { owner, seen_ms, former, .. } = ownership_of(value, 0, &live);
+            (owner, seen_ms, former)
+        };
+        let named = |name: &str| Some(name.to_owned());
+        assert_eq!(of("ab12.5eed 5000 7"), (named("ab12"), None, None));
+        assert_eq!(of("cd34.5eed 5000 7"), (named("cd34"), Some(1_000), None));
+        assert_eq!(of("ef56.5eed 5000 7"), (None, None, named("ef56")));
+        assert_eq!((of("5eed 5000 7"), of("")), ((None, None, None), (None, None, None)));
     }
 }

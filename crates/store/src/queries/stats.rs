@@ -4,7 +4,7 @@ use bytes::Bytes;
 use redis::Pipeline;
 use serde::Serialize;
 
-use super::messages::Listed;
+use super::{attention::Attention, messages::Listed};
 use crate::{
     Store, StoreError,
     entry::{CatalogEntry, Paused},
@@ -58,6 +58,11 @@ pub struct Stats {
     /// numbers derived from them are wrong.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<&'static str>,
+    /// Why it needs attention, the worst first; empty if it is well.
+    pub attention: Vec<Attention>,
+    /// Messages of which attempts are stored: most of them have failed.
+    #[serde(skip)]
+    pub with_attempts: u64,
     /// The oldest head of all lanes.
     pub head: Option<Head>,
     /// If there are many lanes, the oldest heads.
@@ -93,21 +98,30 @@ pub struct Head {
 impl Store {
     /// The numbers of a destination.
     pub async fn stats(&self, entry: &CatalogEntry) -> Result<Stats, StoreError> {
-        let counts = self.counts(entry).await?;
-        let heads = self.heads(entry, counts.delivering > 0).await;
+        let mut counts = self.counts(entry).await?;
+        counts.attention = self.attention(&[(entry, &counts)]).await.pop().unwrap_or_default();
+        self.add_heads(entry, &mut counts).await?;
+        Ok(counts)
+    }
+
+    /// Adds the heads to these numbers.
+    pub async fn add_heads(
+        &self,
+        entry: &CatalogEntry,
+        stats: &mut Stats,
+    ) -> Result<(), StoreError> {
+        let heads = self.heads(entry, stats.delivering > 0).await;
         let heads = match self.noted(entry, "stats", heads) {
             // Damage must not hide the numbers.
             Err(error) if error.is_damage() => Vec::new(),
             heads => heads?,
         };
-        Ok(Stats {
-            head: heads.first().cloned(),
-            heads: match entry.destination.ordering {
-                Ordering::Destination => Vec::new(),
-                Ordering::Key | Ordering::None => heads,
-            },
-            ..counts
-        })
+        stats.head = heads.first().cloned();
+        stats.heads = match entry.destination.ordering {
+            Ordering::Destination => Vec::new(),
+            Ordering::Key | Ordering::None => heads,
+        };
+        Ok(())
     }
 
     /// Only the numbers, without heads.

@@ -103,6 +103,14 @@ impl Store {
         }))
     }
 
+    /// Until when the rate of the transform is used up, in ms since 1970; 0 if it never was.
+    pub(super) async fn granted_until(&self, entry: &CatalogEntry) -> Result<u64, StoreError> {
+        let mut pipe = Pipeline::new();
+        pipe.hget(self.keys().destination(&entry.destination.name).hash(), GRANTED_UNTIL);
+        let (until,): (Option<f64>,) = self.query(&pipe).await?;
+        Ok(until.unwrap_or_default() as u64)
+    }
+
     /// Asks when this head may be released: a score, in ms since 1970.
     fn ask_not_before(&self, pipe: &mut Pipeline, entry: &CatalogEntry, head: &Listed) {
         let keys = self.keys().destination(&entry.destination.name);

@@ -144,7 +144,10 @@ pub struct Left {
 impl Left {
     pub fn note(&mut self, kind: ErrorKind) {
         self.errors.insert(0, kind);
-        self.errors.truncate(5);
+        if self.errors.len() > 5 {
+            // The first error of the current count stays.
+            self.errors.remove(if self.failed + self.stalls > 5 { 4 } else { 5 });
+        }
     }
 }
 

@@ -225,10 +225,11 @@ pub fn postpone(state: &mut State, refused: &Refused, wait: Until) -> Answer {
         return Err(Refusal::WrongHead);
     }
     if let Some(message) = destination.messages.get_mut(sequence) {
-        if message.left.failed != *attempts {
+        let has_failed_again = message.left.failed != *attempts;
+        message.left.failed = *attempts;
+        if has_failed_again {
             message.left.note(ErrorKind::Timeout);
         }
-        message.left.failed = *attempts;
     }
     may_leave(state, known.name, *lane, Hint::At(wait));
     Ok(Reply::Done)
