@@ -76,7 +76,8 @@ test("a wrong token is refused, and the session ends with sign-out", async () =>
 });
 
 test("no page breaks a rule of axe, in light and dark, on a wide screen and on a phone, and none is wider than its screen", async () => {
-  const kinds = [{}, { colorScheme: "dark" }, { viewport: { width: 390, height: 800 } }];
+  const phone = { viewport: { width: 390, height: 800 } };
+  const kinds = [{}, { colorScheme: "dark" }, phone, { ...phone, colorScheme: "dark" }];
   for (const options of kinds) {
     const shown = await signedIn(browser, service, { ...options, bypassCSP: true });
     await shown.evaluate(AXE);
@@ -111,14 +112,17 @@ test("dialogs break no rule of axe either, and Escape returns the focus", async 
   await shown.context().close();
 });
 
-test("the overview shows what waits, which lane is stuck, and that messages move", async () => {
+test("the overview shows what waits, what needs attention, and that messages move", async () => {
   await page.show("overview");
   const tile = (name) => page.locator(".tile", { hasText: name });
   await tile("Halted").getByText("1", { exact: true }).waitFor();
   await tile("Dead letters").getByText("4", { exact: true }).waitFor();
-  const stuck = page.getByRole("region", { name: "Stuck lanes" });
-  await stuck.getByText("422 the account is closed").waitFor();
-  assert.equal(await stuck.getByRole("link", { name: "acct-7" }).getAttribute("href"), "#/lanes/crm?key=acct-7");
+  const row = page.getByRole("region", { name: "Needs attention" }).locator("tbody tr", { hasText: "crm" });
+  await row.getByText("halted", { exact: true }).waitFor();
+  await row.getByText("422 the account is closed").waitFor();
+  assert.equal(await row.getByRole("link", { name: "acct-7" }).getAttribute("href"), "#/lanes/crm?key=acct-7");
+  // It is the first panel of the page.
+  assert.equal(await page.locator("main h2").first().textContent(), "Needs attention");
   await page.getByText("with the role sender").waitFor();
   const before = await tile("In per second").locator(".tile-value").textContent();
   assert.equal(before, "0.0");
@@ -177,7 +181,7 @@ test("a stuck lane says why, since when, and what to do, two clicks from the ove
   for (const at of [1, 2, 3]) await service.send("stuck", { at }, { key: "acct-3" });
   await service.fail((await service.claim("stuck", 1))[0], "422 the account has no address");
   await page.show("overview");
-  await page.getByRole("region", { name: "Stuck lanes" }).getByRole("link", { name: "acct-3" }).click();
+  await page.getByRole("region", { name: "Needs attention" }).getByRole("link", { name: "acct-3" }).click();
   const why = page.getByRole("region", { name: "Why is it stuck?" });
   const told = await service.ask("GET", "/v1/destinations/stuck/why?key=acct-3");
   await why.getByText(told.explanation).waitFor();
@@ -187,6 +191,38 @@ test("a stuck lane says why, since when, and what to do, two clicks from the ove
   assert.ok(told.actions.length > 0);
   await button("Set aside").click();
   await why.waitFor({ state: "detached" });
+});
+
+test("a receiver that refuses everything for longer than a minute is red everywhere, one click from its lane", async () => {
+  const own = await new Service({ withClock: true }).start();
+  const refusing = await new Receiver().start();
+  refusing.answer = () => ({ status: 503, text: "maintenance until 18:00" });
+  try {
+    await own.define("billing", { url: `${refusing.url}/billing`, delivery: { backoff_ms: 600_000, backoff_max_ms: 600_000 } });
+    await own.define("quiet", { url: `${refusing.url}/quiet` });
+    for (let at = 0; at < 5; at += 1) await own.send("billing", { at });
+    const head = async () => (await own.ask("GET", "/v1/destinations/billing/stats")).head;
+    await until("the first attempt has failed", async () => (await head())?.attempts > 0);
+    const shown = await signedIn(browser, own);
+    const panel = shown.locator(".panel", { hasText: "Needs attention" });
+    await panel.getByText("Nothing needs attention.").waitFor();
+    await shown.show("destinations");
+    const row = shown.locator("tbody tr", { hasText: "billing" });
+    await row.getByText("retrying").waitFor();
+    own.step(90_000);
+    await row.and(shown.locator(".is-bad")).getByText("failing").waitFor();
+    await row.getByText("status 503").waitFor();
+    assert.equal(await shown.locator("tbody tr", { hasText: "quiet" }).getAttribute("class"), "");
+    await shown.show("overview");
+    await panel.and(shown.locator(".is-bad")).getByText("1 destination", { exact: true }).waitFor();
+    await panel.locator("tr", { hasText: "status 503" }).getByRole("link", { name: "all messages" }).click();
+    await cellOf(1, shown).and(shown.locator(".is-failing")).waitFor();
+    await shown.getByText("4 messages, 4 of them ready").waitFor();
+    await shown.context().close();
+  } finally {
+    await own.stop();
+    await refusing.stop();
+  }
 });
 
 test("the lanes with the most waiting are found among all keys", async () => {

@@ -119,11 +119,13 @@ function HeadOfLane({ session, lane, head }: { session: Session; lane: Lane; hea
   const { destination } = lane;
   const isBehind = head.state === "halted" || head.state === "damaged" || head.attempts > 0;
   const { value, error } = useLoad(() => showMessage(destination, head.sequence), [destination, head.sequence, head.state, head.attempts]);
+  const behind = lane.cells.slice(1);
   const message = value && !isGone(value) && !isLetter(value) ? (value as Pending) : null;
   return (
     <>
       <p class="head-line">
         <span class="head-number number">{head.sequence}</span> <Chip state={head.state} isPending />
+        {head.attempts > 0 && head.state !== "halted" && <span class="chip is-bad">failing</span>}
         {head.withdrawing && <span class="tag">withdrawing</span>}
       </p>
       <dl class="fields">
@@ -133,7 +135,7 @@ function HeadOfLane({ session, lane, head }: { session: Session; lane: Lane; hea
         {head.lease_expires_ms !== undefined && <div><dt>Lease expires</dt><dd class="number">in {duration(Math.max(0, head.lease_expires_ms - lane.at_ms))}, unless extended</dd></div>}
         {head.due_ms !== undefined && <div><dt>Due</dt><dd class="number">in {duration(Math.max(0, head.due_ms - lane.at_ms))}</dd></div>}
         <div><dt>Failed attempts</dt><dd class="number">{head.attempts}</dd></div>
-        {lane.ordering !== "none" && <div><dt>Behind it</dt><dd class="number">{lane.has_more ? "more than " : ""}{count(lane.cells.length - 1)} messages, {count(lane.cells.filter((one) => one.state === "ready").length)} of them ready</dd></div>}
+        {lane.ordering !== "none" && <div><dt>Behind it</dt><dd class="number">{lane.has_more ? "more than " : ""}{count(behind.length)} {behind.length === 1 ? "message" : "messages"}, {count(behind.filter((one) => one.state === "ready").length)} of them ready</dd></div>}
       </dl>
       <ErrorNotice error={error} />
       {message?.errors && message.errors.length > 0 && <><h3>Errors</h3><Errors errors={message.errors.slice(0, 3)} /></>}
