@@ -270,12 +270,25 @@ test("the doctor says what is wrong, and what to do", async () => {
   assert.ok(halted, JSON.stringify(report.findings));
   await rows.filter({ hasText: halted.summary }).getByText(halted.action).waitFor();
   for (const check of report.checks) await page.locator(".checks code", { hasText: check }).first().waitFor();
+  // A check that could not be made is not one that has passed. This Redis can be asked everything, so the answer is changed.
+  const [first, second] = report.checks;
+  await page.route("**/v1/doctor", async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, json: { ...(await answer.json()), findings: [], not_checked: [{ check: first, reason: "the primary 10.0.0.7:6379 does not answer" }] } });
+  });
+  await button("Check again").click();
+  const check = (name) => page.locator(".checks li").filter({ has: page.locator("code", { hasText: new RegExp(`^${name}$`) }) });
+  await check(first).getByText("not checked: the primary 10.0.0.7:6379 does not answer").waitFor();
+  assert.equal(await check(first).getByText("passed").count(), 0);
+  await check(second).getByText("passed").waitFor();
+  await page.getByText(`${report.checks.length - 1} checks have passed, and 1 could not be made.`).waitFor();
+  await page.unroute("**/v1/doctor");
   const asked = page.waitForResponse((answer) => answer.url().endsWith("/v1/doctor"));
   await button("Check again").click();
   assert.equal((await asked).status(), 200);
 });
 
-test("a head is retried, set aside and cancelled, and all halted heads are retried", async () => {
+test("a head is retried, set aside and cancelled, and all failed heads are retried", async () => {
   await service.define("heads", { url: `${receiver.url}/heads`, ordering: "key", transform: { kind: "worker" } });
   for (const key of ["a", "b"]) for (const at of [1, 2]) await service.send("heads", { at }, { key });
   for (const lease of await service.claim("heads", 4, 4)) await service.fail(lease, "broken");
@@ -292,10 +305,15 @@ test("a head is retried, set aside and cancelled, and all halted heads are retri
   await button("Cancel the message", page.locator(".panel", { hasText: "Head of the lane" })).click();
   await button("Cancel message 2", dialog()).click();
   await page.getByText("Nothing is pending in this lane.").waitFor();
+  // One head is halted, another waits for a backoff: both are retried.
+  await service.define("heads", { url: `${receiver.url}/heads`, ordering: "key", transform: { kind: "worker", backoff_ms: 600_000, backoff_max_ms: 600_000 } });
+  await service.send("heads", { at: 5 }, { key: "c" });
+  await service.fail((await service.claim("heads", 1))[0], "busy", {});
   await page.show("lanes/heads?key=b");
-  await button("Retry all halted heads").click();
-  await button("Retry 2", dialog()).click();
-  await dialog().getByText("succeeded").waitFor();
+  await button("Retry all failed heads").click();
+  await dialog().getByText("halted, and all that wait for a backoff").waitFor();
+  await button("Retry", dialog()).click();
+  await dialog().getByText("succeeded: 2 of 2 done").waitFor();
   await button("Close", dialog().locator(".is-end")).click();
   await cellOf(3).and(page.locator(".is-waiting")).waitFor();
 });

@@ -22,7 +22,7 @@ interface Lane {
   delivery: string;
   paused: Paused;
   counts: Record<Counted | "pending" | "last_sequence" | "delivered_total" | "dead_letters", number>;
-  heads: { sequence: number; key: string | null; state: string; age_ms: number }[];
+  heads: { sequence: number; key: string | null; state: string; age_ms: number; attempts: number }[];
   cells: Cell[];
   has_more: boolean;
   left: Left[];
@@ -165,6 +165,8 @@ function HeadActions({ session, lane, head, message, isUrgent }: {
     const answer = await action();
     tell(`Message ${sequence} is now ${answer.state.replace("_", "-")}.`);
   });
+  // All that are halted are counted; of those in backoff, only the oldest are known.
+  const backoffs = lane.heads.filter((one) => one.state !== "halted" && one.attempts > 0).length;
   const canRetry = head.state === "halted" || head.state === "delayed" || (head.state === "ready" && head.attempts > 0);
   return (
     <>
@@ -173,13 +175,14 @@ function HeadActions({ session, lane, head, message, isUrgent }: {
         <Button disabled={isBusy || head.state !== "halted" || !message} onClick={() => setRepair(true)}>Repair the body and retry</Button>
         <Button disabled={isBusy} onClick={() => act(() => ask(api.POST("/v1/destinations/{destination}/skip-head", { ...path, body: at })))}>Set aside</Button>
         <CancelButton destination={destination} sequence={sequence} />
-        {lane.counts.halted > 1 && <Button onClick={() => setAll(true)}>Retry all halted heads</Button>}
+        {lane.counts.halted + backoffs > 1 && <Button onClick={() => setAll(true)}>Retry all failed heads</Button>}
       </div>
       <p class="muted small">Set aside: it becomes a dead letter, and the lane continues.</p>
       <ErrorNotice error={error} />
       {told && <Notice kind="good">{told}</Notice>}
       {isRepair && message && <RepairDialog destination={destination} at={at} message={message} onClose={(text) => { setRepair(false); if (text) tell(text); }} />}
-      {isAll && <BulkDialog title="Retry all halted heads" verb="Retry" counted={lane.counts.halted} explain={`Each lane of ${destination} whose head is halted tries it again.`}
+      {isAll && <BulkDialog title="Retry all failed heads" verb="Retry" uncounted={`${count(lane.counts.halted)} halted, and all that wait for a backoff`}
+        explain={`Each lane of ${destination} whose head is halted or waits for a backoff tries it again now.`}
         run={() => ask(api.POST("/v1/destinations/{destination}/retry-head", { params: { path: { destination }, header: { prefer: "respond-async" } as never }, headers: { prefer: "respond-async" }, body: { all: true } })) as never}
         onClose={() => setAll(false)} />}
     </>
