@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { api, ask, type Schema } from "./api.ts";
 import { count, duration, laneName } from "./format.ts";
 import { usePoll } from "./live.ts";
-import { href } from "./router.ts";
+import { href, tab } from "./router.ts";
 import { Button, Empty, ErrorNotice, Panel, Table } from "./ui.tsx";
 
 type Head = Schema["Head"];
@@ -81,9 +81,9 @@ export function NeedsAttention({ nowMs }: { nowMs: number }) {
                   <td><Cause one={one} /></td>
                   <td>
                     {heads.slice(0, LANES_MAX).map((head, at) => (
-                      <>{at > 0 && ", "}<a key={head.sequence} href={href(["lanes", item.name], { key: head.key ?? undefined })}>{laneName(head.key)}</a></>
+                      <>{at > 0 && ", "}<a key={head.sequence} href={tab(item.name, "lane", { key: head.key ?? undefined })}>{laneName(head.key)}</a></>
                     ))}
-                    {heads.length === 0 && <a href={href(["lanes", item.name])}>Show</a>}
+                    {heads.length === 0 && <a href={tab(item.name, "lane")}>Show</a>}
                     {heads.length > LANES_MAX && <span class="muted"> and more</span>}
                   </td>
                   <td class="right number">{one.since === null ? "" : duration(Math.max(0, nowMs - one.since))}</td>

@@ -9,8 +9,8 @@ import { launch, Receiver, Service, signedIn, until } from "./support.mjs";
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const EVIL = `"><script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">`;
 const PAGES = [
-  "overview", "destinations", "destinations/crm", "lanes", "lanes/erp", "lanes/crm?key=acct-7", "messages/crm", "dead-letters/mail", "history/mail", "operations/mail",
-  "deliveries", "topics", "pods", "doctor", "tokens", "audit",
+  "overview", "destinations", ...["overview", "lane?key=acct-7", "messages", "definition"].map((tab) => `destinations/crm/${tab}`), "destinations/erp/lane",
+  ...["dead-letters", "dead-letters/3", "history", "operations"].map((tab) => `destinations/mail/${tab}`), "deliveries", "topics", "pods", "doctor", "tokens", "audit",
 ];
 
 const service = new Service();
@@ -98,7 +98,7 @@ test("no page breaks a rule of axe, in light and dark, on a wide screen and on a
 test("dialogs break no rule of axe either, and Escape returns the focus", async () => {
   const shown = await signedIn(browser, service, { bypassCSP: true });
   await shown.evaluate(AXE);
-  const each = [["destinations", "New destination"], ["destinations/crm", "Change"], ["destinations/erp", "Send a message"], ["dead-letters/mail", "Redrive all"], ["history/mail", "Replay"], ["lanes/crm?key=acct-7", "Repair the body and retry"], ["tokens", "New token"]];
+  const each = [["destinations", "New destination"], ["destinations/crm/definition", "Change"], ["destinations/erp", "Send a message"], ["destinations/mail/dead-letters", "Redrive all"], ["destinations/mail/history", "Replay"], ["destinations/crm/lane?key=acct-7", "Repair the body and retry"], ["tokens", "New token"]];
   for (const [path, name] of each) {
     await shown.show(path);
     await button(name, shown).click();
@@ -120,7 +120,7 @@ test("the overview shows what waits, what needs attention, and that messages mov
   const row = page.getByRole("region", { name: "Needs attention" }).locator("tbody tr", { hasText: "crm" });
   await row.getByText("halted", { exact: true }).waitFor();
   await row.getByText("422 the account is closed").waitFor();
-  assert.equal(await row.getByRole("link", { name: "acct-7" }).getAttribute("href"), "#/lanes/crm?key=acct-7");
+  assert.equal(await row.getByRole("link", { name: "acct-7" }).getAttribute("href"), "#/destinations/crm/lane?key=acct-7");
   // It is the first panel of the page.
   assert.equal(await page.locator("main h2").first().textContent(), "Needs attention");
   await page.getByText("with the role sender").waitFor();
@@ -132,7 +132,7 @@ test("the overview shows what waits, what needs attention, and that messages mov
 
 test("messages finish out of order and leave in order, and the strip shows it while it happens", async () => {
   await service.define("flow", { url: `${receiver.url}/flow`, transform: { kind: "worker" } });
-  await page.show("lanes/flow");
+  await page.show("destinations/flow/lane");
   await page.getByText("Nothing is pending in this lane.").waitFor();
   for (let at = 0; at < 6; at += 1) await service.send("flow", { at });
   await cellOf(6).and(page.locator(".is-waiting")).waitFor();
@@ -156,8 +156,46 @@ test("messages finish out of order and leave in order, and the strip shows it wh
   assert.ok((await x(1)) < (await x(2)) && (await x(3)) < (await x(4)));
 });
 
+test("old addresses lead to the tabs of a destination, and each message has an address", async () => {
+  const moved = { "lanes/crm?key=acct-7": "destinations/crm/lane?key=acct-7", "messages/crm?sequence=4": "destinations/crm/messages/4", "dead-letters/mail": "destinations/mail/dead-letters",
+    "history/mail": "destinations/mail/history", "operations/mail": "destinations/mail/operations", lanes: "destinations" };
+  for (const [old, now] of Object.entries(moved)) {
+    await page.show(old);
+    await page.waitForURL((url) => url.hash === `#/${now}`);
+  }
+  await page.show("destinations/mail");
+  const tabs = page.getByRole("navigation", { name: "Pages of mail" });
+  await tabs.getByText("Dead letters 4").waitFor();
+  assert.deepEqual(await tabs.getByRole("link").allTextContents(), ["Overview", "Lane", "Messages", "Dead letters 4", "History", "Operations", "Definition"]);
+  await tabs.getByRole("link", { name: "Dead letters" }).click();
+  await page.getByRole("region", { name: "Dead letters" }).getByRole("link", { name: "6", exact: true }).click();
+  await page.waitForURL((url) => url.hash === "#/destinations/mail/dead-letters/6");
+  await dialog().locator(".errors").getByText("550 mailbox unavailable: no such user here").waitFor();
+  await page.reload();
+  await dialog().getByText("mail-5", { exact: true }).waitFor();
+  assert.match(await page.title(), /^Message 6 · mail · Dead letters/);
+  await page.keyboard.press("Escape");
+  await page.waitForURL((url) => url.hash === "#/destinations/mail/dead-letters");
+  // Without a key, the lane with the oldest head is shown.
+  await page.show("destinations/crm/lane");
+  await page.waitForURL((url) => url.hash === "#/destinations/crm/lane?key=acct-7");
+  await page.getByText("Ordering key: acct-7").waitFor();
+});
+
+test("the overview of a destination is live: its numbers, its oldest heads, what needs attention", async () => {
+  await page.show("destinations/crm");
+  await page.locator(".panel.is-bad").getByText("halted").waitFor();
+  await page.getByRole("region", { name: "Oldest heads" }).getByText("422 the account is closed").waitFor();
+  const pending = page.locator(".tile", { hasText: "Pending" }).locator(".tile-value");
+  const before = Number(await pending.textContent());
+  await service.send("crm", { account: "acct-9" }, { key: "acct-9" });
+  await until("the new message is counted", async () => Number(await pending.textContent()) === before + 1);
+  await page.locator(".panel.is-bad").getByRole("link", { name: "Show the lane" }).click();
+  await page.getByText("Ordering key: acct-7").waitFor();
+});
+
 test("a halted head is repaired in the editor, and leaves in its place", async () => {
-  await page.show("lanes/crm?key=acct-7");
+  await page.show("destinations/crm/lane?key=acct-7");
   await page.getByText("you: retry it, repair it, set it aside or cancel it").waitFor();
   await page.locator(".errors").getByText("422 the account is closed").waitFor();
   await button("Repair the body and retry").click();
@@ -228,7 +266,7 @@ test("a receiver that refuses everything for longer than a minute is red everywh
 test("the lanes with the most waiting are found among all keys", async () => {
   await service.define("keys", { url: `${receiver.url}/keys`, ordering: "key", transform: { kind: "worker" } });
   for (let key = 0; key < 12; key += 1) for (let at = 0; at <= key; at += 1) await service.send("keys", { at }, { key: `key-${key}` });
-  await page.show("lanes/keys");
+  await page.show("destinations/keys/lane");
   await button("Find them").click();
   await button("Read again").waitFor();
   const rows = page.getByRole("region", { name: "Lanes with the most waiting" }).locator("tbody tr");
@@ -292,7 +330,7 @@ test("a head is retried, set aside and cancelled, and all failed heads are retri
   await service.define("heads", { url: `${receiver.url}/heads`, ordering: "key", transform: { kind: "worker" } });
   for (const key of ["a", "b"]) for (const at of [1, 2]) await service.send("heads", { at }, { key });
   for (const lease of await service.claim("heads", 4, 4)) await service.fail(lease, "broken");
-  await page.show("lanes/heads?key=a");
+  await page.show("destinations/heads/lane?key=a");
   await button("Retry now").click();
   await page.getByText("Message 1 is now waiting.").waitFor();
   await cellOf(1).and(page.locator(".is-waiting")).waitFor();
@@ -309,7 +347,7 @@ test("a head is retried, set aside and cancelled, and all failed heads are retri
   await service.define("heads", { url: `${receiver.url}/heads`, ordering: "key", transform: { kind: "worker", backoff_ms: 600_000, backoff_max_ms: 600_000 } });
   await service.send("heads", { at: 5 }, { key: "c" });
   await service.fail((await service.claim("heads", 1))[0], "busy", {});
-  await page.show("lanes/heads?key=b");
+  await page.show("destinations/heads/lane?key=b");
   await button("Retry all failed heads").click();
   await dialog().getByText("halted, and all that wait for a backoff").waitFor();
   await button("Retry", dialog()).click();
@@ -319,7 +357,7 @@ test("a head is retried, set aside and cancelled, and all failed heads are retri
 });
 
 test("the strip is reachable by keyboard", async () => {
-  await page.show("lanes/crm?key=acct-8");
+  await page.show("destinations/crm/lane?key=acct-8");
   await cellOf(7).waitFor();
   assert.equal(await page.locator('.cell[tabindex="0"]').count(), 1);
   await page.locator('.cell[tabindex="0"]').focus();
@@ -351,6 +389,7 @@ test("a destination is created with the rules of the schema, changed, paused, an
   await page.getByRole("heading", { name: "made-here" }).waitFor();
   const made = await service.ask("GET", "/v1/destinations/made-here");
   assert.deepEqual([made.ordering, made.transform.kind, made.transform.timeout_ms, made.weight], ["key", "worker", 1500, 1]);
+  await page.getByRole("link", { name: "Definition" }).click();
   await button("Change").click();
   await dialog().getByText("more Headers").click();
   await dialog().locator('input[name="weight"]').fill("7");
@@ -359,6 +398,7 @@ test("a destination is created with the rules of the schema, changed, paused, an
   await until("it is saved", async () => (await service.ask("GET", "/v1/destinations/made-here")).weight === 7);
   const changed = await service.ask("GET", "/v1/destinations/made-here");
   assert.deepEqual([changed.headers, changed.transform.timeout_ms], [{ "x-secret": "***" }, 1500]);
+  await page.locator("nav.tabs").getByRole("link", { name: "Overview" }).click();
   await button("Pause delivery").click();
   await page.getByText("delivery paused").waitFor();
   await button("Resume delivery").click();
@@ -379,6 +419,7 @@ test("a destination is created with the rules of the schema, changed, paused, an
   await button("Repair inconsistent data").click();
   await dialog().getByText("0 messages selected").waitFor();
   await page.keyboard.press("Escape");
+  await page.getByRole("link", { name: "Definition" }).click();
   await button("Remove the destination").click();
   await dialog().getByLabel("Type made-here to confirm").fill("made-here");
   await button("Remove made-here").click();
@@ -386,7 +427,7 @@ test("a destination is created with the rules of the schema, changed, paused, an
 });
 
 test("messages are filtered by Reseq, and one shows its timeline and its body", async () => {
-  await page.show("messages/crm");
+  await page.show("destinations/crm/messages");
   const rows = page.getByRole("region", { name: "Messages" }).locator("tbody tr");
   await until("all are listed", async () => (await rows.count()) > 10);
   await page.getByLabel("State").selectOption("processing");
@@ -398,7 +439,7 @@ test("messages are filtered by Reseq, and one shows its timeline and its body", 
   await button("Show").click();
   await dialog().getByText("arrived", { exact: true }).waitFor();
   await page.keyboard.press("Escape");
-  await page.show("messages/erp");
+  await page.show("destinations/erp/messages");
   await page.getByLabel("Find by").selectOption("id");
   const id = (await service.ask("GET", "/v1/destinations/erp/messages?limit=1")).items[0].id;
   await page.getByLabel("What to find").fill(id);
@@ -412,7 +453,7 @@ test("messages are filtered by Reseq, and one shows its timeline and its body", 
 });
 
 test("a dead letter is redriven, and others are discarded, each with the count first", async () => {
-  await page.show("dead-letters/mail");
+  await page.show("destinations/mail/dead-letters");
   await page.getByLabel("Mark 3", { exact: true }).check();
   await button("Redrive").click();
   await dialog().getByText("1 message selected").waitFor();
@@ -437,10 +478,10 @@ test("a dead letter is redriven, and others are discarded, each with the count f
 });
 
 test("the history shows how long each step took, and delivered messages are replayed", async () => {
-  await page.show("history/mail?");
+  await page.show("destinations/mail/history");
   const table = page.getByRole("region", { name: "History" });
   await table.getByText("dead-lettered").first().waitFor();
-  await button("1", table).click();
+  await table.getByRole("link", { name: "1", exact: true }).click();
   for (const step of ["arrived", "claimed", "ready", "delivery began", "delivered"]) await dialog().locator(".step-name", { hasText: step }).first().waitFor();
   await page.keyboard.press("Escape");
   await button("Replay").click();
@@ -452,7 +493,7 @@ test("the history shows how long each step took, and delivered messages are repl
   await dialog().getByText("succeeded").waitFor();
   await button("Close", dialog().locator(".is-end")).click();
   assert.equal((await service.ask("GET", "/v1/destinations/mail/stats")).pending, 2);
-  await page.show("operations/mail");
+  await page.show("destinations/mail/operations");
   const rows = page.getByRole("region", { name: "Operations" });
   for (const kind of ["replay", "redrive", "discard"]) await rows.getByText(kind).first().waitFor();
 });
@@ -499,14 +540,14 @@ test("who may only read sees everything of the listed destinations, and no butto
   await reader.show("destinations");
   await reader.getByRole("link", { name: "crm", exact: true }).waitFor();
   assert.equal(await reader.getByRole("link", { name: "erp", exact: true }).count(), 0);
-  for (const path of ["destinations/crm", "lanes/crm?key=acct-8", "dead-letters/crm", "history/crm", "messages/crm"]) {
+  for (const path of ["overview", "lane?key=acct-8", "dead-letters", "history", "messages", "definition"].map((tab) => `destinations/crm/${tab}`)) {
     await reader.show(path);
     await settled(reader);
     for (const name of ["New destination", "Change", "Pause delivery", "Retry now", "Set aside", "Cancel the message", "Redrive all", "Discard all", "Replay"])
       assert.equal(await button(name, reader).count(), 0, `${path}: ${name}`);
   }
-  await reader.show("lanes/erp");
-  await reader.waitForResponse((answer) => answer.url().includes("destination=erp") && answer.status() === 403);
+  await reader.show("destinations/erp/lane");
+  await reader.waitForResponse((answer) => answer.url().includes("destinations/erp") && answer.status() === 403);
   await reader.context().close();
 });
 
@@ -522,11 +563,11 @@ test("script tags in bodies, headers, keys, ids and errors stay text", async () 
   await until("the head is refused", async () => (await service.ask("GET", "/v1/destinations/evil/stats")).head?.last_error?.stage === "delivery");
   const at = encodeURIComponent(EVIL);
   page.problems.length = 0;
-  for (const path of ["overview", `lanes/evil?key=${at}`, `messages/evil?key=${at}`, `dead-letters/evil?key=${at}`, `history/evil?key=${at}`, `destinations/${at}`, `lanes/${at}`]) {
+  for (const path of ["overview", "destinations/evil", ...["lane", "messages", "dead-letters", "history"].map((tab) => `destinations/evil/${tab}?key=${at}`), `destinations/${at}`, `destinations/${at}/lane`]) {
     await page.show(path);
     await settled(page);
     assert.doesNotMatch(await page.evaluate(() => document.body.innerText), /[\u200b-\u200f\u2028-\u202e\u2066-\u2069]/);
-    if (!path.startsWith("lanes/evil")) continue;
+    if (!path.startsWith("destinations/evil/lane")) continue;
     await page.locator(".errors pre", { hasText: "<script>window.hacked" }).first().waitFor();
     await cellOf(1).click();
     await page.locator(".message").getByText(`${EVIL} id`).waitFor();
@@ -542,7 +583,7 @@ test("script tags in bodies, headers, keys, ids and errors stay text", async () 
 
 test("a hidden page and a closed page ask nothing", async () => {
   const watched = await signedIn(browser, service);
-  await watched.show("lanes/flow");
+  await watched.show("destinations/flow/lane");
   await cellOf(5, watched).waitFor();
   const opened = [];
   watched.on("request", (request) => request.url().includes("/console/events") && opened.push(request.url()));

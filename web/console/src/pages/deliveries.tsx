@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { Refused, signed, signedOut } from "../api.ts";
 import { count, duration, laneName, time } from "../format.ts";
 import { lines } from "../lines.ts";
-import { href } from "../router.ts";
+import { href, tab } from "../router.ts";
 import { Button, Empty, ErrorNotice, Head, Panel, Table } from "../ui.tsx";
 
 /** The deliveries that stay on the page. */
@@ -100,7 +100,7 @@ export function DeliveriesPage({ destination }: { destination: string }) {
                 <tr key={`${one.destination} ${one.epoch} ${one.sequence} ${one.attempt}`}>
                   <td class="number nowrap">{time(one.occurred_at)}</td>
                   <td class="cut"><a href={href(["destinations", one.destination])}>{one.destination}</a></td>
-                  <td class="cut">{one.key !== null && <a href={href(["lanes", one.destination], { key: one.key })}>{laneName(one.key)}</a>}</td>
+                  <td class="cut">{one.key !== null && <a href={tab(one.destination, "lane", { key: one.key })}>{laneName(one.key)}</a>}</td>
                   <td class="right number">{one.sequence}</td>
                   <td>{one.outcome === "accepted" ? one.outcome : <span class="tag is-bad">{one.outcome}</span>}{one.batch > 1 && <span class="tag">batch of {count(one.batch)}</span>}</td>
                   <td class="right number">{one.attempt}</td>

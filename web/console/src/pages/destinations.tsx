@@ -5,7 +5,7 @@ import { causesOf, Cause, isMild, needy, type Attention } from "../attention.tsx
 import { LiveSign } from "../app.tsx";
 import { count, duration, percent, rate } from "../format.ts";
 import { useLive, usePoll } from "../live.ts";
-import { go, href } from "../router.ts";
+import { go, href, tab } from "../router.ts";
 import { Bar, Button, Empty, ErrorNotice, Head, Notice, Panel, Table, useAction, type Counted } from "../ui.tsx";
 import { DestinationEditor } from "../editor.tsx";
 
@@ -133,8 +133,8 @@ export function DestinationsPage({ session, query }: { session: Session; query: 
                   <td class="right number">{rate(row.in_per_second)}</td>
                   <td class="right number">{rate(row.out_per_second)}</td>
                   <td class="right number">{percent(row.error_rate)}</td>
-                  <td class="right number">{row.counts?.dead_letters ? <a href={href(["dead-letters", row.name])}>{count(row.counts.dead_letters)}</a> : count(row.counts?.dead_letters)}</td>
-                  <td><a href={href(["lanes", row.name], { key: row.ordering === "key" ? row.head?.key ?? undefined : undefined })} aria-label={`Show the lane of ${row.name}`}>Show</a></td>
+                  <td class="right number">{row.counts?.dead_letters ? <a href={tab(row.name, "dead-letters")}>{count(row.counts.dead_letters)}</a> : count(row.counts?.dead_letters)}</td>
+                  <td><a href={tab(row.name, "lane", { key: row.ordering === "key" ? row.head?.key ?? undefined : undefined })} aria-label={`Show the lane of ${row.name}`}>Show</a></td>
                 </tr>
               ))}
             </tbody>

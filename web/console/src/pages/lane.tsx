@@ -1,19 +1,21 @@
 // The signature view: messages of a lane finish out of order, and leave in order.
-import { useState } from "preact/hooks";
-import { api, ask, may, type Message, type Pending, type Session } from "../api.ts";
+import { useEffect, useState } from "preact/hooks";
+import { api, ask, may, type Pending, type Session } from "../api.ts";
 import { LiveSign } from "../app.tsx";
 import { BulkDialog } from "../bulk.tsx";
 import { BusiestLanes } from "../busiest.tsx";
 import { count, duration, laneName } from "../format.ts";
 import { useLive } from "../live.ts";
 import { bodyText, Errors, isGone, isLetter, MessageDetails, showMessage } from "../message.tsx";
-import { go, href } from "../router.ts";
+import { CancelButton } from "../message_dialog.tsx";
+import { go, tab } from "../router.ts";
 import { Strip, type Cell, type Left } from "../strip.tsx";
 import { WhyStuck } from "../why.tsx";
-import { Button, Chip, Dialog, Empty, ErrorNotice, Field, Head, Legend, Notice, Panel, useAction, useLoad, type Counted } from "../ui.tsx";
+import { Button, Chip, Dialog, Empty, ErrorNotice, Field, Legend, Notice, Panel, TabHead, useAction, useLoad, type Counted } from "../ui.tsx";
+import type { TabProps } from "./destination.tsx";
 import { type Paused, pausedText } from "./destinations.tsx";
 
-interface Lane {
+export interface Lane {
   at_ms: number;
   destination: string;
   key: string | null;
@@ -22,25 +24,30 @@ interface Lane {
   delivery: string;
   paused: Paused;
   counts: Record<Counted | "pending" | "last_sequence" | "delivered_total" | "dead_letters", number>;
-  heads: { sequence: number; key: string | null; state: string; age_ms: number; attempts: number }[];
+  heads: { sequence: number; key: string | null; state: string; age_ms: number; attempts: number; last_error?: { status?: number | null; detail: string } | null }[];
   cells: Cell[];
   has_more: boolean;
   left: Left[];
 }
 
-export function LanePage({ session, destination, laneKey }: { session: Session; destination: string; laneKey: string | undefined }) {
+export function LaneTab({ session, destination, query }: TabProps) {
+  const laneKey = query.get("key") ?? undefined;
   const live = useLive<Lane>({ view: "lane", destination, key: laneKey });
   const lane = live.value;
   const [selected, select] = useState<number | null>(null);
   const [other, setOther] = useState("");
+  // Without a key in the address: the lane with the oldest head.
+  const oldest = lane?.ordering === "key" && laneKey === undefined ? lane.heads[0]?.key : undefined;
+  useEffect(() => {
+    if (oldest) location.replace(tab(destination, "lane", { key: oldest }));
+  }, [oldest]);
   const head = lane?.cells[0];
   const chosen = lane?.cells.find((one) => one.sequence === selected);
   return (
     <>
-      <Head title={<>Lane of <a href={href(["destinations", destination])}>{destination}</a></>}
-        sub={lane ? <>{lane.ordering === "key" ? <>Ordering key: <b>{laneName(lane.key)}</b></> : lane.ordering === "none" ? "Without ordering: each message is a lane of its own" : "One lane: all messages stay in order"}</> : live.error ? "" : "…"}>
+      <TabHead sub={lane ? <>{lane.ordering === "key" ? <>Ordering key: <b>{laneName(lane.key)}</b></> : lane.ordering === "none" ? "Without ordering: each message is a lane of its own" : "One lane: all messages stay in order"}</> : live.error ? "" : "…"}>
         <LiveSign live={live} />
-      </Head>
+      </TabHead>
       {live.error && <Notice>{live.error}</Notice>}
       {lane && (
         <>
@@ -49,11 +56,11 @@ export function LanePage({ session, destination, laneKey }: { session: Session; 
             <div class="filters">
               {lane.heads.length > 0 && <span class="muted">Lanes with the oldest heads:</span>}
               {lane.heads.map((one) => (
-                <a key={one.sequence} class={`lane-link ${one.key === lane.key ? "is-current" : ""}`} href={href(["lanes", destination], { key: one.key ?? "" })}>
+                <a key={one.sequence} class={`lane-link ${one.key === lane.key ? "is-current" : ""}`} href={tab(destination, "lane", { key: one.key ?? "" })}>
                   <span class={`swatch is-${one.state}`} aria-hidden="true" /> {laneName(one.key ?? "")} <span class="muted number">{duration(one.age_ms)}</span>
                 </a>
               ))}
-              <form class="inline" onSubmit={(event) => { event.preventDefault(); go(href(["lanes", destination], { key: other })); }}>
+              <form class="inline" onSubmit={(event) => { event.preventDefault(); go(tab(destination, "lane", { key: other })); }}>
                 <label>Another key <input value={other} onInput={(event) => setOther(event.currentTarget.value)} /></label>
                 <Button type="submit">Show</Button>
               </form>
@@ -71,19 +78,11 @@ export function LanePage({ session, destination, laneKey }: { session: Session; 
             <Panel title={selected === null ? "A message" : `Message ${selected}`} tools={selected !== null && <Button onClick={() => select(null)} aria-label="Close the message">×</Button>}>
               {selected === null ? <Empty>Select a message of the strip.</Empty> : (
                 <MessageDetails destination={destination} sequence={selected} turn={chosen ? `${chosen.state}${chosen.attempts}` : `left${lane.left.some((one) => one.sequence === selected)}`}
-                  actions={(message, again) => <MessageActions session={session} destination={destination} message={message} onDone={again} />} />
+                  session={session} />
               )}
             </Panel>
           </div>
           {lane.ordering === "key" && <BusiestLanes destination={destination} />}
-          <Panel title="The whole destination">
-            <Legend counts={lane.counts} />
-            <p class="links">
-              <a href={href(["messages", destination], { key: lane.key ?? undefined })}>Pending messages</a>
-              <a href={href(["history", destination], { key: lane.key ?? undefined })}>History</a>
-              <a href={href(["dead-letters", destination], { key: lane.key ?? undefined })}>{count(lane.counts.dead_letters)} dead letters</a>
-            </p>
-          </Panel>
         </>
       )}
     </>
@@ -187,36 +186,6 @@ function HeadActions({ session, lane, head, message, isUrgent }: {
         onClose={() => setAll(false)} />}
     </>
   );
-}
-
-export function CancelButton({ destination, sequence, onDone }: { destination: string; sequence: number; onDone?: () => void }) {
-  const [isOpen, open] = useState(false);
-  const { isBusy, error, run } = useAction();
-  const cancel = () => run(async () => {
-    await ask(api.DELETE("/v1/destinations/{destination}/messages/{sequence}", { params: { path: { destination, sequence } } }));
-    open(false);
-    onDone?.();
-  });
-  return (
-    <>
-      <Button kind="danger" onClick={() => open(true)}>Cancel the message</Button>
-      {isOpen && (
-        <Dialog title={`Cancel message ${sequence}?`} onClose={() => open(false)}>
-          <p>It leaves {destination} without delivery. Nobody can bring it back.</p>
-          <ErrorNotice error={error} />
-          <div class="actions is-end">
-            <Button onClick={() => open(false)}>Keep it</Button>
-            <Button kind="danger" disabled={isBusy} onClick={cancel}>Cancel message {sequence}</Button>
-          </div>
-        </Dialog>
-      )}
-    </>
-  );
-}
-
-function MessageActions({ session, destination, message, onDone }: { session: Session; destination: string; message: Message; onDone: () => void }) {
-  if (isGone(message) || isLetter(message) || !may(session, "operate")) return null;
-  return <CancelButton destination={destination} sequence={message.sequence} onDone={onDone} />;
 }
 
 function RepairDialog({ destination, at, message, onClose }: {

@@ -4,7 +4,7 @@ import { NeedsAttention } from "../attention.tsx";
 import { Chart } from "../chart.tsx";
 import { bytes, count, duration, rate } from "../format.ts";
 import { useLive } from "../live.ts";
-import { href } from "../router.ts";
+import { tab } from "../router.ts";
 import { Bar, Empty, Head, Legend, Notice, Panel, Table, type Counted } from "../ui.tsx";
 import { LiveSign } from "../app.tsx";
 
@@ -27,7 +27,7 @@ interface Overview {
 
 /** Points of the charts: the last five minutes. */
 const POINTS_MAX = 300;
-const RATES = [{ label: "in per second", color: "--blue" }, { label: "out per second", color: "--green", dash: [7, 4] }];
+export const RATES = [{ label: "in per second", color: "--blue" }, { label: "out per second", color: "--green", dash: [7, 4] }];
 const LATENCIES = [
   { label: "end to end, p50", color: "--blue" }, { label: "end to end, p99", color: "--amber", dash: [7, 4] },
   { label: "overhead, p50", color: "--green", dash: [2, 3] },
@@ -84,7 +84,7 @@ export function OverviewPage() {
                   <tbody>
                     {now.busiest.map((one) => (
                       <tr key={one.name}>
-                        <td><a href={href(["lanes", one.name])}>{one.name}</a></td>
+                        <td><a href={tab(one.name, "overview")}>{one.name}</a></td>
                         <td class="right number">{rate(one.in_per_second)}</td>
                         <td class="right number">{rate(one.out_per_second)}</td>
                         <td class="right number">{count(one.pending)}</td>
@@ -114,7 +114,7 @@ export function OverviewPage() {
   );
 }
 
-function Tile({ name, value, sub, isBad = false }: { name: string; value: string; sub?: string; isBad?: boolean }) {
+export function Tile({ name, value, sub, isBad = false }: { name: string; value: string; sub?: string; isBad?: boolean }) {
   return (
     <div class={`tile ${isBad ? "is-bad" : ""}`}>
       <span class="tile-name">{name}</span>
