@@ -1,6 +1,7 @@
 // Which destinations need attention, and why: the same answer as that of `reseq status --check` and the doctor.
 import { useState } from "preact/hooks";
 import { api, ask, type Schema } from "./api.ts";
+import { ErrorText } from "./failures.tsx";
 import { count, duration, laneName } from "./format.ts";
 import { usePoll } from "./live.ts";
 import { href, tab } from "./router.ts";
@@ -87,7 +88,7 @@ export function NeedsAttention({ nowMs }: { nowMs: number }) {
                     {heads.length > LANES_MAX && <span class="muted"> and more</span>}
                   </td>
                   <td class="right number">{one.since === null ? "" : duration(Math.max(0, nowMs - one.since))}</td>
-                  <td>{one.error ?? heads[0]?.last_error?.detail ?? ""}</td>
+                  <td class="error-cell"><ErrorText text={one.error ?? heads[0]?.last_error?.detail} /></td>
                 </tr>
               );
             })}

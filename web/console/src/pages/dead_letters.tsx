@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { api, ask, may } from "../api.ts";
 import { count, laneName, time } from "../format.ts";
 import { FilterForm, LIMIT, Pager, useFilters, usePages } from "../list.tsx";
+import { ErrorText, LettersByError } from "../failures.tsx";
 import { MessageDialog, VerbDialog, type Verb } from "../message_dialog.tsx";
 import { Button, Empty, Panel, Table, TabHead } from "../ui.tsx";
 import type { TabProps } from "./destination.tsx";
@@ -42,7 +43,8 @@ export function DeadLettersTab({ session, destination, query, open }: TabProps) 
         )}
       </TabHead>
       <FilterForm filters={filters} names={["stage", "key", "sequence", "time", "error"]} />
-      <Panel tools={null}>
+      {pages.items && <LettersByError session={session} destination={destination} filters={filters.applied} turn={pages.items} onDone={pages.again} />}
+      <Panel>
         {may(session, "operate") && marked.size > 0 && (
           <div class="actions marked">
             <span role="status">{count(marked.size)} marked</span>
@@ -68,8 +70,8 @@ export function DeadLettersTab({ session, destination, query, open }: TabProps) 
                   <td class="cut"><code>{one.id}</code></td>
                   <td>{one.stage}</td>
                   <td class="number nowrap">{time(one.dead_lettered_at)}</td>
-                  <td class="cut">{one.reason}</td>
-                  <td class="cut">{one.last_error?.detail ?? one.damaged ?? ""}</td>
+                  <td class="error-cell"><ErrorText text={one.reason} /></td>
+                  <td class="error-cell"><ErrorText text={one.last_error?.detail ?? one.damaged} /></td>
                 </tr>
               ))}
             </tbody>

@@ -1,6 +1,7 @@
 // Deliveries as they happen, like `reseq tail`.
 import { useEffect, useState } from "preact/hooks";
 import { Refused, signed, signedOut } from "../api.ts";
+import { ErrorText } from "../failures.tsx";
 import { count, duration, laneName, time } from "../format.ts";
 import { lines } from "../lines.ts";
 import { href, tab } from "../router.ts";
@@ -106,7 +107,7 @@ export function DeliveriesPage({ destination }: { destination: string }) {
                   <td class="right number">{one.attempt}</td>
                   <td class="right number">{duration(one.took_ms)}</td>
                   <td class="right number">{duration(one.age_ms)}</td>
-                  <td class="cut">{one.error?.detail}</td>
+                  <td class="error-cell"><ErrorText text={one.error?.detail} /></td>
                 </tr>
               ))}
             </tbody>

@@ -6,6 +6,7 @@ import { LiveSign } from "../app.tsx";
 import { BulkDialog } from "../bulk.tsx";
 import { Chart } from "../chart.tsx";
 import { bytes, count, duration, laneName, rate } from "../format.ts";
+import { ErrorText, LanesByError } from "../failures.tsx";
 import { useLive } from "../live.ts";
 import { tab } from "../router.ts";
 import { Bar, Button, Chip, Legend, Notice, Panel, Table, TabHead } from "../ui.tsx";
@@ -39,9 +40,11 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
   const points = useRates(lane);
   const [data, setData] = useState<number[][]>([[], [], []]);
   useEffect(() => setData([points.map((one) => one.at / 1000), points.map((one) => one.in), points.map((one) => one.out)]), [points]);
+  const [turn, setTurn] = useState(0);
   const [now] = points.slice(-1);
   const attention = numbers?.attention ?? [];
   const heads = lane?.heads.length ? lane.heads : numbers?.head ? [numbers.head] : [];
+  const isFailing = heads.some((head) => head.attempts > 0 || head.state === "halted");
   return (
     <>
       <TabHead sub={lane ? "Its numbers now" : live.error ? "" : "…"}><LiveSign live={live} /></TabHead>
@@ -72,6 +75,7 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
             <Panel title="Pending by state"><Bar counts={lane.counts} max={lane.counts.pending} /><Legend counts={lane.counts} /></Panel>
             <Panel title="Messages per second"><Chart label={`In ${rate(now.in)} and out ${rate(now.out)} messages per second`} unit="" lines={RATES} data={data} /></Panel>
           </div>
+          {isFailing && <LanesByError session={session} destination={destination} ordering={lane.ordering} turn={turn} onDone={() => setTurn(turn + 1)} />}
           {heads.length > 0 && (
             <Panel title={heads.length > 1 ? "Oldest heads" : "Head"}>
               <Table label="Oldest heads">
@@ -84,7 +88,7 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
                       <td class="right"><a class="number" href={tab(destination, "messages", {}, head.sequence)}>{head.sequence}</a></td>
                       <td class="right number">{duration(head.age_ms)}</td>
                       <td class="right number">{head.attempts || ""}</td>
-                      <td>{head.last_error?.detail ?? ""}</td>
+                      <td class="error-cell"><ErrorText text={head.last_error?.detail} /></td>
                     </tr>
                   ))}
                 </tbody>
