@@ -11,8 +11,8 @@ import { launch, Receiver, Service, signedIn } from "../test/support.mjs";
 const { GIFEncoder, applyPalette, quantize } = gifenc;
 const folder = fileURLToPath(new URL("../../../docs/images/console/", import.meta.url));
 const PAGES = {
-  overview: "overview", destinations: "destinations", lane: "lanes/erp", "halted-lane": "lanes/crm?key=acct-7", messages: "messages/crm",
-  "dead-letters": "dead-letters/mail", history: "history/mail", operations: "operations/mail", topics: "topics", pods: "pods", tokens: "tokens", audit: "audit",
+  overview: "overview", destinations: "destinations", lane: "destinations/erp/lane", "halted-lane": "destinations/crm/lane?key=acct-7", messages: "destinations/crm/messages", destination: "destinations/crm", definition: "destinations/crm/definition",
+  "dead-letters": "destinations/mail/dead-letters", history: "destinations/mail/history", operations: "destinations/mail/operations", topics: "topics", pods: "pods", tokens: "tokens", audit: "audit",
   deliveries: "deliveries", doctor: "doctor",
 };
 /** Frames of the animated picture, and the time between them. */
@@ -47,7 +47,7 @@ try {
     await page.context().close();
   }
   const page = await signedIn(browser, service, { viewport: { width: 1000, height: 780 } });
-  await page.show("lanes/erp");
+  await page.show("destinations/erp/lane");
   await page.locator(".cell.has-left").first().waitFor();
   await pause(1500);
   const gif = GIFEncoder();

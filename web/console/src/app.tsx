@@ -3,17 +3,12 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { currentSession, may, onSignedOut, signIn, signOut, type Session } from "./api.ts";
 import type { Live } from "./live.ts";
-import { href, useRoute, type Route } from "./router.ts";
+import { go, href, useRoute, type Route } from "./router.ts";
 import { Button, ErrorNotice, Field, useAction } from "./ui.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
-import { ChooseDestination } from "./pages/choose.tsx";
 import { DestinationsPage } from "./pages/destinations.tsx";
-import { DestinationPage } from "./pages/destination.tsx";
-import { LanePage } from "./pages/lane.tsx";
-import { MessagesPage } from "./pages/messages.tsx";
-import { DeadLettersPage } from "./pages/dead_letters.tsx";
-import { HistoryPage } from "./pages/history.tsx";
-import { OperationsPage } from "./pages/operations.tsx";
+import { DestinationPage, tabName } from "./pages/destination.tsx";
+import { SearchPage } from "./pages/search.tsx";
 import { TopicsPage } from "./pages/topics.tsx";
 import { TokensPage } from "./pages/tokens.tsx";
 import { PodsPage } from "./pages/pods.tsx";
@@ -26,8 +21,7 @@ const PROLONG_MS = 300_000;
 
 /** The pages: the first part of the address, and the name. */
 const PAGES: [string, string][] = [
-  ["overview", "Overview"], ["destinations", "Destinations"], ["lanes", "Lane"], ["messages", "Messages"], ["dead-letters", "Dead letters"],
-  ["history", "History"], ["deliveries", "Deliveries"], ["operations", "Operations"], ["topics", "Topics"], ["pods", "Pods"], ["doctor", "Doctor"],
+  ["overview", "Overview"], ["destinations", "Destinations"], ["deliveries", "Deliveries"], ["topics", "Topics"], ["pods", "Pods"], ["doctor", "Doctor"],
   ["tokens", "Tokens"], ["audit", "Audit"],
 ];
 
@@ -107,28 +101,27 @@ function Frame({ session, onSignOut }: { session: Session; onSignOut: () => void
   const [theme, setTheme] = useTheme();
   const main = useRef<HTMLElement>(null);
   const page = route.parts[0] ?? "overview";
-  const name = PAGES.find(([path]) => path === page)?.[1] ?? "Reseq";
-  const destination = route.parts[1];
+  const name = page === "search" ? `Search: ${route.query.get("q") ?? ""}` : PAGES.find(([path]) => path === page)?.[1] ?? "Reseq";
+  const [, destination, shownTab, sequence] = route.parts;
   useEffect(() => {
-    document.title = `${destination ? `${destination} · ` : ""}${name} · Reseq`;
+    document.title = [sequence && `Message ${sequence}`, destination, page === "destinations" && destination ? tabName(shownTab) : name, "Reseq"].filter(Boolean).join(" · ");
     open(false);
-  }, [page, destination]);
+  }, [page, name, destination, shownTab, sequence]);
   const shown = PAGES.filter(([path]) => !["tokens", "audit"].includes(path) || (may(session, "admin") && !session.destinations))
     .filter(([path]) => !["pods", "doctor"].includes(path) || !session.destinations);
-  // Pages of one destination stay with it.
-  const kept = ["lanes", "messages", "dead-letters", "history", "deliveries", "operations"];
   return (
     <div class="frame">
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); main.current?.focus(); }}>Skip to the content</a>
       <header class="top">
         <a class="brand" href={href(["overview"])}><Mark /> Reseq</a>
+        <Search destination={page === "destinations" ? destination : undefined} />
         <Button class="menu" aria-expanded={isOpen} aria-controls="nav" onClick={() => open(!isOpen)}>Menu</Button>
       </header>
       <nav id="nav" class={isOpen ? "is-open" : ""} aria-label="Pages">
         <ul>
           {shown.map(([path, label]) => (
             <li key={path}>
-              <a href={href(kept.includes(path) && destination ? [path, destination] : [path])} aria-current={path === page ? "page" : undefined}>{label}</a>
+              <a href={href(path === "deliveries" && destination ? [path, destination] : [path])} aria-current={path === page ? "page" : undefined}>{label}</a>
             </li>
           ))}
         </ul>
@@ -150,13 +143,34 @@ function Frame({ session, onSignOut }: { session: Session; onSignOut: () => void
   );
 }
 
+/** The search of all pages: of a destination, in this one first. The key / leads to it. */
+function Search({ destination }: { destination?: string }) {
+  const [text, setText] = useState("");
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent) => {
+      if (event.key !== "/" || event.ctrlKey || event.metaKey || document.querySelector("dialog") || (event.target as HTMLElement).matches("input, textarea, select")) return;
+      event.preventDefault();
+      field.current?.select();
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
+  return (
+    <form role="search" class="search" onSubmit={(event) => { event.preventDefault(); if (text.trim()) go(href(["search"], { q: text.trim(), in: destination })); }}>
+      <input ref={field} type="search" aria-label="Search by id, key or destination" aria-keyshortcuts="/" placeholder="Id, key or destination"
+        value={text} onInput={(event) => setText(event.currentTarget.value)} />
+      <Button type="submit">Search</Button>
+    </form>
+  );
+}
+
 function Page({ route, page, session }: { route: Route; page: string; session: Session }): ComponentChildren {
   const destination = route.parts[1];
-  const { query } = route;
-  const each = { session, query, destination: destination ?? "" };
   switch (page) {
     case "overview": return <OverviewPage />;
-    case "destinations": return destination ? <DestinationPage key={destination} {...each} /> : <DestinationsPage {...each} />;
+    case "destinations": return destination ? <DestinationPage key={destination} session={session} destination={destination} route={route} /> : <DestinationsPage session={session} query={route.query} />;
+    case "search": return <SearchPage key={String(route.query)} text={route.query.get("q") ?? ""} first={route.query.get("in") ?? undefined} />;
     case "topics": return <TopicsPage session={session} />;
     case "tokens": return <TokensPage />;
     case "pods": return <PodsPage />;
@@ -164,14 +178,5 @@ function Page({ route, page, session }: { route: Route; page: string; session: S
     case "doctor": return <DoctorPage />;
     case "deliveries": return <DeliveriesPage key={destination} destination={destination ?? ""} />;
   }
-  if (!PAGES.some(([path]) => path === page)) return <p>There is no such page. <a href={href(["overview"])}>Overview</a></p>;
-  if (!destination) return <ChooseDestination page={page} title={PAGES.find(([path]) => path === page)?.[1] ?? ""} />;
-  const key = `${destination}?${query}`;
-  switch (page) {
-    case "lanes": return <LanePage key={key} session={session} destination={destination} laneKey={query.get("key") ?? undefined} />;
-    case "messages": return <MessagesPage key={key} {...each} />;
-    case "dead-letters": return <DeadLettersPage key={key} {...each} />;
-    case "history": return <HistoryPage key={key} {...each} />;
-    default: return <OperationsPage key={key} {...each} />;
-  }
+  return <p>There is no such page. <a href={href(["overview"])}>Overview</a></p>;
 }

@@ -42,22 +42,22 @@ export const cancelOperation = (operation: Operation) =>
     params: { path: { destination: operation.destination, id: operation.id } },
   }));
 
-/** Counts, asks, runs, and shows the progress. `run(true)` only counts. */
-export function BulkDialog({ title, verb, explain, run, counted, onClose, danger = false }: {
+/** Counts, asks, runs, and shows the progress. `run(true)` only counts; with `uncounted`, which says how many there are, it is not called. */
+export function BulkDialog({ title, verb, explain, run, uncounted, onClose, danger = false }: {
   title: string; verb: string; explain: string; run: (isDryRun: boolean) => Promise<Operation>;
-  counted?: number; onClose: (isDone: boolean) => void; danger?: boolean;
+  uncounted?: string; onClose: (isDone: boolean) => void; danger?: boolean;
 }) {
-  const [matched, setMatched] = useState<number | null>(counted ?? null);
+  const [matched, setMatched] = useState<number | null>(null);
   const [operation, setOperation] = useOperation(null);
   const { isBusy, error, run: act } = useAction();
   useEffect(() => {
-    if (counted === undefined) act(async () => setMatched((await run(true)).matched));
+    if (uncounted === undefined) act(async () => setMatched((await run(true)).matched));
   }, []);
   return (
     <Dialog title={title} onClose={() => onClose(operation !== null)}>
       <p>{explain}</p>
       <ErrorNotice error={error} />
-      {operation ? <Progress operation={operation} /> : matched === null ? (!error && <p role="status">Counting …</p>) : (
+      {operation ? <Progress operation={operation} /> : uncounted !== undefined ? <p class="big">{uncounted}</p> : matched === null ? (!error && <p role="status">Counting …</p>) : (
         <p class="big" role="status"><b>{count(matched)}</b> {matched === 1 ? "message" : "messages"} selected</p>
       )}
       <div class="actions is-end">
@@ -65,7 +65,7 @@ export function BulkDialog({ title, verb, explain, run, counted, onClose, danger
         {operation ? <Button kind="main" onClick={() => onClose(true)}>Close</Button> : (
           <>
             <Button onClick={() => onClose(false)}>Keep everything as it is</Button>
-            <Button kind={danger ? "danger" : "main"} disabled={isBusy || !matched} onClick={() => act(async () => setOperation(await run(false)))}>
+            <Button kind={danger ? "danger" : "main"} disabled={isBusy || (uncounted === undefined && !matched)} onClick={() => act(async () => setOperation(await run(false)))}>
               {verb} {matched === null ? "" : count(matched)}
             </Button>
           </>

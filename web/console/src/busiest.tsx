@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { api, ask, type Schema } from "./api.ts";
 import { count, duration, laneName, percent } from "./format.ts";
-import { href } from "./router.ts";
+import { tab } from "./router.ts";
 import { Button, Chip, Empty, ErrorNotice, Panel, Table, useAction } from "./ui.tsx";
 
 type Lane = Schema["Lane"];
@@ -43,7 +43,7 @@ export function BusiestLanes({ destination }: { destination: string }) {
             <tbody>
               {largest.map((lane) => (
                 <tr key={lane.key}>
-                  <td class="cut"><a href={href(["lanes", destination], { key: lane.key ?? "" })}>{laneName(lane.key)}</a></td>
+                  <td class="cut"><a href={tab(destination, "lane", { key: lane.key ?? "" })}>{laneName(lane.key)}</a></td>
                   <td class="right number">{count(lane.pending)}</td>
                   <td class="right number">{count(lane.ready)}</td>
                   <td>{lane.head && <><span class="number">{lane.head.sequence}</span> <Chip state={lane.head.state} isPending /></>}</td>

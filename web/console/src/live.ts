@@ -62,3 +62,32 @@ export function useLive<T>(query: Query | null): Live<T> {
   }, [search]);
   return live;
 }
+
+/** After a question, the next one waits for at least this many times as long as the answer took. */
+const REST = 10;
+
+/** Asks again and again while the page is visible. The last answer stays when one fails. */
+export function usePoll<T>(load: () => Promise<T>, everyMs: number, inputs: unknown[]): { value: T | null; error: unknown } {
+  const [state, set] = useState<{ value: T | null; error: unknown }>({ value: null, error: null });
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let isOver = false;
+    const next = async () => {
+      clearTimeout(timer);
+      if (document.hidden) return;
+      const begun = performance.now();
+      const now = await load().then((value) => ({ value, error: null }), (error: unknown) => ({ error }));
+      if (isOver) return;
+      set((before) => ({ ...before, ...now }));
+      timer = setTimeout(next, Math.max(everyMs, (performance.now() - begun) * REST));
+    };
+    document.addEventListener("visibilitychange", next);
+    next();
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", next);
+    };
+  }, inputs);
+  return state;
+}

@@ -1,8 +1,9 @@
 // One message: its fields, its timeline and its body.
 import { useState } from "preact/hooks";
-import { ask, api, type DeadLetter, type Failure, type Gone, type Message, type Pending } from "./api.ts";
+import { ask, api, type DeadLetter, type Failure, type Gone, type Message, type Pending, type Session } from "./api.ts";
 import { bytes, duration, laneName, time } from "./format.ts";
-import { href } from "./router.ts";
+import { MessageActions } from "./message_dialog.tsx";
+import { tab } from "./router.ts";
 import { Button, Chip, ErrorNotice, download, useLoad } from "./ui.tsx";
 
 /** Characters of a body that are shown. The download has all. */
@@ -11,8 +12,13 @@ const SHOWN_MAX = 20_000;
 export const isGone = (message: Message): message is Gone => "latency" in message;
 export const isLetter = (message: Message): message is DeadLetter => "dead_lettered_at" in message;
 
-export const showMessage = (destination: string, sequence: number) =>
-  ask(api.GET("/v1/destinations/{destination}/messages/{sequence}", { params: { path: { destination, sequence } } }));
+/** A message. The log tells less of a dead letter than the letter itself. */
+export async function showMessage(destination: string, sequence: number): Promise<Message> {
+  const path = { destination, sequence };
+  const found = await ask(api.GET("/v1/destinations/{destination}/messages/{sequence}", { params: { path } }));
+  if (!isGone(found) || !found.dead_letter) return found;
+  return ask(api.GET("/v1/destinations/{destination}/dead-letters/{sequence}", { params: { path } })).catch(() => found);
+}
 
 interface Step {
   name: string;
@@ -116,9 +122,9 @@ export function Body({ message, name }: { message: Pending | DeadLetter; name: s
 
 export function Fields({ message, destination }: { message: Message; destination: string }) {
   const rows: [string, preact.ComponentChildren][] = [
-    ["Sequence", <>{message.sequence} <span class="muted">epoch {message.epoch}</span></>],
+    ["Sequence", <><a href={tab(destination, "messages", {}, message.sequence)}>{message.sequence}</a> <span class="muted">epoch {message.epoch}</span></>],
     ["Id", <code>{message.id}</code>],
-    ["Key", message.key == null ? <span class="muted">none</span> : <a href={href(["lanes", destination], { key: message.key })}>{laneName(message.key)}</a>],
+    ["Key", message.key == null ? <span class="muted">none</span> : <a href={tab(destination, "lane", { key: message.key })}>{laneName(message.key)}</a>],
   ];
   if (!isGone(message)) {
     rows.push(["Failed attempts", <>{message.attempts}{message.stalls ? `, and ${message.stalls} leases that expired` : ""}</>]);
@@ -135,17 +141,18 @@ export function Fields({ message, destination }: { message: Message; destination
 }
 
 /** Everything about one message. It is read again when `turn` changes. */
-export function MessageDetails({ destination, sequence, turn = "", actions }: {
-  destination: string; sequence: number; turn?: string; actions?: (message: Message, again: () => void) => preact.ComponentChildren;
+export function MessageDetails({ session, destination, sequence, turn = "", onDone }: {
+  session: Session; destination: string; sequence: number; turn?: string; onDone?: () => void;
 }) {
   const { value, error, again } = useLoad(() => showMessage(destination, sequence), [destination, sequence, turn]);
   if (!value) return error ? <ErrorNotice error={error} /> : <p class="muted" role="status">Reading message {sequence} …</p>;
   return (
     <div class="message">
       <p class="message-head"><Chip state={value.state} isPending={!isGone(value) && !isLetter(value)} /> {"age_ms" in value && value.age_ms != null && <span class="muted">arrived {duration(value.age_ms)} ago</span>}</p>
-      {actions && <div class="actions">{actions(value, again)}</div>}
+      <div class="actions"><MessageActions session={session} destination={destination} message={value} onDone={() => { again(); onDone?.(); }} /></div>
       <h3>Timeline</h3>
       <Timeline message={value} />
+      {!isGone(value) && value.errors && value.errors.length > 0 && <><h3>Errors</h3><Errors errors={value.errors} /></>}
       <h3>Fields</h3>
       <Fields message={value} destination={destination} />
       {!isGone(value) && <Body message={value} name={`${destination}-${value.sequence}`} />}

@@ -14,9 +14,19 @@ function decoded(part: string): string {
   }
 }
 
+/** The tabs of a destination, by the addresses that they had as pages of their own. */
+const MOVED: Record<string, string> = { lanes: "lane", messages: "messages", "dead-letters": "dead-letters", history: "history", operations: "operations" };
+
 function current(): Route {
-  const [path = "", query = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
-  return { parts: path.split("/").filter(Boolean).map(decoded), query: new URLSearchParams(query) };
+  const [path = "", search = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
+  const parts = path.split("/").filter(Boolean).map(decoded);
+  const query = new URLSearchParams(search);
+  const [page = "", destination] = parts;
+  if (!Object.hasOwn(MOVED, page)) return { parts, query };
+  const { sequence, ...rest } = Object.fromEntries(query);
+  const to = destination === undefined ? href(["destinations"]) : tab(destination, MOVED[page]!, rest, sequence);
+  history.replaceState(null, "", to);
+  return current();
 }
 
 export function useRoute(): Route {
@@ -35,6 +45,10 @@ export function href(parts: (string | number)[], query: Record<string, string | 
   const search = new URLSearchParams(pairs.map(([name, value]) => [name, String(value)])).toString();
   return `#/${parts.map((part) => encodeURIComponent(part)).join("/")}${search ? `?${search}` : ""}`;
 }
+
+/** The address of a tab of a destination, or of a message in it. */
+export const tab = (destination: string, name: string, query: Record<string, string | number | undefined> = {}, sequence?: string | number) =>
+  href(["destinations", destination, name, ...(sequence === undefined ? [] : [sequence])], query);
 
 export const go = (to: string) => {
   location.hash = to;

@@ -41,11 +41,11 @@ export function Strip({ cells, left, hasMore, selected, onSelect }: {
   const shownLeft = left.slice(-Math.max(before, 0));
   const all = [
     ...shownLeft.map((one, at) => ({
-      ...one, isPending: false, x: gate - (shownLeft.length - at) * CELL,
+      ...one, isPending: false, isFailing: false, x: gate - (shownLeft.length - at) * CELL,
       title: `${one.sequence}: ${one.state.replace("_", "-")} after ${duration(one.total_ms)}`,
     })),
     ...cells.map((one, at) => ({
-      ...one, isPending: true, x: gate + GATE + at * CELL,
+      ...one, isPending: true, isFailing: one.attempts > 0 && ["waiting", "delayed", "ready"].includes(one.state), x: gate + GATE + at * CELL,
       title: `${one.sequence}: ${one.state.replace("_", "-")}${one.withdrawing ? ", withdrawing" : ""}, arrived ${duration(one.age_ms)} ago`
         + (one.attempts ? `, ${one.attempts} failed attempts` : ""),
     })),
@@ -71,9 +71,9 @@ export function Strip({ cells, left, hasMore, selected, onSelect }: {
         {all.map((one) => (
           <button key={one.sequence} type="button" data-sequence={one.sequence} title={one.title}
             aria-pressed={one.sequence === selected} tabIndex={one.sequence === current ? 0 : -1}
-            class={`cell is-${tone(one.state, one.isPending)} ${one.isPending ? "" : "has-left"}`}
+            class={`cell is-${tone(one.state, one.isPending)} ${one.isPending ? "" : "has-left"} ${one.isFailing ? "is-failing" : ""}`}
             style={{ transform: `translateX(${one.x}px)` }} onClick={() => onSelect(one.sequence)}>
-            <span class="cell-letter" aria-hidden="true">{letter(one.state)}</span>
+            <span class="cell-letter" aria-hidden="true">{one.isFailing ? "↻" : letter(one.state)}</span>
             <span class="cell-number">{String(one.sequence).slice(-5)}</span>
             <span class="hidden">{one.title}</span>
           </button>

@@ -93,6 +93,11 @@ export function Head({ title, children, sub }: { title: ComponentChildren; sub?:
   );
 }
 
+/** What a tab is about, and what can be done there. */
+export function TabHead({ sub, children }: { sub: ComponentChildren; children?: ComponentChildren }) {
+  return <div class="tab-head"><p class="sub">{sub}</p>{children && <div class="actions">{children}</div>}</div>;
+}
+
 export function Panel({ title, children, tools, class: name = "" }: {
   title?: ComponentChildren; children: ComponentChildren; tools?: ComponentChildren; class?: string;
 }) {

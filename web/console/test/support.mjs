@@ -1,7 +1,7 @@
 // A real Reseq with its own Redis, a receiver, and a real Chromium.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -64,14 +64,20 @@ export class Receiver {
 
 /** Reseq with an embedded Redis, a listener for operators, and an admin token. */
 export class Service {
+  /** `withClock`: `step` moves its clock and that of its Redis. */
+  constructor({ withClock = false } = {}) {
+    this.withClock = withClock;
+  }
+
   async start() {
     this.folder = mkdtempSync(join(tmpdir(), "reseq-console-"));
+    const clock = this.withClock ? this.#clock() : {};
     const config = join(this.folder, "reseq.toml");
     writeFileSync(config, `[http]\nlisten = "127.0.0.1:0"\n[admin]\nlisten = "127.0.0.1:0"\n[outgoing]\nallow = ["127.0.0.0/8"]\n[redis]\nurl = "embedded"\ndata_dir = ${JSON.stringify(join(this.folder, "data"))}\npartitions = 8\n`);
     const others = Object.entries(process.env).filter(([name]) => !name.startsWith("RESEQ_"));
     this.log = "";
     this.child = spawn(program(), ["serve", "--config", config], {
-      env: { ...Object.fromEntries(others), RESEQ_AUTH_ADMIN_TOKEN: ADMIN, RESEQ_LOG_FORMAT: "text" }, stdio: ["ignore", "pipe", "pipe"],
+      env: { ...Object.fromEntries(others), ...clock, RESEQ_AUTH_ADMIN_TOKEN: ADMIN, RESEQ_LOG_FORMAT: "text" }, stdio: ["ignore", "pipe", "pipe"],
     });
     for (const stream of [this.child.stdout, this.child.stderr]) stream.on("data", (text) => (this.log += text));
     process.once("exit", () => this.child.kill("SIGKILL"));
@@ -82,6 +88,24 @@ export class Service {
     this.public = `http://${found[1]}`;
     this.url = `http://${found[2]}`;
     return this;
+  }
+
+  /** The clock of the tests in Rust: crates/testing/src/support/clock.c says what the file holds. */
+  #clock() {
+    const library = join(this.folder, "clock.so");
+    execFileSync("cc", ["-shared", "-fPIC", "-O1", "-o", library, join(root, "crates/testing/src/support/clock.c"), "-ldl"]);
+    this.clockFile = join(this.folder, "clock");
+    writeFileSync(this.clockFile, Buffer.alloc(4096));
+    return { LD_PRELOAD: library, CLOCK_FILE: this.clockFile };
+  }
+
+  /** Moves the clock forward by so many ms in all. */
+  step(ms) {
+    const ahead = Buffer.alloc(8);
+    ahead.writeBigInt64LE(BigInt(ms) * 1_000_000n);
+    const file = openSync(this.clockFile, "r+");
+    writeSync(file, ahead, 0, 8, 0);
+    closeSync(file);
   }
 
   async ask(method, path, body, { token = ADMIN, headers = {} } = {}) {

@@ -1,19 +1,16 @@
 // Dead letters: redrive or discard them, some or all.
 import { useState } from "preact/hooks";
-import { api, ask, may, type Operation, type Session } from "../api.ts";
-import { BulkDialog } from "../bulk.tsx";
+import { api, ask, may } from "../api.ts";
 import { count, laneName, time } from "../format.ts";
 import { FilterForm, LIMIT, Pager, useFilters, usePages } from "../list.tsx";
-import { Body, Errors, Fields, Timeline } from "../message.tsx";
-import { href } from "../router.ts";
-import { Button, Dialog, Empty, ErrorNotice, Head, Panel, Table, useLoad } from "../ui.tsx";
+import { ErrorText, LettersByError } from "../failures.tsx";
+import { MessageDialog, VerbDialog, type Verb } from "../message_dialog.tsx";
+import { Button, Empty, Panel, Table, TabHead } from "../ui.tsx";
+import type { TabProps } from "./destination.tsx";
 
-type Verb = "redrive" | "discard";
-
-export function DeadLettersPage({ session, destination, query }: { session: Session; destination: string; query: URLSearchParams }) {
+export function DeadLettersTab({ session, destination, query, open }: TabProps) {
   const filters = useFilters(query);
   const [marked, setMarked] = useState<Set<number>>(new Set());
-  const [open, setOpen] = useState<number | null>(null);
   const [verb, setVerb] = useState<{ verb: Verb; sequences: number[] | null } | null>(null);
   const path = { destination };
   const pages = usePages(
@@ -29,13 +26,6 @@ export function DeadLettersPage({ session, destination, query }: { session: Sess
     return next;
   });
   const which = (sequences: number[] | null) => (sequences ? { sequences } : hasFilter ? { filter: filters.applied } : { all: true });
-  const run = (isDryRun: boolean) => {
-    const options = { params: { path }, headers: isDryRun ? {} : { prefer: "respond-async" }, body: { ...which(verb!.sequences), dry_run: isDryRun } as never };
-    const call = verb!.verb === "redrive"
-      ? api.POST("/v1/destinations/{destination}/dead-letters/redrive", options)
-      : api.POST("/v1/destinations/{destination}/dead-letters/discard", options);
-    return ask(call) as Promise<Operation>;
-  };
   const done = () => {
     setVerb(null);
     setMarked(new Set());
@@ -44,16 +34,17 @@ export function DeadLettersPage({ session, destination, query }: { session: Sess
   const allText = hasFilter ? "all that match" : "all";
   return (
     <>
-      <Head title={<>Dead letters of <a href={href(["destinations", destination])}>{destination}</a></>} sub="Messages that were set aside so that their lanes could continue">
+      <TabHead sub="Messages that were set aside so that their lanes could continue">
         {may(session, "operate") && (
           <>
             <Button disabled={items.length === 0} onClick={() => setVerb({ verb: "redrive", sequences: null })}>Redrive {allText}</Button>
             <Button kind="danger" disabled={items.length === 0} onClick={() => setVerb({ verb: "discard", sequences: null })}>Discard {allText}</Button>
           </>
         )}
-      </Head>
+      </TabHead>
       <FilterForm filters={filters} names={["stage", "key", "sequence", "time", "error"]} />
-      <Panel tools={null}>
+      {pages.items && <LettersByError session={session} destination={destination} filters={filters.applied} turn={pages.items} onDone={pages.again} />}
+      <Panel>
         {may(session, "operate") && marked.size > 0 && (
           <div class="actions marked">
             <span role="status">{count(marked.size)} marked</span>
@@ -74,13 +65,13 @@ export function DeadLettersPage({ session, destination, query }: { session: Sess
               {items.map((one) => (
                 <tr key={one.sequence}>
                   <td><input type="checkbox" aria-label={`Mark ${one.sequence}`} checked={marked.has(one.sequence)} onChange={(event) => mark(one.sequence, event.currentTarget.checked)} /></td>
-                  <td class="right"><button type="button" class="link number" onClick={() => setOpen(one.sequence)}>{one.sequence}</button></td>
+                  <td class="right"><a class="number" href={open.of(one.sequence)}>{one.sequence}</a></td>
                   <td class="cut">{one.key == null ? "" : laneName(one.key)}</td>
                   <td class="cut"><code>{one.id}</code></td>
                   <td>{one.stage}</td>
                   <td class="number nowrap">{time(one.dead_lettered_at)}</td>
-                  <td class="cut">{one.reason}</td>
-                  <td class="cut">{one.last_error?.detail ?? one.damaged ?? ""}</td>
+                  <td class="error-cell"><ErrorText text={one.reason} /></td>
+                  <td class="error-cell"><ErrorText text={one.last_error?.detail ?? one.damaged} /></td>
                 </tr>
               ))}
             </tbody>
@@ -88,35 +79,8 @@ export function DeadLettersPage({ session, destination, query }: { session: Sess
         )}
         <Pager pages={pages} />
       </Panel>
-      {open !== null && <Letter destination={destination} sequence={open} canOperate={may(session, "operate")} onClose={() => setOpen(null)}
-        onVerb={(next) => { setVerb({ verb: next, sequences: [open] }); setOpen(null); }} />}
-      {verb && (
-        <BulkDialog key={verb.verb} title={verb.verb === "redrive" ? "Redrive dead letters" : "Discard dead letters"} verb={verb.verb === "redrive" ? "Redrive" : "Discard"} danger={verb.verb === "discard"}
-          explain={verb.verb === "redrive" ? "Each is stored again, at the end of its lane, with its id, key and headers." : "Each is deleted. Nobody can bring it back."}
-          run={run} onClose={(isDone) => (isDone ? done() : setVerb(null))} />
-      )}
+      {open.sequence !== null && <MessageDialog session={session} destination={destination} sequence={open.sequence} onClose={open.close} onDone={pages.again} />}
+      {verb && <VerbDialog key={verb.verb} destination={destination} verb={verb.verb} which={which(verb.sequences)} onClose={(isDone) => (isDone ? done() : setVerb(null))} />}
     </>
-  );
-}
-
-function Letter({ destination, sequence, canOperate, onClose, onVerb }: {
-  destination: string; sequence: number; canOperate: boolean; onClose: () => void; onVerb: (verb: Verb) => void;
-}) {
-  const { value, error } = useLoad(() => ask(api.GET("/v1/destinations/{destination}/dead-letters/{sequence}", { params: { path: { destination, sequence } } })), [sequence]);
-  return (
-    <Dialog title={`Dead letter ${sequence}`} wide onClose={onClose}>
-      <ErrorNotice error={error} />
-      {value && (
-        <div class="message">
-          {canOperate && <div class="actions"><Button kind="main" onClick={() => onVerb("redrive")}>Redrive</Button><Button kind="danger" onClick={() => onVerb("discard")}>Discard</Button></div>}
-          <h3>Timeline</h3>
-          <Timeline message={value} />
-          {value.errors && value.errors.length > 0 && <><h3>Errors</h3><Errors errors={value.errors} /></>}
-          <h3>Fields</h3>
-          <Fields message={value} destination={destination} />
-          <Body message={value} name={`${destination}-${sequence}`} />
-        </div>
-      )}
-    </Dialog>
   );
 }

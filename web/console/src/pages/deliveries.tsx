@@ -1,9 +1,10 @@
 // Deliveries as they happen, like `reseq tail`.
 import { useEffect, useState } from "preact/hooks";
 import { Refused, signed, signedOut } from "../api.ts";
+import { ErrorText } from "../failures.tsx";
 import { count, duration, laneName, time } from "../format.ts";
 import { lines } from "../lines.ts";
-import { href } from "../router.ts";
+import { href, tab } from "../router.ts";
 import { Button, Empty, ErrorNotice, Head, Panel, Table } from "../ui.tsx";
 
 /** The deliveries that stay on the page. */
@@ -100,13 +101,13 @@ export function DeliveriesPage({ destination }: { destination: string }) {
                 <tr key={`${one.destination} ${one.epoch} ${one.sequence} ${one.attempt}`}>
                   <td class="number nowrap">{time(one.occurred_at)}</td>
                   <td class="cut"><a href={href(["destinations", one.destination])}>{one.destination}</a></td>
-                  <td class="cut">{one.key !== null && <a href={href(["lanes", one.destination], { key: one.key })}>{laneName(one.key)}</a>}</td>
+                  <td class="cut">{one.key !== null && <a href={tab(one.destination, "lane", { key: one.key })}>{laneName(one.key)}</a>}</td>
                   <td class="right number">{one.sequence}</td>
                   <td>{one.outcome === "accepted" ? one.outcome : <span class="tag is-bad">{one.outcome}</span>}{one.batch > 1 && <span class="tag">batch of {count(one.batch)}</span>}</td>
                   <td class="right number">{one.attempt}</td>
                   <td class="right number">{duration(one.took_ms)}</td>
                   <td class="right number">{duration(one.age_ms)}</td>
-                  <td class="cut">{one.error?.detail}</td>
+                  <td class="error-cell"><ErrorText text={one.error?.detail} /></td>
                 </tr>
               ))}
             </tbody>

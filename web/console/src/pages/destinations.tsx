@@ -1,11 +1,12 @@
 // All destinations: what waits there, and for how long.
 import { useEffect, useState } from "preact/hooks";
 import { api, ask, may, type Session } from "../api.ts";
+import { causesOf, Cause, isMild, needy, type Attention } from "../attention.tsx";
 import { LiveSign } from "../app.tsx";
 import { count, duration, percent, rate } from "../format.ts";
-import { useLive } from "../live.ts";
-import { go, href } from "../router.ts";
-import { Bar, Button, Chip, Empty, ErrorNotice, Head, Notice, Panel, Table, useAction, type Counted } from "../ui.tsx";
+import { useLive, usePoll } from "../live.ts";
+import { go, href, tab } from "../router.ts";
+import { Bar, Button, Empty, ErrorNotice, Head, Notice, Panel, Table, useAction, type Counted } from "../ui.tsx";
 import { DestinationEditor } from "../editor.tsx";
 
 export interface Row {
@@ -16,12 +17,18 @@ export interface Row {
   counts?: Record<Counted | "pending" | "dead_letters" | "delivered_total", number> & { is_damaged: boolean };
   in_per_second: number;
   out_per_second: number;
-  head: { sequence: number; state: string; age_ms: number; blocked_by: string; key: string | null } | null;
+  head: { sequence: number; state: string; age_ms: number; blocked_by: string; key: string | null; attempts: number; last_error?: { status?: number | null; detail: string } | null } | null;
   error_rate: number | null;
 }
 interface Rows {
   matching: number; all: number; page: number; pages: number; rows: Row[];
 }
+
+/** How often to ask which destinations need attention, and for how many of them. */
+const EVERY_MS = 5000;
+const TOLD_MAX = 1000;
+
+const toneOf = (found: Attention[]) => (found.length === 0 ? "" : found.every((one) => isMild(one.cause)) ? "is-mild" : "is-bad");
 
 export const PARTS = ["ingest", "processing", "delivery"] as const;
 type Part = (typeof PARTS)[number];
@@ -46,6 +53,23 @@ export function PauseButton({ name, paused, onDone }: { name: string; paused: Pa
   );
 }
 
+/** What is wrong with a destination: as the service says, or what its row shows before that. */
+export function healthOf({ counts, head, paused }: Row, told: Attention[] = []): Attention[] {
+  if (told.length) return told;
+  const one = (cause: string, number = 0): Attention[] => [{ cause, count: number, since: null, error: head?.last_error?.detail ?? null }];
+  if (!counts || counts.is_damaged) return one("damaged");
+  if (counts.halted) return one("halted", counts.halted);
+  if (head && head.attempts > 0 && !paused.delivery) return one("retrying");
+  return pausedText(paused) && counts.pending ? one("paused", counts.pending) : [];
+}
+
+function Health({ row, told }: { row: Row; told?: Attention[] }) {
+  const found = healthOf(row, told);
+  const error = found.find((one) => one.error)?.error;
+  if (found.length === 0) return <span class={row.counts?.pending ? "chip is-well" : "muted"}>{row.counts?.pending ? "well" : "idle"}</span>;
+  return <>{found.map((one) => <Cause key={one.cause} one={one} />)}{error && <span class="why-cut muted">{error}</span>}</>;
+}
+
 export const pausedText = (paused: Paused) =>
   PARTS.filter((part) => paused[part]).map((part) => `${part} paused`).join(", ");
 
@@ -61,6 +85,8 @@ export function DestinationsPage({ session, query }: { session: Session; query: 
   }, [search]);
   const live = useLive<Rows>({ view: "destinations", search: wanted || undefined, sort, page });
   const now = live.value;
+  const attention = usePoll(() => needy(TOLD_MAX, false), EVERY_MS, []);
+  const told = new Map((attention.value?.items ?? []).map((one) => [one.name, causesOf(one)]));
   const max = Math.max(1, ...(now?.rows ?? []).map((row) => row.counts?.pending ?? 0));
   return (
     <>
@@ -70,6 +96,7 @@ export function DestinationsPage({ session, query }: { session: Session; query: 
       </Head>
       {isNew && <DestinationEditor onClose={(name) => { setNew(false); if (name) go(href(["destinations", name])); }} />}
       {live.error && <Notice>{live.error}</Notice>}
+      <ErrorNotice error={attention.error} />
       <div class="filters">
         <label>Name contains <input type="search" value={search} onInput={(event) => { setSearch(event.currentTarget.value); setPage(0); }} /></label>
         <label>First{" "}
@@ -88,27 +115,26 @@ export function DestinationsPage({ session, query }: { session: Session; query: 
           <Table label="Destinations">
             <thead>
               <tr>
-                <th>Destination</th><th class="wide-column">Pending by state</th><th class="right">Pending</th><th>Head</th><th class="right">Head age</th>
+                <th>Destination</th><th class="wide-column">Pending by state</th><th class="right">Pending</th><th>Health</th><th class="right">Head age</th>
                 <th class="right">In / s</th><th class="right">Out / s</th><th class="right">Errors</th><th class="right">Dead letters</th><th>Lane</th>
               </tr>
             </thead>
             <tbody>
               {now?.rows.map((row) => (
-                <tr key={row.name}>
+                <tr key={row.name} class={toneOf(healthOf(row, told.get(row.name)))}>
                   <td>
                     <a href={href(["destinations", row.name])}>{row.name}</a>
                     {pausedText(row.paused) && <span class="tag">{pausedText(row.paused)}</span>}
-                    {(!row.counts || row.counts.is_damaged) && <span class="tag is-bad">damaged</span>}
                   </td>
                   <td class="wide-column">{row.counts && <Bar counts={row.counts} max={max} />}</td>
                   <td class="right number">{count(row.counts?.pending)}</td>
-                  <td>{row.head && <Chip state={row.head.state} isPending />}</td>
+                  <td><Health row={row} told={told.get(row.name)} /></td>
                   <td class="right number">{row.head ? duration(row.head.age_ms) : ""}</td>
                   <td class="right number">{rate(row.in_per_second)}</td>
                   <td class="right number">{rate(row.out_per_second)}</td>
                   <td class="right number">{percent(row.error_rate)}</td>
-                  <td class="right number">{row.counts?.dead_letters ? <a href={href(["dead-letters", row.name])}>{count(row.counts.dead_letters)}</a> : count(row.counts?.dead_letters)}</td>
-                  <td><a href={href(["lanes", row.name], { key: row.ordering === "key" ? row.head?.key ?? undefined : undefined })} aria-label={`Show the lane of ${row.name}`}>Show</a></td>
+                  <td class="right number">{row.counts?.dead_letters ? <a href={tab(row.name, "dead-letters")}>{count(row.counts.dead_letters)}</a> : count(row.counts?.dead_letters)}</td>
+                  <td><a href={tab(row.name, "lane", { key: row.ordering === "key" ? row.head?.key ?? undefined : undefined })} aria-label={`Show the lane of ${row.name}`}>Show</a></td>
                 </tr>
               ))}
             </tbody>

@@ -1,16 +1,16 @@
 // What has left: the log of a destination. Delivered messages can be replayed.
 import { useState } from "preact/hooks";
-import { api, ask, may, type Gone, type Operation, type Session } from "../api.ts";
+import { api, ask, may, type Gone, type Operation } from "../api.ts";
 import { BulkDialog } from "../bulk.tsx";
 import { duration, instant, laneName, time } from "../format.ts";
 import { FilterForm, LIMIT, Pager, useFilters, usePages } from "../list.tsx";
-import { MessageDetails } from "../message.tsx";
-import { href } from "../router.ts";
-import { Button, Chip, Dialog, Empty, Field, Head, Panel, Table } from "../ui.tsx";
+import { MessageDialog } from "../message_dialog.tsx";
+import { tab } from "../router.ts";
+import { Button, Chip, Dialog, Empty, Field, Panel, Table, TabHead } from "../ui.tsx";
+import type { TabProps } from "./destination.tsx";
 
-export function HistoryPage({ session, destination, query }: { session: Session; destination: string; query: URLSearchParams }) {
+export function HistoryTab({ session, destination, query, open }: TabProps) {
   const filters = useFilters(query);
-  const [open, setOpen] = useState<number | null>(null);
   const [isReplay, setReplay] = useState(false);
   const path = { destination };
   const pages = usePages(
@@ -19,9 +19,9 @@ export function HistoryPage({ session, destination, query }: { session: Session;
   );
   return (
     <>
-      <Head title={<>History of <a href={href(["destinations", destination])}>{destination}</a></>} sub="The last messages that left, the newest first">
+      <TabHead sub="The last messages that left, the newest first">
         {may(session, "operate") && <Button onClick={() => setReplay(true)}>Replay</Button>}
-      </Head>
+      </TabHead>
       <FilterForm filters={filters} names={["state", "key", "sequence", "time"]} states={["delivered", "dropped", "dead_lettered", "cancelled"]} />
       <Panel>
         {pages.items?.length === 0 ? <Empty>{pages.next ? "Nothing on this page matches. Continue with the next." : "Nothing in the log matches."}</Empty> : (
@@ -33,9 +33,9 @@ export function HistoryPage({ session, destination, query }: { session: Session;
                 const one = item as Gone;
                 return (
                   <tr key={`${one.epoch}/${one.sequence}`}>
-                    <td class="right"><button type="button" class="link number" onClick={() => setOpen(one.sequence)}>{one.sequence}</button></td>
+                    <td class="right"><a class="number" href={open.of(one.sequence)}>{one.sequence}</a></td>
                     <td><Chip state={one.state} /></td>
-                    <td class="cut">{one.key == null ? "" : <a href={href(["lanes", destination], { key: one.key })}>{laneName(one.key)}</a>}</td>
+                    <td class="cut">{one.key == null ? "" : <a href={tab(destination, "lane", { key: one.key })}>{laneName(one.key)}</a>}</td>
                     <td class="cut"><code>{one.id}</code></td>
                     <td class="number nowrap">{time(one.settled_at)}</td>
                     <td class="right number nowrap">{duration(one.latency.waited_ms)}</td>
@@ -51,7 +51,7 @@ export function HistoryPage({ session, destination, query }: { session: Session;
         )}
         <Pager pages={pages} />
       </Panel>
-      {open !== null && <Dialog title={`Message ${open}`} wide onClose={() => setOpen(null)}><MessageDetails destination={destination} sequence={open} /></Dialog>}
+      {open.sequence !== null && <MessageDialog session={session} destination={destination} sequence={open.sequence} onClose={open.close} onDone={pages.again} />}
       {isReplay && <ReplayDialog destination={destination} onClose={() => setReplay(false)} />}
     </>
   );

@@ -1,19 +1,21 @@
 // The signature view: messages of a lane finish out of order, and leave in order.
-import { useState } from "preact/hooks";
-import { api, ask, may, type Message, type Pending, type Session } from "../api.ts";
+import { useEffect, useState } from "preact/hooks";
+import { api, ask, may, type Pending, type Session } from "../api.ts";
 import { LiveSign } from "../app.tsx";
 import { BulkDialog } from "../bulk.tsx";
 import { BusiestLanes } from "../busiest.tsx";
 import { count, duration, laneName } from "../format.ts";
 import { useLive } from "../live.ts";
 import { bodyText, Errors, isGone, isLetter, MessageDetails, showMessage } from "../message.tsx";
-import { go, href } from "../router.ts";
+import { CancelButton } from "../message_dialog.tsx";
+import { go, tab } from "../router.ts";
 import { Strip, type Cell, type Left } from "../strip.tsx";
 import { WhyStuck } from "../why.tsx";
-import { Button, Chip, Dialog, Empty, ErrorNotice, Field, Head, Legend, Notice, Panel, useAction, useLoad, type Counted } from "../ui.tsx";
+import { Button, Chip, Dialog, Empty, ErrorNotice, Field, Legend, Notice, Panel, TabHead, useAction, useLoad, type Counted } from "../ui.tsx";
+import type { TabProps } from "./destination.tsx";
 import { type Paused, pausedText } from "./destinations.tsx";
 
-interface Lane {
+export interface Lane {
   at_ms: number;
   destination: string;
   key: string | null;
@@ -22,25 +24,30 @@ interface Lane {
   delivery: string;
   paused: Paused;
   counts: Record<Counted | "pending" | "last_sequence" | "delivered_total" | "dead_letters", number>;
-  heads: { sequence: number; key: string | null; state: string; age_ms: number }[];
+  heads: { sequence: number; key: string | null; state: string; age_ms: number; attempts: number; last_error?: { status?: number | null; detail: string } | null }[];
   cells: Cell[];
   has_more: boolean;
   left: Left[];
 }
 
-export function LanePage({ session, destination, laneKey }: { session: Session; destination: string; laneKey: string | undefined }) {
+export function LaneTab({ session, destination, query }: TabProps) {
+  const laneKey = query.get("key") ?? undefined;
   const live = useLive<Lane>({ view: "lane", destination, key: laneKey });
   const lane = live.value;
   const [selected, select] = useState<number | null>(null);
   const [other, setOther] = useState("");
+  // Without a key in the address: the lane with the oldest head.
+  const oldest = lane?.ordering === "key" && laneKey === undefined ? lane.heads[0]?.key : undefined;
+  useEffect(() => {
+    if (oldest) location.replace(tab(destination, "lane", { key: oldest }));
+  }, [oldest]);
   const head = lane?.cells[0];
   const chosen = lane?.cells.find((one) => one.sequence === selected);
   return (
     <>
-      <Head title={<>Lane of <a href={href(["destinations", destination])}>{destination}</a></>}
-        sub={lane ? <>{lane.ordering === "key" ? <>Ordering key: <b>{laneName(lane.key)}</b></> : lane.ordering === "none" ? "Without ordering: each message is a lane of its own" : "One lane: all messages stay in order"}</> : live.error ? "" : "…"}>
+      <TabHead sub={lane ? <>{lane.ordering === "key" ? <>Ordering key: <b>{laneName(lane.key)}</b></> : lane.ordering === "none" ? "Without ordering: each message is a lane of its own" : "One lane: all messages stay in order"}</> : live.error ? "" : "…"}>
         <LiveSign live={live} />
-      </Head>
+      </TabHead>
       {live.error && <Notice>{live.error}</Notice>}
       {lane && (
         <>
@@ -49,11 +56,11 @@ export function LanePage({ session, destination, laneKey }: { session: Session; 
             <div class="filters">
               {lane.heads.length > 0 && <span class="muted">Lanes with the oldest heads:</span>}
               {lane.heads.map((one) => (
-                <a key={one.sequence} class={`lane-link ${one.key === lane.key ? "is-current" : ""}`} href={href(["lanes", destination], { key: one.key ?? "" })}>
+                <a key={one.sequence} class={`lane-link ${one.key === lane.key ? "is-current" : ""}`} href={tab(destination, "lane", { key: one.key ?? "" })}>
                   <span class={`swatch is-${one.state}`} aria-hidden="true" /> {laneName(one.key ?? "")} <span class="muted number">{duration(one.age_ms)}</span>
                 </a>
               ))}
-              <form class="inline" onSubmit={(event) => { event.preventDefault(); go(href(["lanes", destination], { key: other })); }}>
+              <form class="inline" onSubmit={(event) => { event.preventDefault(); go(tab(destination, "lane", { key: other })); }}>
                 <label>Another key <input value={other} onInput={(event) => setOther(event.currentTarget.value)} /></label>
                 <Button type="submit">Show</Button>
               </form>
@@ -71,19 +78,11 @@ export function LanePage({ session, destination, laneKey }: { session: Session; 
             <Panel title={selected === null ? "A message" : `Message ${selected}`} tools={selected !== null && <Button onClick={() => select(null)} aria-label="Close the message">×</Button>}>
               {selected === null ? <Empty>Select a message of the strip.</Empty> : (
                 <MessageDetails destination={destination} sequence={selected} turn={chosen ? `${chosen.state}${chosen.attempts}` : `left${lane.left.some((one) => one.sequence === selected)}`}
-                  actions={(message, again) => <MessageActions session={session} destination={destination} message={message} onDone={again} />} />
+                  session={session} />
               )}
             </Panel>
           </div>
           {lane.ordering === "key" && <BusiestLanes destination={destination} />}
-          <Panel title="The whole destination">
-            <Legend counts={lane.counts} />
-            <p class="links">
-              <a href={href(["messages", destination], { key: lane.key ?? undefined })}>Pending messages</a>
-              <a href={href(["history", destination], { key: lane.key ?? undefined })}>History</a>
-              <a href={href(["dead-letters", destination], { key: lane.key ?? undefined })}>{count(lane.counts.dead_letters)} dead letters</a>
-            </p>
-          </Panel>
         </>
       )}
     </>
@@ -119,11 +118,13 @@ function HeadOfLane({ session, lane, head }: { session: Session; lane: Lane; hea
   const { destination } = lane;
   const isBehind = head.state === "halted" || head.state === "damaged" || head.attempts > 0;
   const { value, error } = useLoad(() => showMessage(destination, head.sequence), [destination, head.sequence, head.state, head.attempts]);
+  const behind = lane.cells.slice(1);
   const message = value && !isGone(value) && !isLetter(value) ? (value as Pending) : null;
   return (
     <>
       <p class="head-line">
         <span class="head-number number">{head.sequence}</span> <Chip state={head.state} isPending />
+        {head.attempts > 0 && head.state !== "halted" && <span class="chip is-bad">failing</span>}
         {head.withdrawing && <span class="tag">withdrawing</span>}
       </p>
       <dl class="fields">
@@ -133,7 +134,7 @@ function HeadOfLane({ session, lane, head }: { session: Session; lane: Lane; hea
         {head.lease_expires_ms !== undefined && <div><dt>Lease expires</dt><dd class="number">in {duration(Math.max(0, head.lease_expires_ms - lane.at_ms))}, unless extended</dd></div>}
         {head.due_ms !== undefined && <div><dt>Due</dt><dd class="number">in {duration(Math.max(0, head.due_ms - lane.at_ms))}</dd></div>}
         <div><dt>Failed attempts</dt><dd class="number">{head.attempts}</dd></div>
-        {lane.ordering !== "none" && <div><dt>Behind it</dt><dd class="number">{lane.has_more ? "more than " : ""}{count(lane.cells.length - 1)} messages, {count(lane.cells.filter((one) => one.state === "ready").length)} of them ready</dd></div>}
+        {lane.ordering !== "none" && <div><dt>Behind it</dt><dd class="number">{lane.has_more ? "more than " : ""}{count(behind.length)} {behind.length === 1 ? "message" : "messages"}, {count(behind.filter((one) => one.state === "ready").length)} of them ready</dd></div>}
       </dl>
       <ErrorNotice error={error} />
       {message?.errors && message.errors.length > 0 && <><h3>Errors</h3><Errors errors={message.errors.slice(0, 3)} /></>}
@@ -163,6 +164,8 @@ function HeadActions({ session, lane, head, message, isUrgent }: {
     const answer = await action();
     tell(`Message ${sequence} is now ${answer.state.replace("_", "-")}.`);
   });
+  // All that are halted are counted; of those in backoff, only the oldest are known.
+  const backoffs = lane.heads.filter((one) => one.state !== "halted" && one.attempts > 0).length;
   const canRetry = head.state === "halted" || head.state === "delayed" || (head.state === "ready" && head.attempts > 0);
   return (
     <>
@@ -171,47 +174,18 @@ function HeadActions({ session, lane, head, message, isUrgent }: {
         <Button disabled={isBusy || head.state !== "halted" || !message} onClick={() => setRepair(true)}>Repair the body and retry</Button>
         <Button disabled={isBusy} onClick={() => act(() => ask(api.POST("/v1/destinations/{destination}/skip-head", { ...path, body: at })))}>Set aside</Button>
         <CancelButton destination={destination} sequence={sequence} />
-        {lane.counts.halted > 1 && <Button onClick={() => setAll(true)}>Retry all halted heads</Button>}
+        {lane.counts.halted + backoffs > 1 && <Button onClick={() => setAll(true)}>Retry all failed heads</Button>}
       </div>
       <p class="muted small">Set aside: it becomes a dead letter, and the lane continues.</p>
       <ErrorNotice error={error} />
       {told && <Notice kind="good">{told}</Notice>}
       {isRepair && message && <RepairDialog destination={destination} at={at} message={message} onClose={(text) => { setRepair(false); if (text) tell(text); }} />}
-      {isAll && <BulkDialog title="Retry all halted heads" verb="Retry" counted={lane.counts.halted} explain={`Each lane of ${destination} whose head is halted tries it again.`}
+      {isAll && <BulkDialog title="Retry all failed heads" verb="Retry" uncounted={`${count(lane.counts.halted)} halted, and all that wait for a backoff`}
+        explain={`Each lane of ${destination} whose head is halted or waits for a backoff tries it again now.`}
         run={() => ask(api.POST("/v1/destinations/{destination}/retry-head", { params: { path: { destination }, header: { prefer: "respond-async" } as never }, headers: { prefer: "respond-async" }, body: { all: true } })) as never}
         onClose={() => setAll(false)} />}
     </>
   );
-}
-
-export function CancelButton({ destination, sequence, onDone }: { destination: string; sequence: number; onDone?: () => void }) {
-  const [isOpen, open] = useState(false);
-  const { isBusy, error, run } = useAction();
-  const cancel = () => run(async () => {
-    await ask(api.DELETE("/v1/destinations/{destination}/messages/{sequence}", { params: { path: { destination, sequence } } }));
-    open(false);
-    onDone?.();
-  });
-  return (
-    <>
-      <Button kind="danger" onClick={() => open(true)}>Cancel the message</Button>
-      {isOpen && (
-        <Dialog title={`Cancel message ${sequence}?`} onClose={() => open(false)}>
-          <p>It leaves {destination} without delivery. Nobody can bring it back.</p>
-          <ErrorNotice error={error} />
-          <div class="actions is-end">
-            <Button onClick={() => open(false)}>Keep it</Button>
-            <Button kind="danger" disabled={isBusy} onClick={cancel}>Cancel message {sequence}</Button>
-          </div>
-        </Dialog>
-      )}
-    </>
-  );
-}
-
-function MessageActions({ session, destination, message, onDone }: { session: Session; destination: string; message: Message; onDone: () => void }) {
-  if (isGone(message) || isLetter(message) || !may(session, "operate")) return null;
-  return <CancelButton destination={destination} sequence={message.sequence} onDone={onDone} />;
 }
 
 function RepairDialog({ destination, at, message, onClose }: {

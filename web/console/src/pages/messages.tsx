@@ -2,15 +2,15 @@
 import { useState } from "preact/hooks";
 import { api, ask, may, type Session } from "../api.ts";
 import { bytes, duration, laneName, time } from "../format.ts";
+import { ErrorText } from "../failures.tsx";
 import { FilterForm, LIMIT, Pager, useFilters, usePages } from "../list.tsx";
-import { isGone, isLetter, MessageDetails } from "../message.tsx";
-import { href } from "../router.ts";
-import { Button, Chip, Dialog, Empty, ErrorNotice, Head, Notice, Panel, Table, useAction } from "../ui.tsx";
-import { CancelButton } from "./lane.tsx";
+import { MessageDialog } from "../message_dialog.tsx";
+import { go, tab } from "../router.ts";
+import { Button, Chip, Empty, ErrorNotice, Notice, Panel, Table, TabHead, useAction } from "../ui.tsx";
+import type { TabProps } from "./destination.tsx";
 
-export function MessagesPage({ session, destination, query }: { session: Session; destination: string; query: URLSearchParams }) {
+export function MessagesTab({ session, destination, query, open }: TabProps) {
   const filters = useFilters(query);
-  const [open, setOpen] = useState<number | null>(query.get("sequence") ? Number(query.get("sequence")) : null);
   const path = { destination };
   const pages = usePages(
     (cursor) => ask(api.GET("/v1/destinations/{destination}/messages", { params: { path, query: { ...filters.applied, limit: LIMIT, cursor } as never } })),
@@ -18,10 +18,8 @@ export function MessagesPage({ session, destination, query }: { session: Session
   );
   return (
     <>
-      <Head title={<>Messages of <a href={href(["destinations", destination])}>{destination}</a></>} sub="Pending messages. Those that have left are in the history.">
-        <a class="button" href={href(["history", destination])}>History</a>
-      </Head>
-      <Find session={session} destination={destination} onFound={setOpen} />
+      <TabHead sub="Pending messages. Those that have left are in the history." />
+      <Find session={session} destination={destination} onFound={(sequence) => go(open.of(sequence))} />
       <FilterForm filters={filters} names={["state", "key", "sequence", "time", "error"]} states={["waiting", "processing", "delayed", "ready", "halted"]} />
       <Panel>
         {pages.items?.length === 0 ? <Empty>{pages.next ? "Nothing on this page matches. Continue with the next." : "No pending message matches."}</Empty> : (
@@ -30,15 +28,15 @@ export function MessagesPage({ session, destination, query }: { session: Session
             <tbody>
               {pages.items?.map((one) => (
                 <tr key={one.sequence}>
-                  <td class="right"><button type="button" class="link number" onClick={() => setOpen(one.sequence)}>{one.sequence}</button></td>
+                  <td class="right"><a class="number" href={open.of(one.sequence)}>{one.sequence}</a></td>
                   <td><Chip state={one.state} isPending />{one.withdrawing && <span class="tag">withdrawing</span>}</td>
-                  <td class="cut">{one.key == null ? "" : <a href={href(["lanes", destination], { key: one.key })}>{laneName(one.key)}</a>}</td>
+                  <td class="cut">{one.key == null ? "" : <a href={tab(destination, "lane", { key: one.key })}>{laneName(one.key)}</a>}</td>
                   <td class="cut"><code>{one.id}</code></td>
                   <td class="number nowrap">{time(one.received_at)}</td>
                   <td class="right number nowrap">{duration(one.age_ms)}</td>
                   <td class="right number">{one.attempts || ""}</td>
                   <td class="right number nowrap">{bytes(one.bytes)}</td>
-                  <td class="cut">{one.last_error?.detail ?? one.damaged ?? ""}</td>
+                  <td class="error-cell"><ErrorText text={one.last_error?.detail ?? one.damaged} /></td>
                 </tr>
               ))}
             </tbody>
@@ -46,13 +44,7 @@ export function MessagesPage({ session, destination, query }: { session: Session
         )}
         <Pager pages={pages} />
       </Panel>
-      {open !== null && (
-        <Dialog title={`Message ${open}`} wide onClose={() => setOpen(null)}>
-          <MessageDetails destination={destination} sequence={open} actions={(message, again) =>
-            !isGone(message) && !isLetter(message) && may(session, "operate")
-              ? <CancelButton destination={destination} sequence={message.sequence} onDone={() => { again(); pages.again(); }} /> : null} />
-        </Dialog>
-      )}
+      {open.sequence !== null && <MessageDialog session={session} destination={destination} sequence={open.sequence} onClose={open.close} onDone={pages.again} />}
     </>
   );
 }

@@ -1,13 +1,13 @@
 // Bulk operations of a destination.
 import { useEffect } from "preact/hooks";
-import { api, ask, may, type Operation, type Session } from "../api.ts";
+import { api, ask, may, type Operation } from "../api.ts";
 import { cancelOperation, Progress } from "../bulk.tsx";
 import { count, time } from "../format.ts";
 import { LIMIT, Pager, usePages } from "../list.tsx";
-import { href } from "../router.ts";
-import { Button, Empty, ErrorNotice, Head, Panel, Table, useAction } from "../ui.tsx";
+import { Button, Empty, ErrorNotice, Panel, Table, TabHead, useAction } from "../ui.tsx";
+import type { TabProps } from "./destination.tsx";
 
-export function OperationsPage({ session, destination }: { session: Session; destination: string }) {
+export function OperationsTab({ session, destination }: TabProps) {
   const pages = usePages(
     (cursor) => ask(api.GET("/v1/destinations/{destination}/operations", { params: { path: { destination }, query: { limit: LIMIT, cursor } } })),
     [destination],
@@ -22,7 +22,7 @@ export function OperationsPage({ session, destination }: { session: Session; des
   }, [pages.value]);
   return (
     <>
-      <Head title={<>Operations of <a href={href(["destinations", destination])}>{destination}</a></>} sub="Purge, redrive, discard, replay, repair and retry of all heads, of the last seven days" />
+      <TabHead sub="Purge, redrive, discard, replay, repair and retry of all heads, of the last seven days" />
       <ErrorNotice error={error} />
       {running.map((one) => (
         <Panel key={one.id} title={`${one.kind.replace("_", " ")} is running`} tools={may(session, "operate") && <Button onClick={() => run(async () => { await cancelOperation(one); pages.again(); })}>Cancel the operation</Button>}>

@@ -1,10 +1,11 @@
 // The deployment at a glance.
 import { useEffect, useState } from "preact/hooks";
+import { NeedsAttention } from "../attention.tsx";
 import { Chart } from "../chart.tsx";
-import { bytes, count, duration, laneName, rate } from "../format.ts";
+import { bytes, count, duration, rate } from "../format.ts";
 import { useLive } from "../live.ts";
-import { href } from "../router.ts";
-import { Bar, Chip, Empty, Head, Legend, Notice, Panel, Table, type Counted } from "../ui.tsx";
+import { tab } from "../router.ts";
+import { Bar, Empty, Head, Legend, Notice, Panel, Table, type Counted } from "../ui.tsx";
 import { LiveSign } from "../app.tsx";
 
 interface Overview {
@@ -19,19 +20,14 @@ interface Overview {
     messages: number; p50_ms: number | null; p99_ms: number | null; overhead_p50_ms: number | null; overhead_p99_ms: number | null;
   };
   stuck_destinations: number;
-  stuck: Stuck[];
   busiest: { name: string; in_per_second: number; out_per_second: number; pending: number }[];
   redis: { silent_partitions: number; servers: { used_bytes: number; max_bytes: number }[] };
   pods: { all: number; by_role: Record<string, number> } | null;
 }
-export interface Stuck {
-  destination: string; sequence: number; key: string | null; state: string; age_ms: number; attempts: number; blocked_by: string;
-  last_error?: { stage: string; kind: string; status?: number; detail: string };
-}
 
 /** Points of the charts: the last five minutes. */
 const POINTS_MAX = 300;
-const RATES = [{ label: "in per second", color: "--blue" }, { label: "out per second", color: "--green", dash: [7, 4] }];
+export const RATES = [{ label: "in per second", color: "--blue" }, { label: "out per second", color: "--green", dash: [7, 4] }];
 const LATENCIES = [
   { label: "end to end, p50", color: "--blue" }, { label: "end to end, p99", color: "--amber", dash: [7, 4] },
   { label: "overhead, p50", color: "--green", dash: [2, 3] },
@@ -57,6 +53,7 @@ export function OverviewPage() {
       {now && (
         <>
           {now.damaged > 0 && <Notice>The numbers of {now.damaged} destinations cannot be read.</Notice>}
+          <NeedsAttention nowMs={now.at_ms} />
           <div class="tiles">
             <Tile name="In per second" value={rate(now.in_per_second)} />
             <Tile name="Out per second" value={rate(now.out_per_second)} />
@@ -79,25 +76,6 @@ export function OverviewPage() {
               <p class="muted small">Of the last {count(now.latency.messages)} messages of the destinations that deliver most, from their history. Overhead: how much later a message left than it would have, had its work begun when it arrived and had it waited for nothing but the messages in front of it.</p>
             </Panel>
           </div>
-          <Panel title="Stuck lanes">
-            {now.stuck.length === 0 ? <Empty>No lane waits for an operator.</Empty> : (
-              <Table label="Stuck lanes">
-                <thead><tr><th>Destination</th><th>Lane</th><th class="right">Head</th><th>State</th><th class="right">Age</th><th>Last error</th></tr></thead>
-                <tbody>
-                  {now.stuck.map((lane) => (
-                    <tr key={`${lane.destination}/${lane.sequence}`}>
-                      <td><a href={href(["destinations", lane.destination])}>{lane.destination}</a></td>
-                      <td><a href={href(["lanes", lane.destination], { key: lane.key ?? undefined })}>{laneName(lane.key)}</a></td>
-                      <td class="right number">{lane.sequence}</td>
-                      <td><Chip state={lane.state} isPending /></td>
-                      <td class="right number">{duration(lane.age_ms)}</td>
-                      <td class="cut">{lane.last_error?.detail ?? ""}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </Table>
-            )}
-          </Panel>
           <div class="columns">
             <Panel title="Busiest destinations">
               {now.busiest.length === 0 ? <Empty>Nothing moves.</Empty> : (
@@ -106,7 +84,7 @@ export function OverviewPage() {
                   <tbody>
                     {now.busiest.map((one) => (
                       <tr key={one.name}>
-                        <td><a href={href(["lanes", one.name])}>{one.name}</a></td>
+                        <td><a href={tab(one.name, "overview")}>{one.name}</a></td>
                         <td class="right number">{rate(one.in_per_second)}</td>
                         <td class="right number">{rate(one.out_per_second)}</td>
                         <td class="right number">{count(one.pending)}</td>
@@ -136,7 +114,7 @@ export function OverviewPage() {
   );
 }
 
-function Tile({ name, value, sub, isBad = false }: { name: string; value: string; sub?: string; isBad?: boolean }) {
+export function Tile({ name, value, sub, isBad = false }: { name: string; value: string; sub?: string; isBad?: boolean }) {
   return (
     <div class={`tile ${isBad ? "is-bad" : ""}`}>
       <span class="tile-name">{name}</span>

@@ -1,0 +1,116 @@
+// Finds destinations by name, messages by id, sequence or key, and lanes by key.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { api, ask, type Destination, type Gone, type Message, type Pending } from "../api.ts";
+import { count, laneName } from "../format.ts";
+import { href, tab } from "../router.ts";
+import { isGone, isLetter, showMessage } from "../message.tsx";
+import { Button, Chip, Empty, ErrorNotice, Head, Panel, Table, useAction } from "../ui.tsx";
+
+/** The most destinations that are searched, how many at the same time, and how many names are listed. */
+const SEARCHED_MAX = 1000;
+const AT_ONCE = 6;
+const NAMES_MAX = 50;
+
+interface Found {
+  destination: string;
+  by: "id" | "key" | "sequence";
+  message: Message;
+}
+
+/** All destinations, up to a maximum: that of the address first, then those with the text in their name. */
+async function listed(text: string, first: string | undefined) {
+  const all: Destination[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await ask(api.GET("/v1/destinations", { params: { query: { limit: 1000, cursor } } }));
+    all.push(...(page.items as Destination[]));
+    cursor = page.next_cursor ?? undefined;
+  } while (cursor);
+  const named = all.filter((one) => one.name.includes(text.toLowerCase()));
+  const rank = (one: Destination) => (one.name === first ? 0 : one.name.includes(text.toLowerCase()) ? 1 : 2);
+  return { named, all: all.sort((a, b) => rank(a) - rank(b)) };
+}
+
+/** What one destination holds under this text. A message that it does not know is no error. */
+async function findIn(one: Destination, text: string, isHere: boolean): Promise<Found[]> {
+  const { name: destination } = one;
+  const path = { destination };
+  const none = () => null;
+  const query = { key: text, limit: 1 };
+  const [byId, pending, gone, bySequence] = await Promise.all([
+    one.ids_max ? ask(api.GET("/v1/destinations/{destination}/messages/by-id/{id}", { params: { path: { destination, id: text } } })).catch(none) : null,
+    ask(api.GET("/v1/destinations/{destination}/messages", { params: { path, query } })).catch(none),
+    one.log_max ? ask(api.GET("/v1/destinations/{destination}/log", { params: { path, query } })).catch(none) : null,
+    isHere && /^\d{1,15}$/.test(text) ? showMessage(destination, Number(text)).catch(none) : null,
+  ]);
+  const found: Found[] = [];
+  if (byId) found.push({ destination, by: "id", message: byId as Message });
+  if (bySequence) found.push({ destination, by: "sequence", message: bySequence });
+  const [first] = pending?.items ?? [];
+  if (first) found.push({ destination, by: "key", message: first as Pending });
+  const [last] = gone?.items ?? [];
+  if (!first && last && "latency" in last) found.push({ destination, by: "key", message: last as Gone });
+  return found;
+}
+
+export function SearchPage({ text, first }: { text: string; first: string | undefined }) {
+  const [found, setFound] = useState<Found[]>([]);
+  const [names, setNames] = useState<string[] | null>(null);
+  const [progress, setProgress] = useState({ searched: 0, all: 0, withoutIds: 0, left: 0 });
+  const { isBusy, error, run } = useAction();
+  const isWanted = useRef(true);
+  useEffect(() => {
+    isWanted.current = true;
+    run(async () => {
+      const { named, all } = await listed(text, first);
+      setNames(named.map((one) => one.name));
+      const searched = all.slice(0, SEARCHED_MAX);
+      setProgress({ searched: 0, all: searched.length, withoutIds: searched.filter((one) => !one.ids_max).length, left: all.length - searched.length });
+      const queue = [...searched];
+      const next = async () => {
+        for (let one = queue.shift(); one && isWanted.current; one = queue.shift()) {
+          const some = await findIn(one, text, one.name === first);
+          if (some.length) setFound((now) => [...now, ...some]);
+          setProgress((now) => ({ ...now, searched: now.searched + 1 }));
+        }
+      };
+      await Promise.all(Array.from({ length: AT_ONCE }, next));
+    });
+    return () => { isWanted.current = false; };
+  }, []);
+  const { searched, all, withoutIds, left } = progress;
+  return (
+    <>
+      <Head title={<>Search: {text}</>} sub={isBusy ? `Searched ${count(searched)} of ${count(all)} destinations …` : `Searched ${count(searched)} ${searched === 1 ? "destination" : "destinations"}`}>
+        {isBusy && <Button onClick={() => { isWanted.current = false; }}>Stop</Button>}
+      </Head>
+      <ErrorNotice error={error} />
+      <Panel title="Messages and lanes">
+        {found.length === 0 ? <Empty>{isBusy ? "…" : "No message has this id or key."}</Empty> : (
+          <Table label="Messages and lanes">
+            <thead><tr><th>Message</th><th>Destination</th><th>Found by</th><th>State</th><th>Id</th><th>Key</th></tr></thead>
+            <tbody>
+              {found.map(({ destination, by, message }) => (
+                <tr key={`${destination}/${by}/${message.sequence}`}>
+                  <td><a class="number" href={tab(destination, "messages", {}, message.sequence)}>{message.sequence}</a>{by === "key" && <span class="muted">{isGone(message) ? " the last" : " the first"}</span>}</td>
+                  <td><a href={href(["destinations", destination])}>{destination}</a></td>
+                  <td>{by}</td>
+                  <td><Chip state={message.state} isPending={!isGone(message) && !isLetter(message)} /></td>
+                  <td class="cut"><code>{message.id}</code></td>
+                  <td>{message.key != null && <>{laneName(message.key)}: <a href={tab(destination, "lane", { key: message.key })}>lane</a>, <a href={tab(destination, "history", { key: message.key })}>history</a></>}</td>
+                </tr>
+              ))}
+            </tbody>
+          </Table>
+        )}
+        {withoutIds > 0 && <p class="muted small">{count(withoutIds)} of the destinations do not remember ids: set <code>ids_max</code> there to find their messages by id.</p>}
+        {left > 0 && <p class="muted small">{count(left)} more destinations were not searched. Search from the page of a destination: that one comes first.</p>}
+      </Panel>
+      <Panel title="Destinations">
+        {names?.length === 0 && <Empty>No destination has this text in its name.</Empty>}
+        <ul class="checks">{names?.slice(0, NAMES_MAX).map((name) => <li key={name}><a href={href(["destinations", name])}>{name}</a></li>)}</ul>
+        {names && names.length > NAMES_MAX && <p><a href={href(["destinations"], { search: text })}>All {count(names.length)}</a></p>}
+      </Panel>
+    </>
+  );
+}
