@@ -45,4 +45,4 @@ export function whole(value: number, name: string, min: number, max: number): nu
 const DAY_MS = 86_400_000;
 
 /** A time limit for an attempt; 0 is none. */
-export const attemptLimit = (ms: number) => whole(ms, "attemptMs", 0, 30 * DAY_MS) || Infinity;
+export const attemptLimit = (ms: number) => whole(ms, "attemptTimeoutMs", 0, 30 * DAY_MS) || Infinity;

@@ -38,7 +38,7 @@ export class Backoff {
 /** An attempt was given up, because it has lasted for longer than its limit. */
 export class TimeLimitError extends Error {
   constructor(what: string, ms?: number) {
-    super(ms === undefined ? what : `${what} within ${ms} ms (attemptMs)`);
+    super(ms === undefined ? what : `${what} within ${ms} ms (attemptTimeoutMs)`);
     this.name = "TimeoutError";
   }
 }

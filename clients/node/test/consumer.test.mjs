@@ -193,7 +193,7 @@ test("without onError, errors of a consumer go to stderr", async (t) => {
   assert.match(printed.mock.calls[0].arguments[0], /reseq: unknown_destination/);
 });
 
-test("a body that never ends is given up after attemptMs, and other consumers take its lanes", async () => {
+test("a body that never ends is given up after attemptTimeoutMs, and other consumers take its lanes", async () => {
   const name = await pulled({ delivery: { timeout_ms: 60_000 } });
   const errors = [];
   let isFast = true;
@@ -202,7 +202,7 @@ test("a body that never ends is given up after attemptMs, and other consumers ta
   const signals = [];
   const stop = new AbortController();
   const hanging = (async () => {
-    for await (const message of reseq.consume(name, { attemptMs: 300, signal: stop.signal, onError: (error) => errors.push(error) })) {
+    for await (const message of reseq.consume(name, { attemptTimeoutMs: 300, signal: stop.signal, onError: (error) => errors.push(error) })) {
       if (isFast) continue;
       signals.push(message.signal);
       await finished;
@@ -215,7 +215,7 @@ test("a body that never ends is given up after attemptMs, and other consumers ta
   isFast = false;
   await send(name, Array.from({ length: 20 }, (_, at) => [`k${at % 5}`, 20 + at]));
   await until("it is given up", () => errors.length > 0);
-  assert.match(errors[0].message, /the body of the loop has not ended within 300 ms \(attemptMs\)/);
+  assert.match(errors[0].message, /the body of the loop has not ended within 300 ms \(attemptTimeoutMs\)/);
   assert.ok(signals[0].aborted);
   assert.equal(signals[0].reason, errors[0]);
   const taken = await take(name, 20);

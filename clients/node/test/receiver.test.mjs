@@ -372,7 +372,7 @@ describe("stores", () => {
     let go;
     const late = [];
     const store = sqliteStore(() => openSqlite(file));
-    const send = through(orderGuard({ store, attemptMs: 50, ...quiet }), async ({ sequence }, tx) => {
+    const send = through(orderGuard({ store, attemptTimeoutMs: 50, ...quiet }), async ({ sequence }, tx) => {
       tx.prepare("INSERT INTO effects VALUES (?)").run(sequence);
       if (go) return;
       await new Promise((resolve) => (go = resolve));
@@ -419,7 +419,7 @@ describe("stores", () => {
     const pool = pgPool(4);
     let inProgress = 0;
     let most = 0;
-    const send = through(orderGuard({ store: postgresStore(pool), attemptMs: 10_000, ...quiet }), async () => {
+    const send = through(orderGuard({ store: postgresStore(pool), attemptTimeoutMs: 10_000, ...quiet }), async () => {
       most = Math.max(most, (inProgress += 1));
       const client = await pool.connect();
       await client.query("SELECT 1");
@@ -435,11 +435,11 @@ describe("stores", () => {
     const pool = pgPool(2);
     const errors = [];
     let isHanging = true;
-    const send = through(orderGuard({ store: postgresStore(pool), attemptMs: 500, onError: ({ message }) => errors.push(message) }), (_, tx, { signal }) => {
+    const send = through(orderGuard({ store: postgresStore(pool), attemptTimeoutMs: 500, onError: ({ message }) => errors.push(message) }), (_, tx, { signal }) => {
       if (isHanging) return new Promise(() => signal.addEventListener("abort", () => (isHanging = false)));
     });
     assert.equal(await send(1), 500);
-    assert.match(errors.pop(), /the handler has not finished within 500 ms \(attemptMs\)/);
+    assert.match(errors.pop(), /the handler has not finished within 500 ms \(attemptTimeoutMs\)/);
     assert.deepEqual([pool.used, pool.broken], [0, 1]);
 
     // The rest of the program has all connections.

@@ -333,7 +333,7 @@ test("a handler in threads computes at the same time, saves checkpoints, fails a
   assert.match(happened("failed").map(([, , { message }]) => message).join(), /the thread of the handler ended/);
 });
 
-test("a handler that never ends is given up after attemptMs, and its lane goes on", async (t) => {
+test("a handler that never ends is given up after attemptTimeoutMs, and its lane goes on", async (t) => {
   const reasons = [];
   const late = [];
   const { name, happened, bodies } = await scene(t, async ({ body, attempt }, { signal, checkpoint }) => {
@@ -343,16 +343,16 @@ test("a handler that never ends is given up after attemptMs, and its lane goes o
       checkpoint(1).catch((error) => late.push(error));
     });
     return new Promise(() => {});
-  }, { concurrency: 1, leaseMs: 60_000, attemptMs: 300 });
+  }, { concurrency: 1, leaseMs: 60_000, attemptTimeoutMs: 300 });
   await Promise.all(["hang", "next"].map((body) => reseq.send(name, body).delivered()));
   assert.deepEqual(bodies(), ["hang", "next"]);
   const [[, message, error, exhausted]] = happened("failed");
   assert.deepEqual([message.body, error.name, exhausted], ["hang", "TimeoutError", null]);
-  assert.match(error.message, /the handler neither finished nor saved a checkpoint.* within 300 ms \(attemptMs\)/);
+  assert.match(error.message, /the handler neither finished nor saved a checkpoint.* within 300 ms \(attemptTimeoutMs\)/);
   assert.deepEqual([reasons, late], [[error], [error]]);
 });
 
-test("a checkpoint and progress begin attemptMs again, and 0 is no limit", async (t) => {
+test("a checkpoint and progress begin attemptTimeoutMs again, and 0 is no limit", async (t) => {
   const slow = async (_, { checkpoint, progress }) => {
     for (let step = 0; step < 4; step += 1) {
       await pause(900);
@@ -361,12 +361,12 @@ test("a checkpoint and progress begin attemptMs again, and 0 is no limit", async
     }
     return "done";
   };
-  for (const attemptMs of [3000, 0]) {
-    const { name, bodies, happened } = await scene(t, slow, { attemptMs });
+  for (const attemptTimeoutMs of [3000, 0]) {
+    const { name, bodies, happened } = await scene(t, slow, { attemptTimeoutMs });
     await reseq.send(name, 1).delivered();
     assert.deepEqual([bodies(), happened("failed")], [["done"], []]);
   }
-  assert.throws(() => new Worker("erp", () => KEEP, { reseq, attemptMs: -1 }), RangeError);
+  assert.throws(() => new Worker("erp", () => KEEP, { reseq, attemptTimeoutMs: -1 }), RangeError);
 });
 
 test("an attempt that Reseq ends is given up, and is not reported again", async (t) => {
@@ -375,7 +375,7 @@ test("an attempt that Reseq ends is given up, and is not reported again", async 
     if (body !== "hang" || attempt > 1) return body;
     signal.addEventListener("abort", () => reasons.push(signal.reason));
     return new Promise(() => {});
-  }, { concurrency: 1, leaseMs: 600, attemptMs: 0, definition: { transform: { attempt_ms_max: 1000 } } });
+  }, { concurrency: 1, leaseMs: 600, attemptTimeoutMs: 0, definition: { transform: { attempt_ms_max: 1000 } } });
   await Promise.all(["hang", "next"].map((body) => reseq.send(name, body).delivered()));
   assert.deepEqual(bodies(), ["hang", "next"]);
   const [[, message, error, exhausted], ...others] = happened("failed");
@@ -384,13 +384,13 @@ test("an attempt that Reseq ends is given up, and is not reported again", async 
   assert.deepEqual([reasons, happened("stalled")], [[error], []]);
 });
 
-test("a thread that never ends is replaced after attemptMs", async (t) => {
+test("a thread that never ends is replaced after attemptTimeoutMs", async (t) => {
   const module = new URL("./support/hanging-handler.mjs", import.meta.url);
   const definition = { on_exhausted: "dead_letter", transform: { attempts_max: 1 } };
-  const { name, happened } = await scene(t, module, { concurrency: 1, attemptMs: 500, definition });
+  const { name, happened } = await scene(t, module, { concurrency: 1, attemptTimeoutMs: 500, definition });
   const outcomes = await Promise.all(["hang", "next"].map((body) => reseq.send(name, body).delivered()));
   assert.deepEqual(outcomes.map(({ state }) => state), ["dead_lettered", "delivered"]);
-  assert.match(happened("failed")[0][2].message, /attemptMs/);
+  assert.match(happened("failed")[0][2].message, /attemptTimeoutMs/);
 });
 
 test("while the module of a thread cannot be imported, nothing is leased", async (t) => {
@@ -415,7 +415,7 @@ test("if a later thread cannot import the module, its message goes back without 
   const file = join(folder, "handler.mjs");
   const source = fileURLToPath(new URL("./support/hanging-handler.mjs", import.meta.url));
   copyFileSync(source, file);
-  const { name, happened, bodies } = await scene(t, pathToFileURL(file), { concurrency: 1, attemptMs: 400, definition: { transform: { attempts_max: 2 } } });
+  const { name, happened, bodies } = await scene(t, pathToFileURL(file), { concurrency: 1, attemptTimeoutMs: 400, definition: { transform: { attempts_max: 2 } } });
   await reseq.send(name, 1).delivered();
   // On a slow machine, the first attempt may have taken too long.
   const before = happened("failed").length;

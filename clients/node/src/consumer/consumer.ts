@@ -20,15 +20,15 @@ export interface ConsumeOptions {
    * How long the body of the loop may take for a message (15 min; 0: no limit). Then its `signal` is aborted, the
    * message counts as refused, and what has not begun goes back.
    */
-  attemptMs?: number | undefined;
+  attemptTimeoutMs?: number | undefined;
   /**
-   * Reseq does not answer or refuses a call, the destination does not exist yet, or `attemptMs` has passed. The loop
+   * Reseq does not answer or refuses a call, the destination does not exist yet, or `attemptTimeoutMs` has passed. The loop
    * goes on by itself. Without it, errors go to stderr.
    */
   onError?: ((error: unknown) => void) | undefined;
 }
 
-const CONSUME_OPTIONS: Record<keyof ConsumeOptions, true> = { signal: true, max: true, name: true, attemptMs: true, onError: true };
+const CONSUME_OPTIONS: Record<keyof ConsumeOptions, true> = { signal: true, max: true, name: true, attemptTimeoutMs: true, onError: true };
 
 const POLL_MS = 20_000;
 const AHEAD_MS = 100;
@@ -67,7 +67,7 @@ class Consumer {
   #timer: NodeJS.Timeout | undefined;
   /** How long a message takes. */
   #handlerMs: number | undefined;
-  readonly #attemptMs: number;
+  readonly #attemptTimeoutMs: number;
   /** The message that the body of the loop has now. */
   #current: HeldMessage | undefined;
   #beganAt = 0;
@@ -78,7 +78,7 @@ class Consumer {
     this.#path = `/v1/destinations/${encodeURIComponent(destination)}/consume`;
     this.#name = options.name === undefined ? newName() : checkedName(options.name);
     this.#max = whole(options.max ?? 100, "max", 1, 1000);
-    this.#attemptMs = attemptLimit(options.attemptMs ?? 900_000);
+    this.#attemptTimeoutMs = attemptLimit(options.attemptTimeoutMs ?? 900_000);
     this.#signal = options.signal ?? new AbortController().signal;
     const print = printer();
     this.#onError = options.onError ?? ((error) => print(sentenceOf(error)));
@@ -186,7 +186,7 @@ class Consumer {
 
   /** The body has lasted too long: the message counts as refused, and others may take what has not begun. */
   async #giveUp(message: HeldMessage): Promise<void> {
-    const error = new TimeLimitError("the body of the loop has not ended", this.#attemptMs);
+    const error = new TimeLimitError("the body of the loop has not ended", this.#attemptTimeoutMs);
     this.#current = undefined;
     this.#buffer.length = 0;
     const { lane } = message.held();
@@ -200,12 +200,12 @@ class Consumer {
     if (this.#timer && leaseMs === this.#leaseMs) return;
     clearInterval(this.#timer);
     this.#leaseMs = leaseMs;
-    this.#timer = setInterval(() => this.#extendDue(), Math.max(10, Math.min(leaseMs, this.#attemptMs) / 9));
+    this.#timer = setInterval(() => this.#extendDue(), Math.max(10, Math.min(leaseMs, this.#attemptTimeoutMs) / 9));
   }
 
   #extendDue(): void {
     const now = performance.now();
-    if (this.#current && now - this.#beganAt > this.#attemptMs) void this.#giveUp(this.#current);
+    if (this.#current && now - this.#beganAt > this.#attemptTimeoutMs) void this.#giveUp(this.#current);
     for (const lane of this.#lanes) {
       if (now > lane.extendedAt + this.#leaseMs) this.#lose(lane);
       else if (!lane.isExtending && now > lane.extendedAt + this.#leaseMs / 3) void this.#extend(lane);

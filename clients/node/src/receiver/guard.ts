@@ -33,7 +33,7 @@ export interface GuardOptions<Tx> extends Omit<SignatureOptions, "secrets"> {
    * How long a delivery may take in this program (60 s; 0: no limit): the wait for its turn and for a connection, and its
    * handler. Then `signal` is aborted, the transaction is rolled back, and Reseq delivers the message again.
    */
-  attemptMs?: number | undefined;
+  attemptTimeoutMs?: number | undefined;
   /** Gets to know what is handled: `openTelemetry()` of `reseq/opentelemetry`. */
   telemetry?: Telemetry | undefined;
   /** Forgets lanes that had no message for this long (at least an hour is wise). Without it, none is forgotten. */
@@ -41,11 +41,11 @@ export interface GuardOptions<Tx> extends Omit<SignatureOptions, "secrets"> {
 }
 
 const GUARD_OPTIONS: Record<keyof GuardOptions<unknown>, true> = {
-  store: true, ordering: true, reseq: true, onGap: true, onError: true, bodyBytesMax: true, attemptMs: true, telemetry: true, forgetAfterMs: true, secrets: true, toleranceSeconds: true,
+  store: true, ordering: true, reseq: true, onGap: true, onError: true, bodyBytesMax: true, attemptTimeoutMs: true, telemetry: true, forgetAfterMs: true, secrets: true, toleranceSeconds: true,
 };
 
 export interface DeliveryContext {
-  /** Aborted after `attemptMs`, or when a consumer loses its lease: stop, the transaction is rolled back. */
+  /** Aborted after `attemptTimeoutMs`, or when a consumer loses its lease: stop, the transaction is rolled back. */
   signal: AbortSignal;
 }
 
@@ -65,12 +65,12 @@ export class OrderGuard<Tx> {
   readonly #underWay = new Map<string, Promise<void>>();
   readonly #forgetting: NodeJS.Timeout | undefined;
   readonly #wrongSignature: ReturnType<typeof signatureCheck> | undefined;
-  readonly #attemptMs: number;
+  readonly #attemptTimeoutMs: number;
 
   constructor(private readonly options: GuardOptions<Tx>) {
     checkOptions(options, GUARD_OPTIONS, "orderGuard");
     const { forgetAfterMs, secrets } = options;
-    this.#attemptMs = attemptLimit(options.attemptMs ?? 60_000);
+    this.#attemptTimeoutMs = attemptLimit(options.attemptTimeoutMs ?? 60_000);
     this.#wrongSignature = secrets && signatureCheck({ ...options, secrets });
     if (forgetAfterMs === undefined) return;
     this.#forgetting = setInterval(() => {
@@ -196,12 +196,12 @@ export class OrderGuard<Tx> {
     return mine;
   }
 
-  /** Gives up after `attemptMs`, or if the lease is lost. Says what it waited for: `tell` names the next step. */
+  /** Gives up after `attemptTimeoutMs`, or if the lease is lost. Says what it waited for: `tell` names the next step. */
   async #withLimit(work: (context: DeliveryContext, tell: (step: string) => void) => Promise<void>, lease?: AbortSignal): Promise<void> {
     const abort = new AbortController();
     const onLost = () => abort.abort(lease!.reason);
     let step = "the delivery got no turn in its lane and no connection of the store";
-    const timer = this.#attemptMs < Infinity ? setTimeout(() => abort.abort(new TimeLimitError(step, this.#attemptMs)), this.#attemptMs) : undefined;
+    const timer = this.#attemptTimeoutMs < Infinity ? setTimeout(() => abort.abort(new TimeLimitError(step, this.#attemptTimeoutMs)), this.#attemptTimeoutMs) : undefined;
     lease?.addEventListener("abort", onLost, { once: true });
     try {
       await unlessAborted(abort.signal, work({ signal: abort.signal }, (next) => (step = next)));

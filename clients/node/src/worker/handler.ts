@@ -5,13 +5,13 @@ import type { Message } from "./message.js";
 import type { DROP, KEEP, Output, REQUEUE } from "./outputs.js";
 
 export interface Context {
-  /** Aborted when the lease is lost, or the attempt has lasted for longer than `attemptMs`: nobody needs the output. */
+  /** Aborted when the lease is lost, or the attempt has lasted for longer than `attemptTimeoutMs`: nobody needs the output. */
   signal: AbortSignal;
   /** Aborted when the worker is closing: finish soon, or save a checkpoint and return `REQUEUE`. */
   stopping: AbortSignal;
   /** Saves any JSON up to 64 KiB for the next attempt. Resolves when Reseq has it; rejects if the lease is lost. */
   checkpoint: (value: unknown) => Promise<void>;
-  /** Tells the listeners of `progress` in this process. As a checkpoint, it begins `attemptMs` again. */
+  /** Tells the listeners of `progress` in this process. As a checkpoint, it begins `attemptTimeoutMs` again. */
   progress: (value: unknown) => void;
   /** Tells the listeners of `log` in this process. */
   log: (text: string) => void;
@@ -52,7 +52,7 @@ export interface WorkerOptions<Body = any> extends ReseqOptions {
    * How long an attempt may take since its start, last checkpoint or last progress (15 min; 0: no limit). Then `signal`
    * is aborted, and the attempt has failed: another one may begin while this handler still runs.
    */
-  attemptMs?: number | undefined;
+  attemptTimeoutMs?: number | undefined;
   /**
    * Closes the worker on these signals, then ends the process if nothing else listens to them. A second signal ends it
    * at once.
@@ -63,5 +63,5 @@ export interface WorkerOptions<Body = any> extends ReseqOptions {
 }
 
 export const WORKER_OPTIONS: Record<keyof WorkerOptions, true> = {
-  ...CLIENT_OPTIONS, schema: true, reseq: true, name: true, concurrency: true, leaseMs: true, prefetchMax: true, attemptMs: true, closeOn: true, closeMs: true,
+  ...CLIENT_OPTIONS, schema: true, reseq: true, name: true, concurrency: true, leaseMs: true, prefetchMax: true, attemptTimeoutMs: true, closeOn: true, closeMs: true,
 };

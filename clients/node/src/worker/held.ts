@@ -36,7 +36,7 @@ export class Keeper {
 
   constructor(
     private readonly leaseMs: number,
-    private readonly attemptMs: number,
+    private readonly attemptTimeoutMs: number,
     private readonly reports: Reports,
     private readonly onLost: (held: Held, reported: Reported) => void,
     onTick: () => void,
@@ -45,7 +45,7 @@ export class Keeper {
       this.#endOverdue();
       this.#extendDue();
       onTick();
-    }, Math.max(10, Math.min(leaseMs, attemptMs) / 9));
+    }, Math.max(10, Math.min(leaseMs, attemptTimeoutMs) / 9));
   }
 
   /** Extends a lease now, and saves a checkpoint with it. */
@@ -69,10 +69,10 @@ export class Keeper {
   }
 
   #endOverdue(): void {
-    const due = performance.now() - this.attemptMs;
+    const due = performance.now() - this.attemptTimeoutMs;
     for (const held of this.held) {
       if (held.state !== "active" || held.progressedAt > due) continue;
-      const error = new TimeLimitError("the handler neither finished nor saved a checkpoint or told its progress", this.attemptMs);
+      const error = new TimeLimitError("the handler neither finished nor saved a checkpoint or told its progress", this.attemptTimeoutMs);
       held.end(error);
       held.giveUp?.(error);
     }

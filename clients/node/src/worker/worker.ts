@@ -29,6 +29,7 @@ const BUFFERED_MS_MAX = 1000;
 /**
  * Leases messages of some destinations, hands them to a handler, and reports what becomes of them. The types are those
  * of the body and of the output: `new Worker<Order, Invoice>(…)`.
+ * An attempt that neither ends nor saves a checkpoint within `attemptTimeoutMs` fails, and its `signal` is aborted.
  */
 export class Worker<Body = any, Result = AnyOutput, Checkpoint = any> {
   /** The name under which this worker leases messages. */
@@ -80,8 +81,8 @@ export class Worker<Body = any, Result = AnyOutput, Checkpoint = any> {
     const reports = (kind: "complete" | "fail" | "extend" | "requeue") =>
       new Reports(this.#reseq.transport, `/v1/leases/${kind}`, (error) => this.#trouble(error), this.#killed.signal, reportMs);
     this.#reports = { complete: reports("complete"), fail: reports("fail"), extend: reports("extend"), requeue: reports("requeue") };
-    const attemptMs = attemptLimit(options.attemptMs ?? 900_000);
-    this.#keeper = new Keeper(this.#leaseMs, attemptMs, this.#reports.extend, (held, reported) => this.#lost(held, reported), () => this.#returnOld());
+    const attemptTimeoutMs = attemptLimit(options.attemptTimeoutMs ?? 900_000);
+    this.#keeper = new Keeper(this.#leaseMs, attemptTimeoutMs, this.#reports.extend, (held, reported) => this.#lost(held, reported), () => this.#returnOld());
     const timeoutMs = whole(options.closeMs ?? 25_000, "closeMs", 0, 86_400_000);
     this.#offSignals = options.closeOn ? closeOnSignals(options.closeOn, () => this.close({ timeoutMs })) : () => {};
     // Where messages are leased ahead, a second call is on its way while the answer of the first is worked off.
