@@ -29,7 +29,9 @@ pub enum AppError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// Reseq cannot listen on an address.
-    #[error("cannot listen on {place} ({field}): {problem}")]
+    #[error(
+        "cannot listen on {place}: {problem}; end what uses it, or set {field} to another address"
+    )]
     Listen {
         /// Which address or name.
         place: String,

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    num::NonZeroU32,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -17,6 +18,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -180,9 +182,32 @@ pub(super) struct Progress {
     operation: Mutex<Operation>,
     is_cancelled: AtomicBool,
     api: Api,
+    /// The rate that the request asks for, and when the next message may follow.
+    pace: tokio::sync::Mutex<Option<(NonZeroU32, Instant)>>,
 }
 
 impl Progress {
+    /// From now on, at most so many messages a second; `None`: as fast as possible.
+    pub(super) async fn set_rate(&self, per_second: Option<NonZeroU32>) {
+        *self.pace.lock().await = per_second.map(|rate| (rate, Instant::now()));
+    }
+
+    /// The most messages that one call takes, so that calls follow each other at the rate.
+    pub(super) async fn at_once(&self, most: usize) -> usize {
+        let rate = self.pace.lock().await.map(|(rate, _)| rate.get() as usize);
+        rate.map_or(most, |rate| most.min(rate))
+    }
+
+    /// Waits until so many messages may follow, at most about a second. An error if the operation must stop.
+    pub(super) async fn turn(&self, messages: usize) -> Result<(), Problem> {
+        if let Some((rate, next)) = &mut *self.pace.lock().await {
+            tokio::time::sleep_until(*next).await;
+            let took = Duration::from_secs_f64(messages as f64 / f64::from(rate.get()));
+            *next = Instant::now().max(*next) + took;
+        }
+        self.check()
+    }
+
     /// Changes what is known of the operation.
     pub(super) fn update(&self, change: impl FnOnce(&mut Operation)) {
         change(&mut self.operation.lock().unwrap_or_else(PoisonError::into_inner));
@@ -245,6 +270,7 @@ where
         operation: Mutex::new(operation),
         is_cancelled: AtomicBool::new(false),
         api: target.api.clone(),
+        pace: tokio::sync::Mutex::default(),
     });
     // If this fails, nothing was done.
     progress.note(target).await?;

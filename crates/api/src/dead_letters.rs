@@ -176,6 +176,11 @@ pub(super) async fn discard(
 ) -> Result<Response, Problem> {
     let target = Target::find(&api, &destination).await?;
     let selection: Selection = read_optional(body, api.batch_bytes_max)?;
+    if selection.rate_per_second.is_some() {
+        return Err(Problem::invalid_field(
+            "rate_per_second: only a redrive has one; leave it out",
+        ));
+    }
     let dry_run = selection.dry_run;
     let walk = Walk::begin(&target, selection).await?;
     let discarded = target.clone();

@@ -1,6 +1,6 @@
 //! `/v1/destinations/{d}/pause`, `resume`, `retry-head` and `skip-head`: manual interventions.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 
 use axum::{
     Json,
@@ -112,6 +112,9 @@ struct RetryHead {
     /// True: all heads that are halted or in backoff, in place of one.
     #[serde(default)]
     all: bool,
+    /// With `all`: at most so many a second; as fast as possible if absent.
+    #[schema(value_type = Option<u32>, minimum = 1)]
+    rate_per_second: Option<NonZeroU32>,
 }
 
 /// The head that was retried; with `all`, the operation.
@@ -162,8 +165,12 @@ pub(super) async fn retry_head(
             return Err(Problem::invalid_field(detail));
         }
         let retried = target.clone();
-        let work = |progress| retry_all(retried, progress);
+        let rate = request.rate_per_second;
+        let work = |progress| retry_all(retried, rate, progress);
         return bulk::run(&target, Kind::RetryHeads, false, &headers, work).await;
+    }
+    if request.rate_per_second.is_some() {
+        return Err(Problem::invalid_field("rate_per_second: only with all"));
     }
     let (lane, sequence) = head_of(&target, request.key, request.sequence).await?;
     if let Some(body) = &mut repaired {
@@ -182,12 +189,17 @@ pub(super) async fn retry_head(
 }
 
 /// Retries all heads that are halted or wait for a backoff.
-async fn retry_all(mut target: Target, progress: Arc<Progress>) -> Result<(), Problem> {
+async fn retry_all(
+    mut target: Target,
+    rate: Option<NonZeroU32>,
+    progress: Arc<Progress>,
+) -> Result<(), Problem> {
+    progress.set_rate(rate).await;
     // List them first: a retry removes a head from the list that is being read.
     let heads = retryable(&target, &progress).await?;
     progress.update(|operation| operation.matched = heads.len() as u64);
     for (lane, sequence) in heads {
-        progress.check()?;
+        progress.turn(1).await?;
         retry_one(&mut target, Retry { lane, sequence, repaired: None }, &progress).await?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `POST /v1/destinations/{d}/dead-letters/redrive`: enqueues dead letters again, at the end of
 //! their lanes.
 
-use std::sync::Arc;
+use std::{num::NonZeroU32, sync::Arc};
 
 use axum::{
     body::Bytes,
@@ -40,10 +40,10 @@ pub(super) async fn redrive(
 ) -> Result<Response, Problem> {
     let target = Target::find(&api, &destination).await?;
     let selection: Selection = read_optional(body, api.batch_bytes_max)?;
-    let dry_run = selection.dry_run;
+    let (dry_run, rate) = (selection.dry_run, selection.rate_per_second);
     let walk = Walk::begin(&target, selection).await?;
     let redriven = target.clone();
-    let work = |progress| redrive_all(redriven, walk, dry_run, progress);
+    let work = |progress| redrive_all(redriven, walk, dry_run, rate, progress);
     bulk::run(&target, Kind::Redrive, dry_run, &headers, work).await
 }
 
@@ -52,8 +52,11 @@ async fn redrive_all(
     mut target: Target,
     mut walk: Walk,
     dry_run: bool,
+    rate: Option<NonZeroU32>,
     progress: Arc<Progress>,
 ) -> Result<(), Problem> {
+    progress.set_rate(rate).await;
+    let at_once = progress.at_once(AT_ONCE).await;
     let store = target.api.store.clone();
     let mut arrivals = Arrivals::new(&target, true, progress.clone());
     progress.update(|operation| operation.details.gone = Some(0));
@@ -73,7 +76,7 @@ async fn redrive_all(
         // Read only as many bodies at a time as one call enqueues.
         while !letters.is_empty() {
             let size = |one: &DeadLetter| one.message.out_of_line.bytes() as usize;
-            let count = chunks_by_size(&letters, AT_ONCE, CALL_BYTES_MAX, size)
+            let count = chunks_by_size(&letters, at_once, CALL_BYTES_MAX, size)
                 .first()
                 .map_or(0, |c| c.len());
             let rest = letters.split_off(count);

@@ -63,9 +63,10 @@ impl Arrivals {
         let unfit = (arrivals.len() - fitting.len()) as u64;
         self.progress.update(|operation| operation.failed += unfit);
         let size = |one: &&(Sequence, Arrival)| one.1.message.body.bytes.len();
-        for some in chunks_by_size(&fitting, AT_ONCE, CALL_BYTES_MAX, size) {
+        let at_once = self.progress.at_once(AT_ONCE).await;
+        for some in chunks_by_size(&fitting, at_once, CALL_BYTES_MAX, size) {
             let call: Vec<&Arrival> = some.iter().map(|(_, arrival)| arrival).collect();
-            self.progress.check().map_err(|problem| self.with_rest(problem))?;
+            self.progress.turn(call.len()).await.map_err(|problem| self.with_rest(problem))?;
             if let Some(problem) = memory_full(target).await {
                 return Err(self.with_rest(problem));
             }

@@ -1,7 +1,7 @@
 //! `POST /v1/destinations/{d}/replay`: enqueues delivered messages again, here or at another
 //! destination.
 
-use std::sync::Arc;
+use std::{num::NonZeroU32, sync::Arc};
 
 use axum::{
     Extension,
@@ -52,6 +52,9 @@ struct Replay {
     to_time: Option<String>,
     /// Where the messages go; the same destination if absent.
     to_destination: Option<DestinationName>,
+    /// At most so many messages a second; as fast as possible if absent.
+    #[schema(value_type = Option<u32>, minimum = 1)]
+    rate_per_second: Option<NonZeroU32>,
     /// Only count.
     #[serde(default)]
     dry_run: bool,
@@ -137,6 +140,7 @@ async fn replay_all(
         operation.details.duplicates = Some(0);
     });
     let is_repeatable = request.idempotency_key.is_some();
+    progress.set_rate(request.rate_per_second).await;
     let mut arrivals = Arrivals::new(&to, is_repeatable, progress.clone());
     for some in sequences.chunks(AT_ONCE) {
         progress.check()?;

@@ -1,5 +1,7 @@
 //! Selects dead letters for a call, and iterates over them.
 
+use std::num::NonZeroU32;
+
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -28,6 +30,9 @@ pub(super) struct Selection {
     /// Only count.
     #[serde(default)]
     pub(super) dry_run: bool,
+    /// Redrive: at most so many a second; as fast as possible if absent.
+    #[schema(value_type = Option<u32>, minimum = 1)]
+    pub(super) rate_per_second: Option<NonZeroU32>,
 }
 
 /// A filter for dead letters. Omitted fields match everything.

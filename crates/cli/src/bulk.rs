@@ -35,6 +35,23 @@ pub struct BulkArgs {
     pub detach: bool,
 }
 
+/// The option of bulk commands that make work for processors and receivers.
+#[derive(Debug, Clone, Args)]
+pub struct RateArgs {
+    /// At most so many messages a second; as fast as possible if left out
+    #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+}
+
+impl RateArgs {
+    /// Adds it to the request.
+    pub fn add_to(&self, request: &mut Value) {
+        if let Some(rate) = self.rate {
+            request["rate_per_second"] = rate.into();
+        }
+    }
+}
+
 /// An operation that did not succeed.
 #[derive(Debug, thiserror::Error)]
 #[error("the operation {id} {state} after {affected} of {matched}{reason}")]

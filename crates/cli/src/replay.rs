@@ -3,7 +3,7 @@
 use clap::{ArgGroup, Args};
 
 use super::{
-    bulk::{self, BulkArgs},
+    bulk::{self, BulkArgs, RateArgs},
     client::Answer,
     client_args::ClientArgs,
     filters::Range,
@@ -31,20 +31,23 @@ pub struct ReplayArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    rate: RateArgs,
+    #[command(flatten)]
     bulk: BulkArgs,
 }
 
 /// Runs the command.
 pub async fn run(args: ReplayArgs) -> anyhow::Result<()> {
-    let ReplayArgs { client, destination, range, to_destination, idempotency_key, dry_run, bulk } =
-        args;
+    let ReplayArgs { client, destination, range, dry_run, rate, bulk, .. } = args;
     let mut fields = vec![
-        ("to_destination", text(to_destination.as_deref())),
-        ("idempotency_key", text(idempotency_key.as_deref())),
+        ("to_destination", text(args.to_destination.as_deref())),
+        ("idempotency_key", text(args.idempotency_key.as_deref())),
         ("dry_run", flag(dry_run)),
     ];
     fields.extend(range.fields());
-    bulk::run(&client, &bulk, &destination, "replay", &object(&fields), words).await
+    let mut request = object(&fields);
+    rate.add_to(&mut request);
+    bulk::run(&client, &bulk, &destination, "replay", &request, words).await
 }
 
 fn words(replayed: &Answer) -> String {

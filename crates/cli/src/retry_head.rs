@@ -40,13 +40,17 @@ pub struct RetryHeadArgs {
     /// With --all: do not wait for the end; print the operation
     #[arg(long, requires = "all")]
     detach: bool,
+    /// With --all: at most so many heads a second; as fast as possible if left out
+    #[arg(long, value_name = "PER_SECOND", requires = "all", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
 }
 
 /// Runs the command.
 pub async fn run(args: RetryHeadArgs) -> anyhow::Result<()> {
     if args.all {
-        let RetryHeadArgs { client, destination, detach, .. } = args;
-        let (bulk, request) = (BulkArgs { detach }, object(&[("all", flag(true))]));
+        let RetryHeadArgs { client, destination, detach, rate, .. } = args;
+        let rate = ("rate_per_second", rate.map(Value::from));
+        let (bulk, request) = (BulkArgs { detach }, object(&[("all", flag(true)), rate]));
         return bulk::run(&client, &bulk, &destination, "retry-head", &request, all_words).await;
     }
     let RetryHeadArgs { client, destination, key, sequence, body, content_type, .. } = args;

@@ -117,6 +117,29 @@ async fn redriven_letters_keep_order_and_are_not_processed_twice() {
 }
 
 #[tokio::test]
+async fn redrive_and_retry_of_all_keep_the_given_rate() {
+    let service = Service::start().await;
+    with_letters(&service, worker()).await;
+    let path = format!("{LETTERS}/redrive");
+    let request = json!({"all": true, "rate_per_second": 2});
+    let begun_ms = service.store.server_time_ms().await.unwrap();
+    let redriven = service.post(&path, request).await.ok();
+    let took_ms = service.store.server_time_ms().await.unwrap() - begun_ms;
+    assert_eq!((&redriven["state"], &redriven["affected"]), (&json!("succeeded"), &json!(4)));
+    assert!(took_ms >= 1_000, "two, and two a second later: {took_ms} ms");
+
+    let zero = service.post(&path, json!({"all": true, "rate_per_second": 0})).await;
+    zero.is_problem(400, "invalid_field", "rate_per_second");
+    let discard = json!({"all": true, "rate_per_second": 1});
+    let discard = service.post(&format!("{LETTERS}/discard"), discard).await;
+    discard.is_problem(400, "invalid_field", "only a redrive");
+    let one = service.post("destinations/crm/retry-head", json!({"rate_per_second": 1})).await;
+    one.is_problem(400, "invalid_field", "only with all");
+    let all = json!({"all": true, "rate_per_second": 1});
+    assert_eq!(service.post("destinations/crm/retry-head", all).await.ok()["affected"], 0);
+}
+
+#[tokio::test]
 async fn redrive_stops_without_room_and_says_how_far_it_came() {
     let service = Service::start().await;
     let mut definition = worker();

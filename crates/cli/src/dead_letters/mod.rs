@@ -6,7 +6,7 @@ mod selection;
 use clap::{Args, Subcommand};
 
 use super::{
-    bulk::{self, BulkArgs},
+    bulk::{self, BulkArgs, RateArgs},
     client::Answer,
     client_args::ClientArgs,
     confirm::Confirmation,
@@ -29,13 +29,18 @@ enum Command {
     /// Show one dead letter with its body and errors
     Show(list::ShowArgs),
     /// Store dead letters again, at the end of their lanes
-    Redrive(RedriveArgs),
+    Redrive {
+        #[command(flatten)]
+        many: ManyArgs,
+        #[command(flatten)]
+        rate: RateArgs,
+    },
     /// Delete dead letters
     Discard(DiscardArgs),
 }
 
 #[derive(Debug, Clone, Args)]
-struct RedriveArgs {
+struct ManyArgs {
     #[command(flatten)]
     client: ClientArgs,
     /// Name of the destination
@@ -52,7 +57,7 @@ struct RedriveArgs {
 #[derive(Debug, Clone, Args)]
 struct DiscardArgs {
     #[command(flatten)]
-    many: RedriveArgs,
+    many: ManyArgs,
     #[command(flatten)]
     confirmation: Confirmation,
 }
@@ -62,14 +67,15 @@ pub async fn run(args: DeadLettersArgs) -> anyhow::Result<()> {
     match args.command {
         Command::List(args) => list::list(args).await,
         Command::Show(args) => list::show(args).await,
-        Command::Redrive(args) => redrive(args).await,
+        Command::Redrive { many, rate } => redrive(many, rate).await,
         Command::Discard(args) => discard(args).await,
     }
 }
 
-async fn redrive(args: RedriveArgs) -> anyhow::Result<()> {
-    let RedriveArgs { client, destination, selection, dry_run, bulk } = args;
-    let (route, request) = ("dead-letters/redrive", selection.request(dry_run)?);
+async fn redrive(args: ManyArgs, rate: RateArgs) -> anyhow::Result<()> {
+    let ManyArgs { client, destination, selection, dry_run, bulk } = args;
+    let (route, mut request) = ("dead-letters/redrive", selection.request(dry_run)?);
+    rate.add_to(&mut request);
     bulk::run(&client, &bulk, &destination, route, &request, |redriven| {
         words(redriven, "enqueued again")
     })
@@ -78,7 +84,7 @@ async fn redrive(args: RedriveArgs) -> anyhow::Result<()> {
 
 async fn discard(args: DiscardArgs) -> anyhow::Result<()> {
     let DiscardArgs { many, confirmation } = args;
-    let RedriveArgs { client, destination, selection, dry_run, bulk } = many;
+    let ManyArgs { client, destination, selection, dry_run, bulk } = many;
     let (route, request) = ("dead-letters/discard", selection.request(dry_run)?);
     if !dry_run {
         let question = async {

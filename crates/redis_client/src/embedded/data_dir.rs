@@ -176,8 +176,8 @@ fn make_private(dir: &Path) {
     }
 }
 
-fn unusable(path: &Path, source: std::io::Error) -> EmbeddedError {
-    EmbeddedError::Directory { path: path.into(), source }
+fn unusable(path: &Path, problem: std::io::Error) -> EmbeddedError {
+    EmbeddedError::Directory { path: path.into(), problem }
 }
 
 fn open_private(path: &Path) -> Result<File, EmbeddedError> {

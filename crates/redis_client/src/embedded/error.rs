@@ -32,13 +32,13 @@ pub enum EmbeddedError {
     },
     /// A file or directory could not be created, read or locked.
     #[error(
-        "{path} cannot be used: {source}; set redis.data_dir to a directory that Reseq may write to"
+        "{path} cannot be used: {problem}; set redis.data_dir to a directory that Reseq may write to"
     )]
     Directory {
         /// Which file or directory.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        problem: std::io::Error,
     },
     /// Another Reseq uses the directory.
     #[error(
