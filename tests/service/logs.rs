@@ -134,8 +134,13 @@ async fn refusals_of_redis_are_named_when_they_begin_and_end() {
     .enumerate()
     {
         set(name, bad).await;
-        let line = says(&pod, reason).await;
-        assert!(line.contains("refuses writes") && line.contains(" address="), "{line}");
+        let line = eventually("the log names the reason", async || {
+            let log = pod.log();
+            let mut lines = log.lines().filter(|line| line.contains("and refuses writes"));
+            lines.find(|line| line.contains(reason)).map(str::to_owned).ok_or(log.clone())
+        })
+        .await;
+        assert!(line.contains("ERROR") && line.contains(" address="), "{line}");
         set(name, good).await;
         eventually("the log says that it is over", async || {
             let log = pod.log();
