@@ -197,6 +197,21 @@ async fn backlog_that_drains_is_never_nothing_or_waiting() {
 }
 
 #[tokio::test]
+async fn slow_delivery_is_compared_with_usual_ones() {
+    let scenario = Scenario::start(json!({"log_max": 100})).await;
+    scenario.send_all(&["one", "two"]).await;
+    scenario.is_drained().await;
+    let gate = scenario.receiver.gate.write().await;
+    scenario.send("three", json!({})).await;
+    let why = scenario.blocked_by("delivering").await;
+    let said = why["explanation"].as_str().unwrap();
+    let parts = ["Message 3 is being delivered. This has taken ", " so far; usual are ", " ms."];
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    drop(gate);
+    scenario.is_drained().await;
+}
+
+#[tokio::test]
 async fn why_sums_up_all_lanes_that_wait_for_the_receiver() {
     let delivery = json!({"backoff_ms": 600_000, "backoff_max_ms": 600_000});
     let scenario = Scenario::start(json!({"ordering": "key", "delivery": delivery})).await;
