@@ -117,6 +117,7 @@ pub(super) fn api_of(
         json_depth_max: config.http.json_depth_max,
         tails: Tails::new(parts.store.clone(), stop.clone(), tasks.clone()),
         memory_high_percent: config.ingest.memory_high_percent,
+        certificates: Arc::new(tls::certificate_files(config)),
         stop: stop.clone(),
         tasks: tasks.clone(),
         workers: Arc::default(),

@@ -106,6 +106,7 @@ async fn wrong_pod_clocks_change_no_order_lease_epoch_or_latency() {
     let deployment = Deployment::new().await;
     let doors = deployment.pair("ingest").await;
     clock_is_wrong(&doors).await;
+    doctor_names_the_clock_of(&doors).await;
     let mut processors = deployment.pair("processor").await;
     let senders = deployment.pair("sender").await;
     let addresses = [doors[0].addresses.clone(), doors[1].addresses.clone()];
@@ -152,6 +153,23 @@ async fn clock_is_wrong(pods: &[Pod]) {
         let end = first.find('Z').expect("a line of the log begins with its time") + 1;
         let said = ms_of(&Value::from(&first[..end]));
         assert!(said.abs_diff(now_ms()) > HALF_AN_HOUR_MS, "{first}");
+    }
+}
+
+/// Each pod compares its own clock with that of the server, and knows that of the other from its heartbeats.
+async fn doctor_names_the_clock_of(pods: &[Pod; 2]) {
+    for (asked, words) in [(0, "behind"), (1, "ahead of")] {
+        eventually("both clocks are found", async || {
+            let answer = client().get(pods[asked].url("/v1/doctor")).send().await.unwrap();
+            let report: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+            let found = report["findings"].as_array().unwrap().iter();
+            let found = found.filter(|finding| finding["check"] == "clocks");
+            let found: Vec<&str> =
+                found.map(|finding| finding["summary"].as_str().unwrap()).collect();
+            let of_both = found.len() == 2 && found.iter().all(|one| one.contains(words));
+            if of_both { Ok(()) } else { Err(report.to_string()) }
+        })
+        .await;
     }
 }
 

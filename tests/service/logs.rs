@@ -120,6 +120,40 @@ async fn redis_away_is_named_though_nobody_asks() {
 }
 
 #[tokio::test]
+async fn refusals_of_redis_are_named_when_they_begin_and_end() {
+    let redis = TestRedis::start().await;
+    let pod = Pod::start("reseq", "ingest,processor,sender", &Settings::new(redis.url())).await;
+    let set = async |name: &str, value: &str| {
+        redis.ask::<()>(&["CONFIG", "SET", name, value]).await.unwrap();
+    };
+    for (count, (name, bad, good, reason)) in [
+        ("min-replicas-to-write", "1", "0", "NOREPLICAS"),
+        ("maxmemory", "1", "0", "OOM its memory is full"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        set(name, bad).await;
+        let line = eventually("the log names the reason", async || {
+            let log = pod.log();
+            let mut lines = log.lines().filter(|line| line.contains("and refuses writes"));
+            lines.find(|line| line.contains(reason)).map(str::to_owned).ok_or(log.clone())
+        })
+        .await;
+        assert!(line.contains("ERROR") && line.contains(" address="), "{line}");
+        set(name, good).await;
+        eventually("the log says that it is over", async || {
+            let log = pod.log();
+            let times = log.matches("Redis accepts writes again").count();
+            if times == count + 1 { Ok(()) } else { Err(log) }
+        })
+        .await;
+        let log = pod.log();
+        assert_eq!(log.matches("Redis answers, and refuses writes").count(), count + 1, "{log}");
+    }
+}
+
+#[tokio::test]
 async fn taken_partitions_name_the_pod_that_had_them() {
     let redis = TestRedis::start().await;
     let settings = Settings { partitions: 4, sender_lease_ms: 1500, ..Settings::new(redis.url()) };

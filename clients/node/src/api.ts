@@ -1020,6 +1020,29 @@ export interface components {
             /** @description A text, with the answer of the other side; at most 2 kB. Must not contain secrets. */
             detail: string;
         };
+        /** @description One reason why a destination needs attention. */
+        Attention: {
+            /** @description Why. */
+            cause: components["schemas"]["AttentionCause"];
+            /**
+             * Format: int64
+             * @description How many messages it concerns; of `damaged`, how many keys and fields. Of `failing`, an estimate if more than
+             *     some dozens fail.
+             */
+            count: number;
+            /**
+             * Format: int64
+             * @description Since when, in ms since 1970; null if that is not known.
+             */
+            since?: number | null;
+            /** @description The most frequent of the last errors, in short: `status 503`. */
+            error?: string | null;
+        };
+        /**
+         * @description Why a destination needs attention.
+         * @enum {string}
+         */
+        AttentionCause: "damaged" | "halted" | "failing" | "no_owner" | "no_worker" | "at_limit" | "paused";
         /** @description An action of an operator. */
         AuditEntry: components["schemas"]["AuditedAction"] & {
             id: string;
@@ -1104,7 +1127,7 @@ export interface components {
          * @description Why the head is still there.
          * @enum {string}
          */
-        BlockedBy: "nothing" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "transform_rate_limit" | "processing" | "paused" | "no_owner" | "takeover_wait" | "rate_limit" | "awaiting_connection" | "awaiting_consumer" | "consuming" | "delivering" | "redis" | "redis_refuses_writes";
+        BlockedBy: "nothing" | "draining" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "transform_rate_limit" | "processing" | "paused" | "no_owner" | "takeover_wait" | "rate_limit" | "awaiting_connection" | "awaiting_consumer" | "consuming" | "delivering" | "redis" | "redis_refuses_writes";
         /** @description The output of one message: `body`, or `body_base64`, or `drop`. */
         CompleteItem: {
             token: string;
@@ -1461,6 +1484,7 @@ export interface components {
         DestinationNumbers: components["schemas"]["Stats"] | {
             /** @description What cannot be read. */
             damaged: string[];
+            attention: components["schemas"]["Attention"][];
         } | {
             /** @description Why Redis did not answer. */
             not_read: string;
@@ -1950,6 +1974,11 @@ export interface components {
                  * @description The newest schema that it knows.
                  */
                 schema: number;
+                /**
+                 * Format: int64
+                 * @description How far its clock is ahead of that of Redis, in seconds; 0 up to one second.
+                 */
+                clock_ahead_s: number;
                 /**
                  * Format: date-time
                  * @description It counts as dead from then on, unless it sends another heartbeat (once a second).
@@ -2485,6 +2514,11 @@ export interface components {
              */
             schema: number;
             /**
+             * Format: int64
+             * @description How far its clock is ahead of that of Redis, in seconds; 0 up to one second.
+             */
+            clock_ahead_s: number;
+            /**
              * Format: date-time
              * @description It counts as dead from then on, unless it sends another heartbeat (once a second).
              */
@@ -2771,6 +2805,8 @@ export interface components {
              *     numbers derived from them are wrong.
              */
             damaged?: string[];
+            /** @description Why it needs attention, the worst first; empty if it is well. */
+            attention: components["schemas"]["Attention"][];
             head?: null | components["schemas"]["Head"];
             /** @description If there are many lanes, the oldest heads. */
             heads?: components["schemas"]["Head"][];
@@ -2868,6 +2904,11 @@ export interface components {
             dead_lettered_total: number;
             /** Format: int64 */
             cancelled_total: number;
+            /**
+             * Format: int64
+             * @description How many destinations need attention. One whose server does not answer is one of them.
+             */
+            needs_attention: number;
         };
         /** @description How messages are processed. */
         Transform: {
@@ -3034,6 +3075,13 @@ export interface components {
             bytes_behind?: number | null;
             /** @description The pod that delivers this destination's messages; absent if there is none. */
             owner?: string | null;
+            /**
+             * Format: date-time
+             * @description When the owner last reported that it is alive.
+             */
+            owner_seen_at?: string | null;
+            /** @description What is known of the whole destination, in sentences. */
+            summary: string[];
             /** @description What an operator can do. */
             actions: components["schemas"]["Action"][];
         };
@@ -4661,6 +4709,8 @@ export interface operations {
                 sort?: "name" | "pending" | "stuck";
                 /** @description True: with the oldest heads of each destination that is listed. */
                 heads?: boolean;
+                /** @description True: only the destinations that need attention. */
+                attention?: boolean;
                 /** @description False: without the sums over all destinations, which cost a look at each of them. `true` if absent. */
                 totals?: boolean;
             };

@@ -99,6 +99,8 @@ pub struct Api {
     pub tails: Tails,
     /// Ingest stops when Redis uses this percentage of its memory; 0: never.
     pub memory_high_percent: u8,
+    /// The files of certificates that the configuration names.
+    pub certificates: Arc<Vec<tls::CertificateFile>>,
     /// Cancelled when the process begins to stop.
     pub stop: CancellationToken,
     /// Tasks that must end before the process does.

@@ -30,6 +30,8 @@ pub(super) struct View {
     roles: Vec<String>,
     /// The newest schema that it knows.
     schema: u32,
+    /// How far its clock is ahead of that of Redis, in seconds; 0 up to one second.
+    clock_ahead_s: i64,
     /// It counts as dead from then on, unless it sends another heartbeat (once a second).
     #[schema(format = DateTime)]
     expires_at: String,
@@ -47,6 +49,7 @@ impl View {
             host: pod.host.clone(),
             roles: pod.roles.clone(),
             schema: pod.schema,
+            clock_ahead_s: pod.clock_ahead_s,
             expires_at: rfc3339(pod.expires_ms),
             partitions: pod.partitions.clone(),
         }

@@ -122,22 +122,26 @@ impl RedisClient {
         pipe: &Pipeline,
     ) -> Vec<Result<T, ClientError>> {
         let answers = self.each_primary(pipe).await;
-        answers.into_iter().map(|answer| answer.and_then(fitting)).collect()
+        answers.into_iter().map(|(_, answer)| answer.and_then(fitting)).collect()
     }
 
-    /// Asks all primaries in parallel. Returns one answer or error for each.
+    /// Asks all primaries in parallel. Returns the name of each, with an answer or error.
     pub async fn each_primary<Q: Question>(
         &self,
         question: &Q,
-    ) -> Vec<Result<Q::Answer, ClientError>> {
+    ) -> Vec<(String, Result<Q::Answer, ClientError>)> {
         let asked = self.primaries().into_iter().map(|node| async move {
-            let mut link = node.take().await?;
-            question.ask(&mut link.connection).await.map_err(|error| {
-                if is_broken(&error) {
-                    node.discard(&link, &error);
-                }
-                error.into()
-            })
+            let answer = async {
+                let mut link = node.take().await?;
+                question.ask(&mut link.connection).await.map_err(|error| {
+                    if is_broken(&error) {
+                        node.discard(&link, &error);
+                    }
+                    error.into()
+                })
+            };
+            let answer = answer.await;
+            (node.name(), answer)
         });
         join_all(asked).await
     }

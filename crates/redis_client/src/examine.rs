@@ -14,6 +14,7 @@ use super::{
     error::{ClientError, is_broken},
     fitness::version_of,
     refusal::refusal_of_writes,
+    sentinel::SentinelState,
 };
 
 /// The most listeners of a server to read.
@@ -89,6 +90,14 @@ impl RedisClient {
             (name, state.await)
         });
         join_all(asked).await
+    }
+
+    /// The address of each sentinel, with its state or why it does not answer. Empty without sentinels.
+    pub async fn examine_sentinels(&self) -> Vec<(String, Result<SentinelState, String>)> {
+        match self.primaries().first().and_then(|node| node.sentinels()) {
+            Some(sentinels) => sentinels.examine().await,
+            None => Vec::new(),
+        }
     }
 
     /// The names of the servers, as `examine` returns them, each with the indices of the keys that it holds. Leaves out

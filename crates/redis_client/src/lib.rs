@@ -38,6 +38,7 @@ pub use error::{ClientError, unexpected};
 pub use examine::{Replica, ServerState};
 pub use fitness::{Admitted, Fitness, UnfitServer};
 pub use memory::Memory;
-pub use refusal::refusal_of_writes;
+pub use refusal::{is_full, refusal_of_writes};
 pub use script::{CallArgs, Script, ScriptCall};
+pub use sentinel::SentinelState;
 pub use subscribe::{Channels, Heard};

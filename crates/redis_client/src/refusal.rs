@@ -7,6 +7,9 @@ use super::{client::RedisClient, error::ClientError};
 /// A script that does nothing, but may write by its flags. Redis checks the flags before it runs the script.
 const NO_OPERATION: &str = "#!lua flags=allow-oom\nreturn 1";
 
+/// The same, and may need memory.
+const NO_OPERATION_WITH_MEMORY: &str = "#!lua\nreturn 1";
+
 fn no_operation() -> Cmd {
     let mut call = redis::cmd("EVAL");
     call.arg(NO_OPERATION).arg(0);
@@ -23,6 +26,14 @@ fn sentence<T>(answer: Result<T, ClientError>) -> Option<String> {
 /// Asks the server. `None` if it accepts writes, or if the answer does not show that.
 pub async fn refusal_of_writes(connection: &mut MultiplexedConnection) -> Option<String> {
     sentence(no_operation().exec_async(connection).await.map_err(ClientError::from))
+}
+
+/// Asks the server whether its memory is full: then it refuses scripts that may need more.
+pub async fn is_full(connection: &mut MultiplexedConnection) -> bool {
+    let mut call = redis::cmd("EVAL");
+    call.arg(NO_OPERATION_WITH_MEMORY).arg(0);
+    let answer = call.exec_async(connection).await.map_err(ClientError::from);
+    matches!(answer, Err(ClientError::OutOfMemory))
 }
 
 impl RedisClient {

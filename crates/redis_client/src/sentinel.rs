@@ -6,19 +6,29 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use redis::{
-    AsyncConnectionConfig, ConnectionInfo, ProtocolVersion, RedisResult, aio::MultiplexedConnection,
+    AsyncConnectionConfig, ConnectionInfo, FromRedisValue, ProtocolVersion, RedisResult,
+    aio::MultiplexedConnection,
 };
 
 use super::{
     dial::{Dialer, unreached},
-    error::ClientError,
+    error::{ClientError, is_broken},
 };
 use config::{Access, Host};
 
 /// A sentinel that does not answer within this time is not counted.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// What a sentinel says of its service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SentinelState {
+    /// The address of the primary that it names; `None` if it does not know the service.
+    pub primary: Option<String>,
+    /// Why the sentinels could not agree on another primary now: its sentence.
+    pub refusal: Option<String>,
+}
 
 /// The sentinels of one service.
 pub(super) struct Sentinels {
@@ -89,17 +99,36 @@ impl Sentinels {
     }
 
     async fn ask(&self, index: usize) -> Result<Option<Host>, String> {
-        let asked = tokio::time::timeout(ANSWER_MAX, self.ask_on(index)).await;
-        let answer = asked
-            .map_err(|_| "no answer".to_owned())
-            .and_then(|answer| answer.map_err(|error| error.to_string()));
-        if answer.is_err() {
-            *self.all[index].1.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
-        answer
+        self.ask_for(index, "GET-MASTER-ADDR-BY-NAME").await
     }
 
-    async fn ask_on(&self, index: usize) -> RedisResult<Option<Host>> {
+    /// The address of each sentinel, with the primary that it names and the problem that it reports with a failover
+    /// (`NOQUORUM …`), or why it does not answer.
+    pub(super) async fn examine(&self) -> Vec<(String, Result<SentinelState, String>)> {
+        let asked = self.all.iter().enumerate().map(|(index, (info, _))| async move {
+            let state = async {
+                let primary = self.ask(index).await?;
+                let primary = primary.map(|(host, port)| format!("{host}:{port}"));
+                let quorum = self.ask_for::<String>(index, "CKQUORUM").await;
+                let refusal = quorum.err().filter(|error| error.contains("QUORUM"));
+                Ok(SentinelState { primary, refusal })
+            };
+            (info.addr().to_string(), state.await)
+        });
+        join_all(asked).await
+    }
+
+    /// Sends this subcommand, with the name of the service.
+    async fn ask_for<T: FromRedisValue>(&self, index: usize, what: &str) -> Result<T, String> {
+        let asked = tokio::time::timeout(ANSWER_MAX, self.ask_on(index, what)).await;
+        let answer = asked.map_err(|_| "no answer".to_owned())?;
+        if answer.as_ref().is_err_and(is_broken) {
+            *self.all[index].1.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        answer.map_err(|error| error.to_string())
+    }
+
+    async fn ask_on<T: FromRedisValue>(&self, index: usize, what: &str) -> RedisResult<T> {
         let (info, kept) = &self.all[index];
         let known = kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut connection = match known {
@@ -112,7 +141,7 @@ impl Sentinels {
             }
         };
         let mut ask = redis::cmd("SENTINEL");
-        ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
+        ask.arg(what).arg(&self.service);
         ask.query_async(&mut connection).await
     }
 

@@ -82,7 +82,7 @@ pub use queries::{
 };
 pub use record::INLINE_MAX;
 pub use redis_client::{
-    Confirm, Fitness, Memory, Replica, ServerState, server_clock, server_clock_ms,
+    Confirm, Fitness, Memory, Replica, SentinelState, ServerState, server_clock, server_clock_ms,
 };
 pub use rights::{Missing, rules as rights_needed};
 pub use sealed::{Keyring, Seal};

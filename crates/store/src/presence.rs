@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! schema:<newest schema that it knows>:<pod>                  until its roles are known
-//! schema:<newest schema that it knows>:<pod>:<roles>:<host>   roles separated by commas
+//! schema:<newest schema that it knows>:<pod>:<roles>:<seconds>:<host>   roles separated by commas
 //! ```
+//!
+//! The seconds are how far its clock is ahead of that of Redis; 0 up to one second.
 
 use std::time::Duration;
 
@@ -24,6 +26,8 @@ pub(crate) struct Presence<'m> {
     pub(crate) pod: &'m str,
     /// Its roles; empty until they are known.
     pub(crate) roles: &'m str,
+    /// How far its clock is ahead of that of Redis, in seconds.
+    pub(crate) ahead_s: i64,
     /// The name of its machine or container; empty until its roles are known.
     pub(crate) host: &'m str,
 }
@@ -31,11 +35,13 @@ pub(crate) struct Presence<'m> {
 impl<'m> Presence<'m> {
     /// Reads a member of the list; `None` for heartbeats of other kinds.
     pub(crate) fn read(member: &'m str) -> Option<Presence<'m>> {
-        let mut parts = member.splitn(5, ':');
+        let mut parts = member.splitn(6, ':');
         let schema = parts.next().filter(|kind| *kind == ROLE).and(parts.next())?;
         let pod = parts.next()?;
-        let (roles, host) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        Some(Presence { schema: schema.parse().unwrap_or(FIRST), pod, roles, host })
+        let roles = parts.next().unwrap_or_default();
+        let ahead_s = parts.next().and_then(|seconds| seconds.parse().ok()).unwrap_or_default();
+        let host = parts.next().unwrap_or_default();
+        Some(Presence { schema: schema.parse().unwrap_or(FIRST), pod, roles, ahead_s, host })
     }
 }
 
@@ -45,8 +51,8 @@ pub(crate) fn role() -> String {
 }
 
 /// What follows the pod's name.
-pub(crate) fn about(roles: &str, host: &str) -> String {
-    format!(":{roles}:{host}")
+pub(crate) fn about(roles: &str, ahead_s: i64, host: &str) -> String {
+    format!(":{roles}:{ahead_s}:{host}")
 }
 
 #[cfg(test)]
@@ -55,10 +61,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let member = format!("{}:ab12{}", role(), about("ingest,sender", "host-7"));
+        let member = format!("{}:ab12{}", role(), about("ingest,sender", -7, "host-7"));
         let found = Presence::read(&member).unwrap();
         assert_eq!((found.schema, found.pod), (known(), "ab12"));
-        assert_eq!((found.roles, found.host), ("ingest,sender", "host-7"));
+        assert_eq!((found.roles, found.ahead_s, found.host), ("ingest,sender", -7, "host-7"));
         let first = format!("{}:ab12", role());
         let first = Presence::read(&first).unwrap();
         assert_eq!((first.pod, first.roles, first.host), ("ab12", "", ""));

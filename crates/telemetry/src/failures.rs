@@ -59,6 +59,8 @@ struct Trouble {
     /// True until an attempt succeeds.
     is_failing: bool,
     last: Instant,
+    /// The reason of the last failed attempt.
+    reason: String,
     /// Attempts since `since`.
     all: u64,
     /// The window, and its failed and successful attempts.
@@ -83,6 +85,18 @@ enum News {
     },
 }
 
+impl Trouble {
+    fn end_window(&mut self, now: Instant) -> News {
+        if !self.is_failing && self.succeeded == 0 {
+            (self.is_failing, self.since, self.all) = (true, self.begun, self.failed);
+        }
+        let failing_for = self.is_failing.then(|| now - self.since);
+        let news = News::Minute { failed: self.failed, succeeded: self.succeeded, failing_for };
+        (self.begun, self.failed, self.succeeded) = (now, 0, 0);
+        news
+    }
+}
+
 impl Failures {
     fn of(what: &'static str) -> Failures {
         Failures { what, destinations: Mutex::default(), is_quiet: AtomicBool::new(true) }
@@ -90,7 +104,8 @@ impl Failures {
 
     /// An attempt failed.
     pub fn failed(&self, failed: &Failed<'_>) {
-        let (what, news) = (self.what, self.note_failed(failed.destination, Instant::now()));
+        let what = self.what;
+        let news = self.note_failed(failed.destination, failed.reason, Instant::now());
         let Failed { destination, sequence, id, trace, attempt, reason, wait } = *failed;
         let wait_ms = wait.map(|wait| wait.as_millis() as u64);
         match news {
@@ -104,23 +119,8 @@ impl Failures {
                 wait_ms,
                 "{what} began to fail",
             ),
-            Some(News::Minute { failed, succeeded, failing_for: Some(time) }) => tracing::warn!(
-                destination,
-                failed,
-                succeeded,
-                failing_for_s = time.as_secs(),
-                reason,
-                "{what} still fails: {failed} attempts in the last minute",
-            ),
-            Some(News::Minute { failed, succeeded, .. }) => tracing::warn!(
-                destination,
-                failed,
-                succeeded,
-                reason,
-                "{what} fails now and then: {failed} of {} attempts in the last minute",
-                failed + succeeded,
-            ),
-            _ => {}
+            Some(news) => self.say_minute(destination, reason, &news),
+            None => {}
         }
         tracing::debug!(
             destination,
@@ -132,6 +132,36 @@ impl Failures {
             wait_ms,
             "{what} failed"
         );
+    }
+
+    /// Says what happened in a window that is over.
+    fn say_minute(&self, destination: &str, reason: &str, news: &News) {
+        let News::Minute { failed, succeeded, failing_for } = *news else { return };
+        let (what, all) = (self.what, failed + succeeded);
+        match failing_for {
+            Some(time) => tracing::warn!(
+                destination,
+                failed,
+                succeeded,
+                failing_for_s = time.as_secs(),
+                reason,
+                "{what} still fails: {failed} attempts in the last minute",
+            ),
+            None => tracing::warn!(
+                destination,
+                failed,
+                succeeded,
+                reason,
+                "{what} fails now and then: {failed} of {all} attempts in the last minute",
+            ),
+        }
+    }
+
+    /// Ends the windows whose minute is over, also if no attempt has been made since.
+    pub(super) fn sum_up(&self) {
+        for (destination, reason, news) in self.note_time(Instant::now()) {
+            self.say_minute(&destination, &reason, &news);
+        }
     }
 
     /// This many attempts succeeded.
@@ -152,7 +182,22 @@ impl Failures {
         }
     }
 
-    fn note_failed(&self, destination: &str, now: Instant) -> Option<News> {
+    fn note_time(&self, now: Instant) -> Vec<(String, String, News)> {
+        let mut all = self.destinations.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut over = Vec::new();
+        for (destination, trouble) in all.iter_mut() {
+            // One failed attempt is no news after the line that told it.
+            if trouble.failed > 0 && trouble.all > 1 && now - trouble.begun >= WINDOW {
+                let news = trouble.end_window(now);
+                over.push((destination.clone(), trouble.reason.clone(), news));
+            }
+        }
+        all.retain(|_, trouble| trouble.is_failing || now - trouble.last < WINDOW);
+        self.is_quiet.store(all.is_empty(), Ordering::Relaxed);
+        over
+    }
+
+    fn note_failed(&self, destination: &str, reason: &str, now: Instant) -> Option<News> {
         let mut all = self.destinations.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(trouble) = all.get_mut(destination) else {
             all.retain(|_, trouble| now - trouble.last < FORGOTTEN_AFTER);
@@ -163,6 +208,7 @@ impl Failures {
                 since: now,
                 is_failing: true,
                 last: now,
+                reason: reason.to_owned(),
                 all: 1,
                 begun: now,
                 failed: 1,
@@ -172,21 +218,13 @@ impl Failures {
             self.is_quiet.store(false, Ordering::Relaxed);
             return Some(News::Began);
         };
+        if trouble.reason != reason {
+            reason.clone_into(&mut trouble.reason);
+        }
         trouble.last = now;
         trouble.all += 1;
         trouble.failed += 1;
-        if now - trouble.begun < WINDOW {
-            return None;
-        }
-        if !trouble.is_failing && trouble.succeeded == 0 {
-            (trouble.is_failing, trouble.since, trouble.all) =
-                (true, trouble.begun, trouble.failed);
-        }
-        let failing_for = trouble.is_failing.then(|| now - trouble.since);
-        let news =
-            News::Minute { failed: trouble.failed, succeeded: trouble.succeeded, failing_for };
-        (trouble.begun, trouble.failed, trouble.succeeded) = (now, 0, 0);
-        Some(news)
+        (now - trouble.begun >= WINDOW).then(|| trouble.end_window(now))
     }
 
     fn note_succeeded(&self, destination: &str, count: u64, now: Instant) -> Option<News> {
@@ -216,7 +254,7 @@ mod tests {
         let (failures, start) = (Failures::of("the receiver"), Instant::now());
         let mut news = Vec::new();
         for tenth in 0..1_300 {
-            news.extend(failures.note_failed("erp", start + SECOND * tenth / 10));
+            news.extend(failures.note_failed("erp", "no", start + SECOND * tenth / 10));
         }
         let minute = |failing| News::Minute {
             failed: 600,
@@ -233,7 +271,29 @@ mod tests {
         // A quiet minute ends it: the next failure is news again.
         assert_eq!(failures.note_succeeded("erp", 1, start + SECOND * 190), None);
         assert!(failures.is_quiet.load(Ordering::Relaxed));
-        assert_eq!(failures.note_failed("erp", start + SECOND * 191), Some(News::Began));
+        assert_eq!(failures.note_failed("erp", "no", start + SECOND * 191), Some(News::Began));
+    }
+
+    #[test]
+    fn window_ends_also_when_no_attempt_follows() {
+        let (failures, start) = (Failures::of("the receiver"), Instant::now());
+        for second in 0..3 {
+            failures.note_failed("erp", "status 503", start + SECOND * second);
+            failures.note_failed("crm", "no", start + SECOND * second);
+        }
+        failures.note_failed("once", "no", start);
+        failures.note_succeeded("crm", 1, start + SECOND * 3);
+        assert_eq!(failures.note_time(start + SECOND * 59), []);
+        let told = failures.note_time(start + SECOND * 65);
+        let of_erp = told.iter().find(|(destination, ..)| destination == "erp").unwrap();
+        let news = News::Minute { failed: 3, succeeded: 0, failing_for: Some(SECOND * 65) };
+        assert_eq!((&*of_erp.1, &of_erp.2), ("status 503", &news));
+        assert!(told.len() == 2 && told.iter().all(|(destination, ..)| destination != "once"));
+        // The one that works is forgotten; of the others, silence is no news.
+        assert_eq!(failures.note_time(start + SECOND * 200), []);
+        let after = start + SECOND * 201;
+        assert_eq!(failures.note_failed("crm", "no", after), Some(News::Began));
+        assert!(matches!(failures.note_succeeded("erp", 1, after), Some(News::Again { .. })));
     }
 
     #[test]
@@ -241,7 +301,7 @@ mod tests {
         let (failures, start) = (Failures::of("the receiver"), Instant::now());
         let mut news = Vec::new();
         for second in 0..125 {
-            news.extend(failures.note_failed("erp", start + SECOND * second));
+            news.extend(failures.note_failed("erp", "no", start + SECOND * second));
             news.extend(failures.note_succeeded("erp", 2, start + SECOND * second));
         }
         let again = News::Again { after: Duration::ZERO, attempts: 1 };

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use tracing_subscriber::{EnvFilter, fmt::format};
 
 use super::{
+    failures::{Failures, RECEIVERS, TRANSFORMS, WORKERS},
     log_limit::Limit,
     one_line::{Format, OneLine},
 };
@@ -49,9 +50,11 @@ impl Log {
         filter_of(level).map(|filter| (self.set)(filter))
     }
 
-    /// Writes how many lines were left out, for each kind of line whose minute is over. Call it every few seconds.
+    /// Writes how many lines were left out and how many attempts failed, of each kind whose minute is over. Call it every
+    /// few seconds.
     pub fn sum_up(&self) {
         self.limit.sum_up();
+        [&*RECEIVERS, &*TRANSFORMS, &*WORKERS].into_iter().for_each(Failures::sum_up);
     }
 }
 

@@ -19,6 +19,8 @@ const WINDOW: Duration = Duration::from_secs(60);
 const ERRORS_MAX: usize = 10;
 const WARNINGS_MAX: usize = 3;
 const OTHERS_MAX: usize = 6;
+/// The most warnings of all kinds together that are written in this time.
+const WARNINGS_OF_ALL_MAX: usize = 20;
 /// The most destinations that a summary names.
 const NAMED_MAX: usize = 5;
 /// Actions of operators are all written: the log is a copy of the audit log.
@@ -26,7 +28,22 @@ const ALL_OF: &str = "reseq_api::audit";
 
 /// Counts lines. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct Limit(Arc<Mutex<HashMap<Identifier, Window>>>);
+pub(super) struct Limit(Arc<Mutex<Windows>>);
+
+#[derive(Default)]
+struct Windows {
+    of_each: HashMap<Identifier, Window>,
+    /// When the window of all warnings began, and how many were written in it.
+    warnings: Option<(Instant, usize)>,
+}
+
+/// True if there may be another warning, of whatever kind.
+fn has_room(warnings: &mut Option<(Instant, usize)>) -> bool {
+    let current = warnings.filter(|(begun, _)| begun.elapsed() < WINDOW);
+    let (begun, count) = current.unwrap_or_else(|| (Instant::now(), 0));
+    *warnings = Some((begun, count + 1));
+    count < WARNINGS_OF_ALL_MAX
+}
 
 /// The lines of one kind, since the first of them.
 struct Window {
@@ -45,7 +62,7 @@ struct LeftOut {
 }
 
 impl Limit {
-    fn windows(&self) -> MutexGuard<'_, HashMap<Identifier, Window>> {
+    fn windows(&self) -> MutexGuard<'_, Windows> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,7 +74,9 @@ impl Limit {
         }
         let is_bad = *about.level() <= Level::WARN;
         let mut windows = self.windows();
-        let window = windows.entry(about.callsite()).or_insert_with(|| Window {
+        let is_warning = *about.level() == Level::WARN;
+        let Windows { of_each, warnings } = &mut *windows;
+        let window = of_each.entry(about.callsite()).or_insert_with(|| Window {
             begun: Instant::now(),
             shown: 0,
             left_out: LeftOut::default(),
@@ -67,8 +86,9 @@ impl Limit {
             Level::WARN => WARNINGS_MAX,
             _ => OTHERS_MAX,
         };
-        if window.shown < shown_max {
-            window.shown += 1;
+        let is_allowed = window.shown < shown_max;
+        window.shown += usize::from(is_allowed);
+        if is_allowed && (!is_warning || has_room(warnings)) {
             return true;
         }
         window.left_out.is_bad = is_bad;
@@ -80,13 +100,13 @@ impl Limit {
     #[cfg(test)]
     pub(super) fn end_windows(&self) {
         let ended = Instant::now().checked_sub(WINDOW).unwrap();
-        self.windows().values_mut().for_each(|window| window.begun = ended);
+        self.windows().of_each.values_mut().for_each(|window| window.begun = ended);
     }
 
     /// Writes the summaries of those kinds of lines whose time is over.
     pub(super) fn sum_up(&self) {
         let mut over = Vec::new();
-        self.windows().retain(|_, window| {
+        self.windows().of_each.retain(|_, window| {
             let is_over = window.begun.elapsed() >= WINDOW;
             if is_over && window.left_out.count > 0 {
                 over.push(std::mem::take(&mut window.left_out));

@@ -189,6 +189,19 @@ mod tests {
     }
 
     #[test]
+    fn warnings_of_all_kinds_are_limited_and_errors_are_not() {
+        macro_rules! warn_thrice {
+            ($($kind:literal)*) => {$(for _ in 0..3 { tracing::warn!($kind) })*};
+        }
+        let lines = written(&Limit::default(), || {
+            warn_thrice!("a" "b" "c" "d" "e" "f" "g" "h" "i");
+            tracing::error!("an error");
+        });
+        assert_eq!(lines.len(), 21, "{lines:?}");
+        assert!(lines[20].contains("an error"), "{lines:?}");
+    }
+
+    #[test]
     fn lines_of_one_kind_are_limited_and_the_others_counted() {
         let limit = Limit::default();
         let lines = written(&limit, || {

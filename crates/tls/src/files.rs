@@ -158,7 +158,7 @@ impl<T> Reloaded<T> {
     }
 }
 
-fn content(path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn content(path: &Path) -> io::Result<Vec<u8>> {
     let length = fs::metadata(path)?.len();
     if length > BYTES_MAX {
         return Err(io::Error::other(format!("{length} bytes are more than {BYTES_MAX}")));

@@ -3,6 +3,7 @@
 
 mod acceptor;
 mod connector;
+mod expiry;
 mod files;
 mod settings;
 mod subject;
@@ -11,6 +12,7 @@ use std::{sync::Once, time::Duration};
 
 pub use acceptor::Acceptor;
 pub use connector::Connector;
+pub use expiry::{CertificateFile, certificate_files, first_end_ms};
 pub use files::{Files, Pem, Reloaded, Unusable};
 pub use settings::{client, client_with, system_roots};
 pub use subject::{Subject, subject_of};

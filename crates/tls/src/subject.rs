@@ -41,6 +41,34 @@ pub fn subject_of<S>(stream: &TlsStream<S>) -> Option<Subject> {
     read(shown)
 }
 
+/// When the certificate ends: `YYMMDDhhmmssZ`, or with four digits of the year (RFC 5280, section 4.1.2.5). `None` if it
+/// cannot be read.
+pub(super) fn end_of(certificate: &CertificateDer<'_>) -> Option<String> {
+    let read = yasna::parse_der(certificate, |reader| {
+        reader.read_sequence(|certificate| {
+            let end = certificate.next().read_sequence(|part| {
+                part.read_optional(|version| {
+                    version.read_tagged(Tag::context(0), |it| it.read_der())
+                })?;
+                // Skips the serial number, the algorithm and the issuer.
+                for _ in 0..3 {
+                    part.next().read_der()?;
+                }
+                let end = part.next().read_sequence(|validity| {
+                    validity.next().read_der()?;
+                    validity.next().read_tagged_der()
+                })?;
+                while part.read_optional(|more| more.read_tagged_der())?.is_some() {}
+                Ok(end)
+            })?;
+            certificate.next().read_der()?;
+            certificate.next().read_der()?;
+            Ok(end)
+        })
+    });
+    String::from_utf8(read.ok()?.value().to_vec()).ok()
+}
+
 fn read(certificate: &CertificateDer<'_>) -> Option<Subject> {
     let read = yasna::parse_der(certificate, |reader| {
         reader.read_sequence(|certificate| {

@@ -94,7 +94,11 @@ async fn failing_lanes_and_missing_workers_need_attention() {
         assert!(found.contains(&finding.to_owned()), "{finding}: {found:?}");
     }
     let text = scenario.command(&["status", "--check"]).await.ended(5);
-    for line in ["3 messages failing for 2 min", "nobody takes any for 2 min", "at its limit"] {
+    for line in [
+        "3 messages failing for longer than a minute (status 503)",
+        "nobody takes any",
+        "at its limit",
+    ] {
         assert!(text.contains(line), "{line}: {text}");
     }
     assert!(!text.contains("well"), "{text}");

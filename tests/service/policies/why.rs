@@ -6,7 +6,7 @@ use crate::{
     operations::commands::run_at,
     policies::scenario::{ERP, Scenario},
     support::{
-        pods::{Pod, Settings},
+        pods::{Pod, Settings, client},
         wait::eventually,
     },
 };
@@ -151,6 +151,98 @@ async fn withdrawal_without_a_live_sender_waits_for_an_owner() {
     let why = scenario.blocked_by("no_owner").await;
     assert_eq!(why["head"]["withdrawing"], true, "{why}");
     assert_eq!(why["actions"][0]["command"], "reseq serve --roles sender", "{why}");
+    scenario.steer("pause", json!({"what": "processing"})).await;
+    // A message that is not withdrawn names the pod that owned the partition.
+    scenario.define("plain", json!({})).await;
+    let epoch = |name: &str| {
+        let keys = store::Keys::new("reseq", 64);
+        keys.destination(&name.parse().unwrap()).partition.owner()
+    };
+    let former: String = scenario.redis.ask(&["GET", &epoch(ERP)]).await.unwrap();
+    scenario.redis.ask::<()>(&["SET", &epoch("plain"), &former]).await.unwrap();
+    scenario.ok("POST", "/v1/messages", json!({"destinations": ["plain"], "body": 1})).await;
+    let why = scenario.ok("GET", "/v1/destinations/plain/why", Value::Null).await;
+    let pod = former.split('.').next().unwrap();
+    let said = format!("its last owner was {pod}, which no longer reports");
+    assert!(why["explanation"].as_str().unwrap().contains(&said), "{why}");
+}
+
+#[tokio::test]
+async fn backlog_that_drains_is_never_nothing_or_waiting() {
+    let scenario = Scenario::start(json!({})).await;
+    scenario.steer("pause", json!({"what": "delivery"})).await;
+    const MESSAGES: usize = 4_000;
+    let item = json!({"destinations": [ERP], "body": "x"}).to_string() + "\n";
+    let request = client().post(scenario.pod.url("/v1/messages"));
+    let request = request.header("content-type", "application/x-ndjson");
+    let answer = request.body(item.repeat(MESSAGES)).send().await.unwrap();
+    assert!(answer.status().is_success(), "{}", answer.status());
+    scenario.until("all are stored", |stats| stats["pending"] == MESSAGES).await;
+    scenario.steer("resume", json!({})).await;
+    let mut causes = Vec::new();
+    loop {
+        let why = scenario.why("").await;
+        let pending = scenario.stats().await["pending"].as_u64().unwrap();
+        if pending == 0 {
+            break;
+        }
+        let cause = why["cause"].as_str().unwrap().to_owned();
+        assert!(["draining", "delivering", "paused"].contains(&&*cause), "{pending}: {why}");
+        if cause == "draining" {
+            assert!(why["explanation"].as_str().unwrap().contains("leave each second"), "{why}");
+        }
+        causes.push(cause);
+    }
+    assert!(causes.iter().any(|cause| cause == "draining"), "{causes:?}");
+}
+
+#[tokio::test]
+async fn slow_delivery_is_compared_with_usual_ones() {
+    let scenario = Scenario::start(json!({"log_max": 100})).await;
+    scenario.send_all(&["one", "two"]).await;
+    scenario.is_drained().await;
+    let gate = scenario.receiver.gate.write().await;
+    scenario.send("three", json!({})).await;
+    let why = scenario.blocked_by("delivering").await;
+    let said = why["explanation"].as_str().unwrap();
+    let parts = ["Message 3 is being delivered. This has taken ", " so far; usual are ", " ms."];
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    drop(gate);
+    scenario.is_drained().await;
+}
+
+#[tokio::test]
+async fn why_sums_up_all_lanes_that_wait_for_the_receiver() {
+    let delivery = json!({"backoff_ms": 600_000, "backoff_max_ms": 600_000});
+    let scenario = Scenario::start(json!({"ordering": "key", "delivery": delivery})).await;
+    scenario.receiver.refuse_all(Some((503, usize::MAX)));
+    for key in ["a", "b", "c"] {
+        scenario.send("x", json!({"key": key})).await;
+    }
+    let why = eventually("all lanes have failed", async || {
+        let why = scenario.why("").await;
+        let said = why["summary"][0].as_str().unwrap_or_default();
+        match said.starts_with("3 messages wait for the receiver: status 503, since 20") {
+            true => Ok(why),
+            false => Err(why.to_string()),
+        }
+    })
+    .await;
+    assert!(why["owner_seen_at"].is_string(), "{why}");
+    let text = scenario.prints(&["why", ERP]).await;
+    assert!(text.contains("in all  3 messages wait") && text.contains("last heartbeat"), "{text}");
+}
+
+#[tokio::test]
+async fn why_names_the_worker_whose_lease_ended() {
+    let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
+    scenario.send("one", json!({})).await;
+    scenario.lease(json!({"worker": "w-7", "lease_ms": 100})).await;
+    scenario.until("the lease has ended", |stats| stats["head"]["stalls"] == 1).await;
+    let path = format!("/v1/destinations/{ERP}/messages/1");
+    let message = scenario.ok("GET", &path, Value::Null).await;
+    let detail = message["last_error"]["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("its lease ran out: w-7 died"), "{message}");
 }
 
 #[tokio::test]

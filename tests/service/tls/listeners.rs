@@ -199,6 +199,51 @@ async fn the_listener_of_operators_has_certificates_of_its_own() {
 }
 
 #[tokio::test]
+async fn doctor_names_certificates_and_tokens_that_end() {
+    let authority = Authority::new("ours");
+    let (redis, identity) = (TestRedis::start().await, authority.issue("server"));
+    let lines = format!("[http]\nlisten = '127.0.0.1:0'\n{}", section("http.tls", &identity, None));
+    let running = start(&redis, &lines).await;
+    let client = trusting(&authority).build().unwrap();
+    let url = |path: &str| format!("https://{}/v1/{path}", running.http);
+    let found = async |token: &str| {
+        let asked = client.get(url("doctor"));
+        let asked = if token.is_empty() { asked } else { asked.bearer_auth(token) };
+        let answer = asked.send().await.unwrap().text().await.unwrap();
+        let report: Value = serde_json::from_str(&answer).unwrap();
+        let findings = report["findings"].as_array().unwrap().iter();
+        let findings = findings.filter(|finding| finding["check"] == "expiry");
+        let said = findings.map(|finding| {
+            ["severity", "subject", "summary"].map(|name| finding[name].as_str().unwrap()).join(" ")
+        });
+        said.collect::<Vec<String>>()
+    };
+    assert_eq!(found("").await, [""; 0]);
+    let soon = time::OffsetDateTime::now_utc() + time::Duration::days(3);
+    for (end, said) in [
+        ((soon.year(), u8::from(soon.month()), soon.day()), "warning http.tls.certificate_file"),
+        ((2020, 2, 29), "error http.tls.certificate_file"),
+    ] {
+        authority.issue_until("server", &identity, Some(end));
+        let found = found("").await;
+        assert!(found.len() == 1 && found[0].starts_with(said), "{found:?}");
+        let date = format!("at {:04}-{:02}-{:02}T00:00:00Z", end.0, end.1, end.2);
+        assert!(found[0].contains(&date), "{found:?}");
+    }
+    authority.issue_into("server", &identity);
+    let body = json!({"name": "short", "scopes": ["read"], "expires_in_ms": 86_400_000});
+    let answer = client.post(url("tokens")).json(&body).send().await.unwrap();
+    let answer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+    let found = found(answer["token"].as_str().unwrap()).await;
+    assert!(
+        found.len() == 1 && found[0].contains("warning  Tokens end within 14 days"),
+        "{found:?}"
+    );
+    assert!(found[0].contains("short ("), "{found:?}");
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn new_certificates_serve_new_connections_and_open_ones_stay() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let (redis, identity) = (TestRedis::start().await, old.issue("server"));

@@ -5,8 +5,9 @@ use serde_json::Value;
 use crate::{
     operations::commands::run_at,
     support::{
-        pods::{Pod, Settings, refused_start},
+        pods::{Pod, Settings, client, refused_start},
         sentinel::TestSentinel,
+        wait::eventually,
     },
     topologies::journey::Journey,
 };
@@ -34,6 +35,30 @@ async fn journey_survives_a_failover_and_back_complete_and_in_order() {
     journey.end().await;
     let wakes = journey.wakes_of("erp", 10).await;
     assert!(wakes >= 1.0, "{wakes} wake-ups a message");
+}
+
+#[tokio::test]
+async fn doctor_counts_the_sentinels_that_could_fail_over() {
+    let redis = TestSentinel::start(1).await;
+    let pod = Pod::start("reseq", "ingest,processor,sender", &Settings::new(&redis.url())).await;
+    let found = async |expected: &[&str]| {
+        eventually("doctor says so", async || {
+            let answer = client().get(pod.url("/v1/doctor")).send().await.unwrap();
+            let report: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+            let findings = report["findings"].as_array().unwrap().iter();
+            let findings = findings.filter(|finding| finding["check"] == "redis_sentinels");
+            let found: Vec<&str> =
+                findings.map(|finding| finding["severity"].as_str().unwrap()).collect();
+            if found == expected { Ok(()) } else { Err(report.to_string()) }
+        })
+        .await;
+    };
+    found(&[]).await;
+    redis.sentinels[0].kill();
+    found(&["warning"]).await;
+    redis.sentinels[1].kill();
+    // Two that do not answer, and one that knows that there is no quorum.
+    found(&["error", "error", "error"]).await;
 }
 
 #[tokio::test]

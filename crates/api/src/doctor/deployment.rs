@@ -12,11 +12,12 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) {
     match api.store.pods().await {
         Ok(pods) => {
             roles(&pods, findings);
+            clocks(api.store.pod(), &pods, findings);
             schemas(api, &pods, findings).await;
             partitions(api, &pods, findings).await;
         }
         Err(error) => findings.cannot_check(
-            &["pods", "schema", "partitions"],
+            &["clocks", "pods", "schema", "partitions"],
             &format!("The heartbeats of the pods cannot be read: {error}."),
         ),
     }
@@ -50,6 +51,20 @@ fn roles(pods: &[PodInfo], findings: &mut Findings) {
                 format!("Start one: reseq serve --roles {role}."),
             );
         }
+    }
+}
+
+/// The clocks of the other pods, as their heartbeats tell. That of this pod is compared with each server.
+fn clocks(this: &str, pods: &[PodInfo], findings: &mut Findings) {
+    for pod in pods.iter().filter(|pod| pod.clock_ahead_s != 0 && pod.pod != this) {
+        let direction = if pod.clock_ahead_s > 0 { "ahead of" } else { "behind" };
+        let (seconds, host) = (pod.clock_ahead_s.unsigned_abs(), &pod.host);
+        findings.add(
+            (Warning, "clocks"),
+            &pod.pod,
+            format!("The clock of this pod ({host}) is {seconds} s {direction} that of Redis."),
+            "Synchronise both clocks with NTP. The times in its log are off by this much.",
+        );
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod deployment;
 mod destinations;
+mod expiry;
+mod sentinels;
 mod servers;
 
 use axum::{Extension, Json, extract::State};
@@ -75,6 +77,7 @@ const CHECKS: &[&str] = &[
     "redis_memory",
     "redis_connections",
     "redis_replicas",
+    "redis_sentinels",
     "redis_rights",
     "clocks",
     "pods",
@@ -82,6 +85,7 @@ const CHECKS: &[&str] = &[
     "partitions",
     "damage",
     "credentials",
+    "expiry",
     "stuck_lanes",
     "paused",
     "backlogs",
@@ -135,6 +139,8 @@ pub(super) async fn doctor(
     caller.check_unlimited()?;
     let mut findings = Findings::default();
     servers::check(&api, &mut findings).await;
+    sentinels::check(&api, &mut findings).await;
+    expiry::check(&api, &mut findings);
     match api.store.ping().await {
         Ok(()) => {
             deployment::check(&api, &mut findings).await;
@@ -142,7 +148,8 @@ pub(super) async fn doctor(
         }
         // Without Redis, nothing else can be said.
         Err(error) => {
-            let of_servers = [&["redis_reachable"], servers::CHECKS].concat();
+            let made = ["redis_reachable", "redis_sentinels", "expiry"];
+            let of_servers = [&made, servers::CHECKS].concat();
             let others = CHECKS.iter().copied().filter(|check| !of_servers.contains(check));
             findings.cannot_check(&others.collect::<Vec<_>>(), &format!("{error}."));
         }

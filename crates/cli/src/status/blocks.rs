@@ -1,9 +1,6 @@
 //! What blocks a destination and needs an operator, with the command that helps.
 
-use std::{
-    collections::BTreeSet,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::collections::BTreeSet;
 
 use serde_json::json;
 
@@ -43,25 +40,17 @@ pub(super) fn blocks(name: &str, stats: &Stats) -> Vec<String> {
 /// Why it needs attention, unless other lines say so.
 fn attention(name: &str, found: &Attention) -> Option<String> {
     let messages = counted(found.count, "message");
-    let for_long = match found.since {
-        Some(since) => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let age_ms = (now.as_millis() as u64).saturating_sub(since);
-            format!(" for {}", human_age(age_ms))
-        }
-        None => String::new(),
-    };
     let error = found.error.as_ref().map(|error| format!(" ({})", plain(error)));
     let error = error.unwrap_or_default();
     let why = format!("reseq why {name}");
     Some(match found.cause.as_str() {
-        "failing" => format!("{messages} failing{for_long}{error}; {why}"),
+        "failing" => format!("{messages} failing for longer than a minute{error}; {why}"),
         "no_owner" => format!("{messages} pending, and no sender delivers; reseq doctor"),
-        "no_worker" => format!("{messages} waiting, and nobody takes any{for_long}; {why}"),
+        "no_worker" => format!("{messages} waiting, and nobody takes any; {why}"),
         "at_limit" => format!("at its limit, it accepts no more: {messages} pending; {why}"),
         "halted" | "damaged" | "paused" => return None,
         // A cause of a newer service.
-        cause => format!("{}: {messages}{for_long}{error}; {why}", plain(cause)),
+        cause => format!("{}: {messages}{error}; {why}", plain(cause)),
     })
 }
 

@@ -48,8 +48,6 @@ pub(super) struct Stats {
 pub(super) struct Attention {
     pub(super) cause: String,
     pub(super) count: u64,
-    /// Since when, in ms since 1970.
-    pub(super) since: Option<u64>,
     pub(super) error: Option<String>,
 }
 

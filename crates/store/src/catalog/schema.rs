@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use redis::Value;
@@ -16,6 +16,9 @@ use crate::{
     unfit::UnfitServer,
 };
 use redis_client::read;
+
+/// Clocks that differ by less count as equal, in ms.
+const CLOCK_MS_MAX: i64 = 1_000;
 
 /// How often a pod reports.
 const PRESENCE_EVERY: Duration = Duration::from_secs(1);
@@ -58,19 +61,40 @@ impl Store {
         Ok(())
     }
 
+    /// How far the clock of this machine is ahead of that of Redis, in seconds: 0 if that may be a second or less.
+    async fn ahead_s(&self) -> Result<i64, StoreError> {
+        let asked = SystemTime::now();
+        // This also keeps a sample of Redis's clock.
+        let of_redis_ms = self.server_time_ms().await? as i64;
+        let ms = |time: SystemTime| {
+            time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64
+        };
+        let (before, after) = (ms(asked), ms(SystemTime::now()));
+        let ahead_ms =
+            if of_redis_ms < before { before - of_redis_ms } else { (after - of_redis_ms).min(0) };
+        Ok(if ahead_ms.abs() > CLOCK_MS_MAX { ahead_ms / 1_000 } else { 0 })
+    }
+
     async fn say_presence(&self, about: &str) -> Result<(), StoreError> {
-        // This also samples Redis's clock.
-        self.server_time_ms().await?;
         self.heartbeat_as(&presence::role(), about, PRESENCE).await.map(drop)
     }
 
     /// Reports that this pod is alive, with these roles (separated by commas), until `stop`.
     pub async fn stay(self, roles: String, stop: CancellationToken) {
-        let about = presence::about(&roles, &host());
+        let host = host();
+        let mut about = presence::about(&roles, 0, &host);
         let mut tick = tokio::time::interval(PRESENCE_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
-            if let Err(error) = self.say_presence(&about).await {
+            let said = async {
+                let now = presence::about(&roles, self.ahead_s().await?, &host);
+                if now != about {
+                    self.leave_as(&presence::role(), &about).await?;
+                    about = now;
+                }
+                self.say_presence(&about).await
+            };
+            if let Err(error) = said.await {
                 tracing::debug!(%error, "cannot report that this pod is alive");
             }
         }

@@ -18,6 +18,8 @@ pub struct PodInfo {
     pub roles: Vec<String>,
     /// The newest schema that it knows.
     pub schema: u32,
+    /// How far its clock is ahead of that of Redis, in seconds, if by more than one.
+    pub clock_ahead_s: i64,
     /// Without another heartbeat it counts as dead from then on, in ms since 1970.
     pub expires_ms: u64,
     /// The partitions that it owns.
@@ -117,6 +119,7 @@ impl PodInfo {
             host: presence.host.to_owned(),
             roles: roles.map(str::to_owned).collect(),
             schema: presence.schema,
+            clock_ahead_s: presence.ahead_s,
             expires_ms,
             partitions: Vec::new(),
         }
@@ -147,12 +150,12 @@ mod tests {
     #[test]
     fn heartbeats_tell_roles_and_host_and_which_owners_live() {
         let of = |member| Presence::read(member).map(|presence| PodInfo::of(presence, 9));
-        let pod = of("schema:3:ab12:ingest,sender:host-7").unwrap();
+        let pod = of("schema:3:ab12:ingest,sender:0:host-7").unwrap();
         assert_eq!((pod.pod.as_str(), pod.host.as_str(), pod.schema), ("ab12", "host-7", 3));
         assert_eq!(pod.roles, ["ingest", "sender"]);
         assert!(of("schema:3:ab12").unwrap().roles.is_empty());
         assert_eq!(of("sender:ab12"), None);
-        let live = [("sender:ab12".to_owned(), 9), ("schema:3:cd34::host".to_owned(), 6_000)];
+        let live = [("sender:ab12".to_owned(), 9), ("schema:3:cd34::0:host".to_owned(), 6_000)];
         let of = |value| {
             let Ownership { owner, seen_ms, former, .. } = ownership_of(value, 0, &live);
             (owner, seen_ms, former)

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 
 use crate::{Store, StoreError, entry::CatalogEntry};
-use redis_client::ServerState;
+use redis_client::{SentinelState, ServerState};
 
 impl Store {
     /// The name and the state of each primary, or why it does not answer.
     pub async fn examine_servers(&self) -> Vec<(String, Result<ServerState, StoreError>)> {
         let asked = self.client().examine(true).await;
         asked.into_iter().map(|(name, state)| (name, state.map_err(StoreError::from))).collect()
+    }
+
+    /// The address of each sentinel, with its state or why it does not answer. Empty without sentinels.
+    pub async fn examine_sentinels(&self) -> Vec<(String, Result<SentinelState, String>)> {
+        self.client().examine_sentinels().await
     }
 
     /// The name of each primary, with the indices of those of these destinations that it holds.

@@ -5,7 +5,7 @@
 mod probe;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -38,6 +38,8 @@ pub struct Missing {
     pub refusal: Option<String>,
     /// True if a server accepts writes.
     pub accepts_writes: bool,
+    /// True if the memory of a server is full: it accepts only writes that need no more.
+    pub is_full: bool,
 }
 
 impl Missing {
@@ -46,6 +48,7 @@ impl Missing {
         self.hints.extend(other.hints);
         self.refusal = self.refusal.or(other.refusal);
         self.accepts_writes |= other.accepts_writes;
+        self.is_full |= other.is_full;
         self
     }
 
@@ -81,6 +84,8 @@ fn joined<'a>(rules: impl Iterator<Item = &'a String>) -> Option<String> {
 pub(super) struct Rights {
     probe: Probe,
     missing: Mutex<Missing>,
+    /// The servers that refuse writes, and since when.
+    refusing: Mutex<HashMap<String, Instant>>,
     /// True if a right is missing that a pod needs: most calls skip the lock.
     is_lacking: AtomicBool,
     /// Held during a check, so that an older answer never replaces a newer one.
@@ -91,8 +96,8 @@ pub(super) struct Rights {
 
 impl Rights {
     pub(super) fn new(probe: Probe) -> Rights {
-        let (missing, is_lacking, asking, refused) = Default::default();
-        Rights { probe, missing, is_lacking, asking, refused }
+        let (missing, refusing, is_lacking, asking, refused) = Default::default();
+        Rights { probe, missing, refusing, is_lacking, asking, refused }
     }
 
     /// Call this when Redis refused a call for a missing right.
@@ -102,6 +107,25 @@ impl Rights {
 
     fn missing(&self) -> Missing {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Logs when a server begins to refuse writes, and when that ends.
+    fn note_writes(&self, address: &str, found: &Missing) {
+        let full = || "OOM its memory is full (maxmemory)".to_owned();
+        let reason = found.refusal.clone().or_else(|| found.is_full.then(full));
+        let mut refusing = self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
+        match (reason, refusing.get(address)) {
+            (Some(reason), None) => {
+                tracing::error!(address, reason, "Redis answers, and refuses writes");
+                refusing.insert(address.to_owned(), Instant::now());
+            }
+            (None, Some(since)) => {
+                let after_s = since.elapsed().as_secs();
+                tracing::info!(address, after_s, "Redis accepts writes again");
+                refusing.remove(address);
+            }
+            _ => {}
+        }
     }
 
     /// Stores the result, and logs changes.
@@ -115,13 +139,6 @@ impl Rights {
                 Some(sentence) => tracing::error!("{sentence}; this pod is not ready without them"),
                 None => tracing::info!("the Redis user now has all rights that Reseq needs"),
             }
-        }
-        match &found.refusal {
-            Some(sentence) if before.refusal.is_none() => {
-                tracing::error!("Redis refuses writes: {sentence}");
-            }
-            None if before.refusal.is_some() => tracing::info!("Redis accepts writes again"),
-            _ => {}
         }
         if before.hints != found.hints {
             match found.hints_sentence() {
@@ -141,16 +158,20 @@ impl Store {
         let asked = self.client().each_primary(probe).await;
         let answers: Vec<_> = asked
             .into_iter()
-            .map(|answer| match answer {
-                Ok(missing) => Some(missing),
-                Err(ClientError::NoRights(what)) => Some(Missing::of(what)),
-                Err(ClientError::RefusesWrites(sentence)) => {
-                    Some(Missing { refusal: Some(sentence), ..Missing::default() })
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "cannot check the rights of the Redis user");
-                    None
-                }
+            .map(|(address, answer)| {
+                let found = match answer {
+                    Ok(missing) => missing,
+                    Err(ClientError::NoRights(what)) => return Some(Missing::of(what)),
+                    Err(ClientError::RefusesWrites(sentence)) => {
+                        Missing { refusal: Some(sentence), ..Missing::default() }
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "cannot check the rights of the Redis user");
+                        return None;
+                    }
+                };
+                self.inner.rights.note_writes(&address, &found);
+                Some(found)
             })
             .collect();
         let known = answers.iter().any(Option::is_some);

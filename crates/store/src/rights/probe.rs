@@ -12,7 +12,7 @@ use crate::{
     keys::{Claimers, Keys},
     scripts::Scripts,
 };
-use redis_client::{Admitted, Question, refusal_of_writes};
+use redis_client::{Admitted, Question, is_full, refusal_of_writes};
 
 /// Returns the names of the denied commands. ARGV, for each command to check: its name in the answer,
 /// the number of its words, the words. A command that the server does not have counts as allowed.
@@ -153,7 +153,8 @@ impl Question for Probe {
     async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Missing> {
         let missing = self.run(connection).await?;
         let refusal = refusal_of_writes(connection).await;
-        Ok(Missing { accepts_writes: refusal.is_none(), refusal, ..missing })
+        let is_full = refusal.is_none() && is_full(connection).await;
+        Ok(Missing { accepts_writes: refusal.is_none(), refusal, is_full, ..missing })
     }
 }
 

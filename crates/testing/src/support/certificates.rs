@@ -56,9 +56,17 @@ impl Authority {
 
     /// Issues a certificate into these files.
     pub fn issue_into(&self, name: &str, identity: &Identity) {
+        self.issue_until(name, identity, None);
+    }
+
+    /// Issues a certificate that ends at the begin of this day (year, month, day) into these files.
+    pub fn issue_until(&self, name: &str, identity: &Identity, end: Option<(i32, u8, u8)>) {
         let names = ["127.0.0.1", "localhost"].map(str::to_owned);
         let mut params = CertificateParams::new(names.to_vec()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
+        if let Some((year, month, day)) = end {
+            params.not_after = rcgen::date_time_ymd(year, month, day);
+        }
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         replace(&identity.key, &key.serialize_pem());

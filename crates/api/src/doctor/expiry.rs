@@ -1,0 +1,50 @@
+//! Tokens and certificates that end soon.
+
+use super::{
+    Findings,
+    Severity::{Error, Warning},
+    named,
+};
+use crate::{Api, views::rfc3339};
+use store::server_clock_ms;
+
+/// A token or certificate that ends within this time is reported: 14 days, in ms.
+const SOON_MS: u64 = 14 * 86_400_000;
+
+pub(super) fn check(api: &Api, findings: &mut Findings) {
+    let now_ms = server_clock_ms();
+    let soon = |end: &u64| (now_ms..now_ms + SOON_MS).contains(end);
+    let tokens = api.catalog.tokens();
+    // A token that has ended is of no use, and harmless.
+    let mut ending: Vec<_> = tokens
+        .iter()
+        .filter_map(|one| Some((one.token.expires_ms.filter(soon)?, &one.token)))
+        .collect();
+    ending.sort_by_key(|(end, _)| *end);
+    if let Some((first, _)) = ending.first() {
+        let names: Vec<String> =
+            ending.iter().map(|(_, token)| format!("{} ({})", token.name, token.id)).collect();
+        let summary = format!(
+            "Tokens end within 14 days, the first at {}: {}.",
+            rfc3339(*first),
+            named(&names)
+        );
+        let action = "Give their users new ones: reseq tokens create.";
+        findings.add((Warning, "expiry"), "", summary, action);
+    }
+    for file in &*api.certificates {
+        let (severity, what) = match tls::first_end_ms(&file.path) {
+            Ok(end) if end <= now_ms => (Error, format!("ended at {}", rfc3339(end))),
+            Ok(end) if soon(&end) => (Warning, format!("ends at {}", rfc3339(end))),
+            Ok(_) => continue,
+            Err(problem) => {
+                let reason = format!("{}: {problem}.", file.path.display());
+                findings.cannot_check(&["expiry"], &reason);
+                continue;
+            }
+        };
+        let summary = format!("A certificate of {} {what}.", file.path.display());
+        let action = "Replace the file. Reseq reads it again within a second.";
+        findings.add((severity, "expiry"), &file.field, summary, action);
+    }
+}
