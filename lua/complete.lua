@@ -8,6 +8,11 @@
 -- include: schema, clock, wake
 -- include: lists, leases, attempts, waiting, serial, reserve
 
+-- How long a result is kept, and the most bytes of results that are added meanwhile for a destination, and for all
+-- destinations of a partition.
+local RESULT_MS = 60000
+local RESULTS_BYTES_MAX, ALL_RESULTS_BYTES_MAX = 32 * 1048576, 128 * 1048576
+
 local schema = check_schema(key_epoch)
 if schema ~= record_schema then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 
@@ -121,6 +126,25 @@ local function forget_attempts()
   end
 end
 
+-- Keeps the outputs that producers wait for, and wakes them. If there is no room for a result, its producer learns only
+-- that the message is processed.
+local function keep_results()
+  local bytes = redis.call('HMGET', key_results, destination, '*')
+  local own, all = tonumber(bytes[1]) or 0, tonumber(bytes[2]) or 0
+  for _, one in ipairs(kept) do
+    local sequence, size = done_as[tonumber(one.of)], #one.value
+    if sequence then
+      if not IS_FULL and own + size <= RESULTS_BYTES_MAX and all + size <= ALL_RESULTS_BYTES_MAX then
+        redis.call('SET', one.result, one.value, 'PX', RESULT_MS)
+        own, all = own + size, all + size
+      end
+      wake(key_wake_results, destination .. '/' .. sequence)
+    end
+  end
+  redis.call('HSET', key_results, destination, text(own), '*', text(all))
+  if not bytes[2] then redis.call('PEXPIRE', key_results, RESULT_MS) end
+end
+
 -- With ordering by key: lanes whose heads are now ready.
 local heads_ready = {n = 0}
 
@@ -148,6 +172,7 @@ if done > 0 then
   if #no_bodies > 0 then redis.call('HDEL', key_bodies, unpack(no_bodies)) end
   redis.call('HSET', key_destination, 'ready', text((tonumber(known[3]) or 0) + done))
   if attempts_kept then forget_attempts() end
+  if #kept > 0 then keep_results() end
   local releasable = false
   for lane, of_lane in ipairs(scores) do
     if of_lane.n > 0 then

@@ -29,6 +29,9 @@ for i, failure in ipairs(failures) do
     local attempts = attempts_of(key_attempts, sequence)
     local later_max = tonumber(failure.later_max)
     local asks_later = later_max > 0
+    -- Its producer may have asked for fewer attempts.
+    local asked_max = tonumber(failure.attempts_max)
+    local attempts_max = asked_max > 0 and (most == 0 or asked_max < most) and asked_max or most
     local is_used_up
     -- The worker is alive, so the message is not a suspect.
     attempts[7], attempts[11] = 0, asks_later and 1 or 0
@@ -37,7 +40,7 @@ for i, failure in ipairs(failures) do
       is_used_up = attempts[10] > later_max
     else
       attempts[1] = attempts[1] + 1
-      is_used_up = failure.is_final == '1' or most > 0 and attempts[1] >= most
+      is_used_up = failure.is_final == '1' or attempts_max > 0 and attempts[1] >= attempts_max
     end
     if is_used_up or not asks_later then note_error(attempts, now, failure.problem) end
     failed[sequence] = attempts

@@ -169,11 +169,12 @@ const OTHERS: [(&str, &str); 7] = [
 const KEYS_PAGE: &str = "docs/reference/redis-keys.md";
 
 /// Keys whose name in contracts differs from their noun.
-const NOUNS: [(&str, &str); 12] = [
+const NOUNS: [(&str, &str); 13] = [
     ("call", "calls:<caller>"),
     ("destination", "d:<dest>"),
     ("active", "active:builtin"),
     ("operation", "operation:<id>"),
+    ("result", "result:<sequence>"),
     ("seen", "idempotency:<idempotency key>"),
     ("in_progress", "in-progress[:<key>]"),
     ("ready", "ready[:<key>]"),

@@ -153,7 +153,10 @@ async fn live(
     assert!(forgotten >= calls.epoch.parse().unwrap());
     let of_partition = format!("{}*", calls.keys.hash());
     let left: Vec<String> = redis::cmd("KEYS").arg(of_partition).query_async(at).await.unwrap();
-    assert!(left.iter().all(|key| key.contains(":idempotency:")), "{left:?}");
+    assert!(
+        left.iter().all(|key| key.contains(":idempotency:") || key.contains(":result:")),
+        "{left:?}"
+    );
     assert_eq!(ask::<u64>(&mut connections[index], &calls.index("")).await, 1);
 }
 

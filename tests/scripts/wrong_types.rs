@@ -52,6 +52,7 @@ async fn script_that_meets_a_wrong_type_changes_nothing() {
 /// Keys whose wrong type goes unnoticed: checked only for existence; repaired; or removed whatever
 /// their type.
 const UNNOTICED: &[&str] = &[
+    "complete KEYS[21] reseq:{p00}:d:erp:result:4",
     "note_operation KEYS[3] reseq:{p00}:d:erp:operation:purge-1",
     "note_operation KEYS[4] reseq:{p00}:operations",
     "define KEYS[3] reseq:{p00}:d:erp:waiting",

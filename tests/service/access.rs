@@ -137,6 +137,7 @@ fn scope_of(method: &Method, path: &str) -> Option<&'static str> {
         ) => "work",
         (_, "/v1/tokens" | "/v1/tokens/{id}" | "/v1/audit") => "admin",
         ("GET", "/metrics") => "read",
+        ("GET", path) if path.ends_with("/result") => "ingest",
         ("GET", path) if path.starts_with("/v1/") => "read",
         ("PUT" | "PATCH" | "DELETE", "/v1/destinations/{destination}" | "/v1/topics/{topic}") => {
             "admin"

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use crate::support;
 
 mod attempts;
+mod results;
 
 struct Service {
     redis: TestRedis,

@@ -150,7 +150,15 @@ impl Life<'_> {
         let failed = |at: usize, wait, is_final| {
             let error = error(Stage::Transform);
             let ids = MessageIds::default();
-            Failed { token: tokens[at].clone(), wait, is_final, later_max: 0, error, ids }
+            Failed {
+                token: tokens[at].clone(),
+                wait,
+                is_final,
+                attempts_max: 0,
+                later_max: 0,
+                error,
+                ids,
+            }
         };
         let failed = [failed(0, Duration::ZERO, true), failed(1, self.lease, false)];
         let statuses = store.fail(call_sequence, known, &failed).await.unwrap();

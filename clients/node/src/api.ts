@@ -55,6 +55,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/messages/by-id/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/messages/by-id/{id}` */
+        get: operations["find_messages_by_id"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/messages/{sequence}/result": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/messages/{sequence}/result` */
+        get: operations["await_result"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/destinations/{destination}/messages/{sequence}/run-now": {
         parameters: {
             query?: never;
@@ -1374,8 +1408,7 @@ export interface components {
             previous_keys_max?: number;
             /**
              * Format: int64
-             * @description For how many of the last messages Reseq remembers the sequence of their id, so that they are
-             *     found by it; 0: for none.
+             * @description How many of the last messages are found by their id; 0: none. Beyond [`IDS_SEARCHED_MAX`] there is an index.
              */
             ids_max?: number;
             /** Format: int64 */
@@ -1473,8 +1506,7 @@ export interface components {
             previous_keys_max?: number;
             /**
              * Format: int64
-             * @description For how many of the last messages Reseq remembers the sequence of their id, so that they are
-             *     found by it; 0: for none.
+             * @description How many of the last messages are found by their id; 0: none. Beyond [`IDS_SEARCHED_MAX`] there is an index.
              */
             ids_max?: number;
         };
@@ -1888,8 +1920,7 @@ export interface components {
                 previous_keys_max?: number;
                 /**
                  * Format: int64
-                 * @description For how many of the last messages Reseq remembers the sequence of their id, so that they are
-                 *     found by it; 0: for none.
+                 * @description How many of the last messages are found by their id; 0: none. Beyond [`IDS_SEARCHED_MAX`] there is an index.
                  */
                 ids_max?: number;
                 /** Format: int64 */
@@ -2280,6 +2311,11 @@ export interface components {
             /** @description Why the message cannot be read; absent if it can. */
             damaged?: string | null;
         };
+        /** @description A message of a destination. */
+        MessageFound: {
+            destination: components["schemas"]["DestinationName"];
+            message: components["schemas"]["Message"];
+        };
         /** @description The lease on a message that is being processed, or that a consumer holds. */
         MessageLease: {
             worker?: null | components["schemas"]["WorkerName"];
@@ -2289,6 +2325,27 @@ export interface components {
              * @description The lease expires then, unless it is extended.
              */
             expires_at: string;
+        };
+        /** @description The result of a message. */
+        MessageResult: {
+            /** Format: int64 */
+            sequence: number;
+            /** Format: int64 */
+            epoch: number;
+            id: string;
+            state: components["schemas"]["ResultState"];
+            content_type?: string | null;
+            /** @description The output, if it is JSON. */
+            body?: unknown;
+            /** @description Any other output. */
+            body_base64?: string | null;
+            error?: null | components["schemas"]["Failure"];
+            /** @description Why there is no output. */
+            detail?: string | null;
+        };
+        /** @description The messages with an id, one for each destination that has one. */
+        MessagesFound: {
+            items: components["schemas"]["MessageFound"][];
         };
         /** @description The object as sent: with `destinations` or a `topic`, and with a `body` or a `body_base64`. */
         NewMessage: {
@@ -2327,6 +2384,18 @@ export interface components {
              * @description 9 goes first. Only without ordering.
              */
             priority?: number | null;
+            /** @description Keep the output for 60 s, for whoever asks for the result. */
+            keep_result?: boolean | null;
+            /**
+             * Format: int64
+             * @description The most attempts at processing; not more than the destination allows.
+             */
+            attempts_max?: number | null;
+            /**
+             * Format: int64
+             * @description The upper limit of the first wait after a failed attempt; not more than the longest wait of the destination.
+             */
+            backoff_ms?: number | null;
         };
         /** @description A message's old and new position. */
         NewPosition: {
@@ -2642,6 +2711,11 @@ export interface components {
              */
             delay_ms?: number;
         };
+        /**
+         * @description How far the processing of a message is.
+         * @enum {string}
+         */
+        ResultState: "pending" | "processed" | "dropped" | "failed" | "cancelled" | "not_kept";
         /** @description The head that was retried; with `all`, the operation. */
         Retried: components["schemas"]["HeadState"] | components["schemas"]["Operation"];
         /** @description Which head to retry, and with which body. */
@@ -3102,6 +3176,27 @@ export interface components {
         WorkerName: string;
     };
     responses: {
+        /** @description - `wrong_state`: Not possible in this state */
+        AwaitsResultConflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `unknown_destination`: Unknown destination
+         *     - `unknown_message`: Unknown message
+         */
+        AwaitsResultNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /**
          * @description - `invalid_request`: Invalid request
          *     - `invalid_field`: Invalid field
@@ -4150,6 +4245,12 @@ export interface operations {
                 "Reseq-Due-At"?: string | null;
                 /** @description 0 to 9; 9 goes first. */
                 "Reseq-Priority"?: number | null;
+                /** @description Keep the output for 60 s, for whoever asks for the result. */
+                "Reseq-Keep-Result"?: boolean | null;
+                /** @description The most attempts at processing; not more than the destination allows. */
+                "Reseq-Attempts-Max"?: number | null;
+                /** @description The longest first wait after a failed attempt, such as `15s`. */
+                "Reseq-Backoff"?: string | null;
             };
             path: {
                 /**
@@ -4363,6 +4464,84 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["ReadsMessageNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    find_messages_by_id: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the message
+                 * @example 01a20b3e-5f0c-7cc1-9d5f-3b1f8a1f6d10
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The last message with this id of each destination that has one */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MessagesFound"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    await_result: {
+        parameters: {
+            query: {
+                /** @description The id of the message. */
+                id: string;
+                /** @description Wait up to this long if the message is not processed yet. */
+                wait_ms?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+                /**
+                 * @description The sequence of the message
+                 * @example 1
+                 */
+                sequence: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The result, or that there is none yet */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MessageResult"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["AwaitsResultNotFound"];
+            409: components["responses"]["AwaitsResultConflict"];
             414: components["responses"]["URITooLong"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
@@ -6795,6 +6974,12 @@ export interface operations {
                 "Reseq-Due-At"?: string | null;
                 /** @description 0 to 9; 9 goes first. */
                 "Reseq-Priority"?: number | null;
+                /** @description Keep the output for 60 s, for whoever asks for the result. */
+                "Reseq-Keep-Result"?: boolean | null;
+                /** @description The most attempts at processing; not more than the destination allows. */
+                "Reseq-Attempts-Max"?: number | null;
+                /** @description The longest first wait after a failed attempt, such as `15s`. */
+                "Reseq-Backoff"?: string | null;
             };
             path: {
                 /**
@@ -6853,6 +7038,12 @@ export interface operations {
                 "Reseq-Due-At"?: string | null;
                 /** @description 0 to 9; 9 goes first. */
                 "Reseq-Priority"?: number | null;
+                /** @description Keep the output for 60 s, for whoever asks for the result. */
+                "Reseq-Keep-Result"?: boolean | null;
+                /** @description The most attempts at processing; not more than the destination allows. */
+                "Reseq-Attempts-Max"?: number | null;
+                /** @description The longest first wait after a failed attempt, such as `15s`. */
+                "Reseq-Backoff"?: string | null;
             };
             path?: never;
             cookie?: never;

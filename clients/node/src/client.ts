@@ -5,8 +5,9 @@ import type { ConsumedMessage } from "./consumer/message.js";
 import { ReseqError } from "./errors.js";
 import { checkOptions } from "./options.js";
 import { Batcher, LINES_MAX, type Accepted } from "./producer/batcher.js";
-import { lineOf, type SendOptions, type Target } from "./producer/lines.js";
+import { lineOf, type SendOptions, type Target, type WaitOptions } from "./producer/lines.js";
 import { Outcomes, type Outcome } from "./producer/outcomes.js";
+import { outputOf } from "./producer/results.js";
 import type { Telemetry } from "./telemetry.js";
 import { TRANSPORT_OPTIONS, Transport, type Call, type TransportOptions } from "./transport.js";
 
@@ -114,16 +115,30 @@ export class Reseq<Bodies extends object = Record<string, any>> {
   }
 
   /**
+   * Sends a message to a destination, and waits until it is processed: the receipt has its `output` (JSON as a value,
+   * anything else as a `Buffer`; at most 1 MiB). Throws a `ResultError` if the message fails, or is not processed in time.
+   */
+  send<Name extends NameOf<Bodies>, Output = any>(destination: Name, body: Bodies[Name], options: WaitOptions): Promise<Receipt & { output: Output }>;
+  /**
    * Sends a message to a destination. What is sent in one tick goes as one batch. Messages to one destination are
    * stored in the order of the calls, also if some have to be tried again.
    */
   send<Name extends NameOf<Bodies>>(destination: Name, body: Bodies[Name], options?: SendOptions): Sending<Receipt>;
   /** Sends a message to several destinations. */
   send<Name extends NameOf<Bodies>>(destinations: Name[], body: BodyOfAll<Bodies, Name>, options?: SendOptions): Sending<Receipts>;
-  send(to: string | string[], body: unknown, options: SendOptions = {}): Sending<Receipt> | Sending<Receipts> {
+  send(to: string | string[], body: unknown, options: SendOptions & Partial<WaitOptions> = {}): Sending<Receipt> | Sending<Receipts> | Promise<Receipt & { output: unknown }> {
+    if (options.waitFor !== undefined) return this.#processed(to, body, options);
     const several = this.#send({ destinations: typeof to === "string" ? [to] : to }, body, options);
     if (typeof to !== "string") return several;
     return withDelivered<Receipt, Outcome>(several.then(({ deliveries }) => deliveries[0]!));
+  }
+
+  async #processed(to: string | string[], body: unknown, options: SendOptions & Partial<WaitOptions>): Promise<Receipt & { output: unknown }> {
+    if (typeof to !== "string") throw new TypeError("waitFor: send to one destination, whose output you wait for");
+    if (options.waitFor !== "processed") throw new TypeError(`waitFor: "processed" is all there is to wait for, not ${JSON.stringify(options.waitFor)}`);
+    const { deliveries } = await this.#send({ destinations: [to] }, body, options);
+    const receipt = deliveries[0]!;
+    return { ...receipt, output: await outputOf(this.transport, receipt, options.waitMs, options.signal) };
   }
 
   /** Sends a message to all destinations of a topic. */
@@ -154,7 +169,7 @@ export class Reseq<Bodies extends object = Record<string, any>> {
     return this.#batcher.flush();
   }
 
-  #send(target: Target, body: unknown, options: SendOptions): Sending<Receipts> {
+  #send(target: Target, body: unknown, options: SendOptions & Partial<WaitOptions>): Sending<Receipts> {
     const to = "topic" in target ? [target.topic] : target.destinations;
     const stored = this.telemetry
       ? this.telemetry.send(to, (headers) => this.#stored(target, body, { ...options, headers: { ...headers, ...options.headers } }))
@@ -162,7 +177,7 @@ export class Reseq<Bodies extends object = Record<string, any>> {
     return withDelivered<Receipts, Outcome[]>(stored);
   }
 
-  async #stored(target: Target, body: unknown, options: SendOptions): Promise<Receipts> {
+  async #stored(target: Target, body: unknown, options: SendOptions & Partial<WaitOptions>): Promise<Receipts> {
     const isOwn = options.idempotencyKey === undefined;
     const key = isOwn ? `${this.#keyPrefix}/${(this.#sent++).toString(36)}` : options.idempotencyKey || undefined;
     const line = lineOf(target, body, options, key);
@@ -215,9 +230,15 @@ export class Reseq<Bodies extends object = Record<string, any>> {
     return this.call("GET", `/v1/destinations/${encodeURIComponent(destination)}/stats`, undefined, options);
   }
 
-  /** A message, or what became of it; undefined if Reseq no longer knows. */
-  async message(destination: NameOf<Bodies>, sequence: number, options?: CallOptions) {
-    const path = `/v1/destinations/${encodeURIComponent(destination)}/messages/${sequence}`;
+  /** The last message with this id of each destination that has one, or what became of it. */
+  async find(id: string, options?: CallOptions): Promise<Schemas["MessageFound"][]> {
+    return (await this.call<Schemas["MessagesFound"]>("GET", `/v1/messages/by-id/${encodeURIComponent(id)}`, undefined, options)).items;
+  }
+
+  /** A message, by its sequence or its id, or what became of it; undefined if Reseq no longer knows. */
+  async message(destination: NameOf<Bodies>, which: number | { id: string }, options?: CallOptions) {
+    const rest = typeof which === "number" ? which : `by-id/${encodeURIComponent(which.id)}`;
+    const path = `/v1/destinations/${encodeURIComponent(destination)}/messages/${rest}`;
     try {
       return await this.call<Partial<Schemas["MessageContent"]> & Partial<Schemas["GoneMessage"]> & { state: string }>("GET", path, undefined, options);
     } catch (error) {

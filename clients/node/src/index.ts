@@ -1,11 +1,12 @@
 export { BatchError, Reseq } from "./client.js";
+export { ResultError } from "./producer/results.js";
 export type {
   BatchItem, CallOptions, Destination, DestinationDefinition, DestinationStats, NameOf, PendingMessage, Receipt, Receipts, ReseqOptions, Sending, StoredCopy,
 } from "./client.js";
 export { CODES, Later, Permanent, Retry, ReseqError, type ErrorCode, type InvalidPart } from "./errors.js";
 export type { ConsumeOptions } from "./consumer/consumer.js";
 export type { ConsumedMessage } from "./consumer/message.js";
-export type { SendOptions } from "./producer/lines.js";
+export type { SendOptions, WaitOptions } from "./producer/lines.js";
 export type { Outcome } from "./producer/outcomes.js";
 export { checkedBody, type StandardSchema } from "./schema.js";
 export type { HandledMessage, Telemetry } from "./telemetry.js";

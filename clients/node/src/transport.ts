@@ -29,6 +29,8 @@ export interface Call {
   headers?: Record<string, string> | undefined;
   signal?: AbortSignal | undefined;
   timeoutMs?: number | undefined;
+  /** It waits for long: it has a connection that no other call waits for. */
+  lasts?: boolean | undefined;
   /** When aborted, the client ends its side of the connection, and still takes an answer that comes. */
   endOfWait?: AbortSignal | undefined;
 }
@@ -45,6 +47,9 @@ const IDLE_MS = 30_000;
 /** After the end of a wait, Reseq has this long to answer. */
 const LAST_ANSWER_MS = 5_000;
 
+/** The most connections to each pod with calls that wait; further ones wait until one is free. */
+const WAITS_MAX = 512;
+
 /** HTTP calls to some pods. */
 export class Transport {
   readonly #urls: URL[];
@@ -52,6 +57,8 @@ export class Transport {
   readonly #timeoutMs: number;
   readonly #http: HttpAgent;
   readonly #https: HttpsAgent;
+  readonly #httpWaits: HttpAgent;
+  readonly #httpsWaits: HttpsAgent;
   readonly #backoff: NonNullable<TransportOptions["backoff"]>;
   /** How long a batch of messages may take: shorter than other calls, because a program waits for it. */
   readonly sendTimeoutMs: number;
@@ -71,6 +78,8 @@ export class Transport {
     const agent = { keepAlive: true, maxSockets: options.connectionsMax ?? 64, timeout: IDLE_MS };
     this.#http = new HttpAgent(agent);
     this.#https = new HttpsAgent(agent);
+    this.#httpWaits = new HttpAgent({ ...agent, maxSockets: WAITS_MAX });
+    this.#httpsWaits = new HttpsAgent({ ...agent, maxSockets: WAITS_MAX });
   }
 
   newBackoff(): Backoff {
@@ -121,8 +130,7 @@ export class Transport {
   }
 
   close(): void {
-    this.#http.destroy();
-    this.#https.destroy();
+    for (const agent of [this.#http, this.#https, this.#httpWaits, this.#httpsWaits]) agent.destroy();
   }
 
   #exchange(url: URL, call: Call): Promise<Answer> {
@@ -178,7 +186,8 @@ export class Transport {
     } else if (call.method !== "GET") {
       headers["content-length"] = 0;
     }
-    const options = { method: call.method, headers, agent: isTls ? this.#https : this.#http };
+    const agents = call.lasts ? [this.#httpWaits, this.#httpsWaits] : [this.#http, this.#https];
+    const options = { method: call.method, headers, agent: agents[isTls ? 1 : 0] };
     const target = new URL(url.pathname.replace(/\/$/, "") + call.path, url);
     return isTls ? httpsRequest(target, options) : httpRequest(target, options);
   }

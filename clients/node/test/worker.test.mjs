@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { DROP, KEEP, Later, Output, Permanent, REQUEUE, Reseq, Retry, Worker } from "reseq";
+import { DROP, KEEP, Later, Output, Permanent, REQUEUE, Reseq, ResultError, Retry, Worker } from "reseq";
 import { z } from "zod";
 import { Deployment, until } from "./support/processes.mjs";
 import { recorder } from "./support/receiver.mjs";
@@ -331,6 +331,45 @@ test("a handler in threads computes at the same time, saves checkpoints, fails a
   assert.deepEqual(later, { attempt: 1, checkpoint: { at: 2 } });
   assert.ok(one.thread > 0 && other.thread > 0);
   assert.match(happened("failed").map(([, , { message }]) => message).join(), /the thread of the handler ended/);
+});
+
+test("send waits for the output, or says why there is none", async (t) => {
+  const definition = { ordering: "none" };
+  const handler = ({ body }) => {
+    if (body === "bad") throw new Permanent("no such tax");
+    if (body === "gone") return DROP;
+    return body === "bytes" ? new Output(Buffer.from([255]), "a/b") : { total: body };
+  };
+  const { name } = await scene(t, handler, { definition });
+  const send = (body, more) => reseq.send(name, body, { waitFor: "processed", ...more });
+  const receipt = await send(7);
+  assert.deepEqual(receipt.output, { total: 7 });
+  assert.deepEqual([receipt.destination, receipt.duplicate], [name, false]);
+  assert.deepEqual((await send("bytes")).output, Buffer.from([255]));
+  const all = await Promise.all(Array.from({ length: 100 }, (_, n) => send(n)));
+  assert.deepEqual(all.map(({ output }) => output.total), Array.from({ length: 100 }, (_, n) => n));
+  await assert.rejects(send("bad"), (error) => error instanceof ResultError && error.state === "failed" && /no such tax/.test(error.message));
+  await assert.rejects(send("gone"), { name: "ResultError", state: "dropped" });
+  await assert.rejects(send(1, { waitMs: 0, delayMs: 60_000 }), { state: "pending" });
+  await assert.rejects(send(1, { delayMs: 60_000, signal: AbortSignal.timeout(100) }), { name: "TimeoutError" });
+  await assert.rejects(reseq.send([name], 1, { waitFor: "processed" }), TypeError);
+  await assert.rejects(reseq.send(name, 1, { waitFor: "delivered" }), TypeError);
+});
+
+test("a message has its own attempts, and is found by its id", async (t) => {
+  let calls = 0;
+  const handler = () => {
+    calls += 1;
+    throw new Error("no");
+  };
+  const { name } = await scene(t, handler, {});
+  const { id, sequence } = await reseq.send(name, 1, { attemptsMax: 2, backoffMs: 1 });
+  await until("it is halted", async () => (await reseq.message(name, { id })).state === "halted");
+  assert.equal(calls, 2);
+  const found = await reseq.find(id);
+  assert.deepEqual(found.map((one) => [one.destination, one.message.sequence]), [[name, sequence]]);
+  assert.equal(await reseq.message(name, { id: "nothing" }), undefined);
+  await assert.rejects(reseq.send(name, 1, { attemptsMax: 11 }), { code: "invalid_field" });
 });
 
 test("a handler that never ends is given up after attemptTimeoutMs, and its lane goes on", async (t) => {

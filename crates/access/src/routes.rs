@@ -37,9 +37,12 @@ const OPEN: [&str; 9] = [
 /// The pages of the console, and the session of a browser, which checks the token itself.
 const CONSOLE: [&str; 4] = ["/console", "/console/", "/console/{file}", "/console/session"];
 
+/// The result of a message. Whoever sends a message may see what became of it, if he names its id.
+const RESULT: &str = "/v1/destinations/{destination}/messages/{sequence}/result";
+
 /// True if a request may last long, because it waits for messages or streams events.
 pub fn lasts(path: &str) -> bool {
-    let waits = ["/v1/leases", "/v1/destinations/{destination}/consume"];
+    let waits = ["/v1/leases", "/v1/destinations/{destination}/consume", RESULT];
     waits.contains(&path) || ["/v1/deliveries", "/console/events"].contains(&path)
 }
 
@@ -53,7 +56,7 @@ pub fn needed(method: &Method, path: &str) -> Needed {
         return Needed::Operators;
     }
     let scope = match path {
-        "/v1/messages" => Scope::Ingest,
+        "/v1/messages" | RESULT => Scope::Ingest,
         "/v1/destinations/{destination}/messages" | "/v1/topics/{topic}/messages"
             if method == Method::POST =>
         {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::{
     body::{Body, HttpBody},
     extract::{MatchedPath, RawPathParams, Request, State},
+    http::Method,
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -96,8 +97,10 @@ fn caller_of(
     let named = named.and_then(|(_, text)| text.parse::<DestinationName>().ok());
     let allowed = allowed(guard, scope, named.as_ref(), request);
     match (allowed, &named) {
-        // The only call of this scope that names a destination: it sends one message, which may be signed.
-        (Err(refused), Some(name)) if scope == Scope::Ingest => {
+        // The only call of this scope that changes a destination: it sends one message, which may be signed.
+        (Err(refused), Some(name))
+            if scope == Scope::Ingest && *request.method() == Method::POST =>
+        {
             // Who only signs has no token that could have too many requests.
             Ok((guard.signer(name, request.headers(), refused)?, None))
         }

@@ -31,6 +31,7 @@ mod reingest;
 mod repair;
 mod replay;
 mod request;
+mod results;
 mod run_now;
 mod selection;
 mod stats;
@@ -137,6 +138,8 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(messages::list, messages::cancel_by_key))
         .routes(routes!(messages::show, messages::cancel))
         .routes(routes!(messages::show_by_id))
+        .routes(routes!(messages::find_by_id))
+        .routes(routes!(results::result))
         .routes(routes!(run_now::run_message_now))
         .routes(routes!(run_now::run_now))
         .routes(routes!(destinations::list))

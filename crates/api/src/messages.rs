@@ -1,10 +1,13 @@
 //! `/v1/destinations/{d}/messages`: list pending messages, show one, cancel one.
 
+use std::collections::HashMap;
+
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Path, Query, State, rejection::QueryRejection},
     response::Response,
 };
+use futures::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -15,13 +18,17 @@ use super::{
     views::{Gone, Items, Letter, Pending},
     withdraw::{self, Withdrawal, name, wrong_state},
 };
-use domain::{OutOfLine, Position, Sequence, Tombstone, message};
+use domain::{DestinationName, OutOfLine, Position, Sequence, Tombstone, message};
 use formats::code::Code;
-use http_server::{invalid::Location, openapi_responses, problem::Problem};
+use http_server::{invalid::Location, openapi_responses, principal::Principal, problem::Problem};
 use store::{Listed, Which};
 
 /// Pages that a filter reads at the most for one answer.
 const PAGES_MAX: usize = 50;
+/// The most messages of a partition that a search over all destinations reads; each destination has the same share.
+const SEARCHED_IN_PARTITION: u64 = 10_000;
+/// Destinations that such a search reads at the same time.
+const SEARCHES_AT_ONCE: usize = 8;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -160,19 +167,77 @@ pub(super) async fn show_by_id(
     let ids_max = target.entry().destination.ids_max;
     let unknown = |detail: String| Problem::new(Code::UnknownMessage, detail);
     if ids_max == 0 {
-        let detail = "this destination does not remember ids; set ids_max, and the ids of the \
-                      messages that arrive from then on are remembered";
+        let detail =
+            "messages of this destination are not found by their ids: its ids_max is 0; raise it";
         return Err(unknown(detail.to_owned()));
     }
-    let sequence = api.store.stamped_with_id(target.entry(), &id).await?;
-    let forgotten = || {
+    with_id(&api, &target, &id, u64::MAX).await?.map(Json).ok_or_else(|| {
         unknown(format!(
-            "no message with this id is among the last {ids_max} (ids_max) of this destination"
+            "no message with this id is among the last {ids_max} (ids_max) of this destination that are pending or in \
+             its log"
         ))
-    };
-    let shown = shown(&api, &target, sequence.ok_or_else(forgotten)?).await?;
-    // After Redis lost data, the sequence may have been stamped again.
-    if shown.id() == id { Ok(Json(shown)) } else { Err(forgotten()) }
+    })
+}
+
+/// The last message with this id, among the last `max`.
+async fn with_id(api: &Api, target: &Target, id: &str, max: u64) -> Result<Option<Shown>, Problem> {
+    let sequence = api.store.stamped_with_id(target.entry(), id, max).await?;
+    let Some(sequence) = sequence else { return Ok(None) };
+    match shown(api, target, sequence).await {
+        // After Redis lost data, the sequence may have been stamped again.
+        Ok(shown) => Ok(Some(shown).filter(|shown| shown.id() == id)),
+        // It has left the log meanwhile.
+        Err(problem) if problem.code == Code::UnknownMessage => Ok(None),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// The messages with an id, one for each destination that has one.
+#[derive(Serialize, ToSchema)]
+pub(super) struct MessagesFound {
+    items: Vec<MessageFound>,
+}
+
+/// A message of a destination.
+#[derive(Serialize, ToSchema)]
+struct MessageFound {
+    destination: DestinationName,
+    message: Shown,
+}
+
+/// `GET /v1/messages/by-id/{id}`
+#[utoipa::path(get, path = "/v1/messages/by-id/{id}", tag = "messages",
+    operation_id = "find_messages_by_id",
+    params(("id" = String, Path, description = "The id of the message")),
+    responses((status = 200, description = "The last message with this id of each destination that has one", body = MessagesFound),
+        openapi_responses::Reads))]
+pub(super) async fn find_by_id(
+    State(api): State<Api>,
+    Extension(caller): Extension<Principal>,
+    Path(id): Path<String>,
+) -> Result<Json<MessagesFound>, Problem> {
+    message::check_text("id", &id, message::ID_BYTES_MAX).map_err(Problem::invalid_parameter)?;
+    let all = api.catalog.all();
+    let mut in_partition: HashMap<u16, u64> = HashMap::new();
+    for entry in &all {
+        *in_partition.entry(entry.partition).or_default() += 1;
+    }
+    let seen = all.into_iter().filter(|entry| caller.check(&entry.destination.name).is_ok());
+    let searches = seen.map(|entry| {
+        let share = in_partition.get(&entry.partition).copied().unwrap_or(1);
+        let (api, id) = (&api, &id);
+        async move {
+            let max = SEARCHED_IN_PARTITION.div_ceil(share);
+            let target = Target::of(api, entry);
+            let found = with_id(api, &target, id, max).await?;
+            Ok::<_, Problem>(
+                found.map(|message| MessageFound { destination: target.name, message }),
+            )
+        }
+    });
+    let found: Vec<Option<MessageFound>> =
+        stream::iter(searches).buffered(SEARCHES_AT_ONCE).try_collect::<Vec<_>>().await?;
+    Ok(Json(MessagesFound { items: found.into_iter().flatten().collect() }))
 }
 
 /// The message with this sequence, or what became of it.

@@ -39,8 +39,12 @@ pub(super) struct Target {
 impl Target {
     /// The destination with this name.
     pub(super) async fn find(api: &Api, text: &str) -> Result<Target, Problem> {
-        let entry = find(api, text).await?;
-        Ok(Target { api: api.clone(), name: entry.destination.name.clone(), entry })
+        Ok(Target::of(api, find(api, text).await?))
+    }
+
+    /// This destination.
+    pub(super) fn of(api: &Api, entry: Arc<CatalogEntry>) -> Target {
+        Target { api: api.clone(), name: entry.destination.name.clone(), entry }
     }
 
     /// The current catalog entry.

@@ -254,7 +254,7 @@ impl Was {
 }
 
 impl Failure {
-    fn of((at_ms, error): &(u64, AttemptError)) -> Failure {
+    pub(super) fn of((at_ms, error): &(u64, AttemptError)) -> Failure {
         let AttemptError { stage, kind, status, detail } = error.clone();
         Failure { occurred_at: rfc3339(*at_ms), stage, kind, status, detail }
     }
@@ -339,7 +339,10 @@ impl Gone {
 }
 
 /// A body as JSON if its content type says so and every parser can read it; otherwise as base64.
-fn body_shown(body: &Body, json_depth_max: usize) -> (Option<Box<RawValue>>, Option<String>) {
+pub(super) fn body_shown(
+    body: &Body,
+    json_depth_max: usize,
+) -> (Option<Box<RawValue>>, Option<String>) {
     match json_body(&body.content_type, &body.bytes, json_depth_max) {
         Some(json) => (Some(json), None),
         None => (None, Some(STANDARD.encode(&body.bytes))),

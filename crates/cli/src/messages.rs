@@ -31,6 +31,8 @@ enum Command {
     List(ListArgs),
     /// Show one message, or what happened to it
     Show(ShowArgs),
+    /// Find the messages with an id, in all destinations
+    Find(FindArgs),
     /// Make delayed messages due now: one, or all
     RunNow(RunNowArgs),
     /// Cancel one pending message
@@ -67,9 +69,17 @@ struct ShowArgs {
     /// Sequence of the message
     #[arg(required_unless_present = "id", conflicts_with = "id")]
     sequence: Option<u64>,
-    /// Id of the message, in place of its sequence; the destination must remember ids (ids_max)
+    /// Id of the message, in place of its sequence; it must be among the last ids_max of the destination
     #[arg(long)]
     id: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+struct FindArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Id of the messages
+    id: String,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -116,6 +126,7 @@ pub async fn run(args: MessagesArgs) -> anyhow::Result<()> {
     match args.command {
         Command::List(args) => list(args).await,
         Command::Show(args) => show(args).await,
+        Command::Find(args) => find(args).await,
         Command::RunNow(args) => run_now(args).await,
         Command::Cancel(args) => cancel(args).await,
     }
@@ -141,6 +152,25 @@ async fn show(args: ShowArgs) -> anyhow::Result<()> {
     let path = path_of(&args.destination, &format!("messages/{which}"));
     let answer = args.client.get(&path).await?;
     args.client.print(&answer, |answer| in_lines(&answer.text))
+}
+
+async fn find(args: FindArgs) -> anyhow::Result<()> {
+    let path = format!("/v1/messages/by-id/{}", percent_encoded(&args.id));
+    let answer = args.client.get(&path).await?;
+    args.client.print(&answer, |answer| {
+        let found = answer["items"].as_array().into_iter().flatten();
+        let line = |one: &Value| {
+            let (message, destination) = (&one["message"], one["destination"].as_str());
+            let state = message["state"].as_str().unwrap_or_default();
+            format!("{} {} {state}", destination.unwrap_or_default(), message["sequence"])
+        };
+        let lines: Vec<String> = found.map(line).collect();
+        if lines.is_empty() {
+            "no destination has a message with this id".to_owned()
+        } else {
+            lines.join("\n")
+        }
+    })
 }
 
 async fn run_now(args: RunNowArgs) -> anyhow::Result<()> {

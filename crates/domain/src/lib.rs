@@ -14,6 +14,7 @@ pub mod message;
 pub mod name;
 pub mod nearest;
 pub mod network;
+mod processing_options;
 pub mod secret;
 pub mod shell;
 pub mod state;
@@ -34,6 +35,7 @@ pub use message::{
 };
 pub use name::{DestinationName, InvalidName};
 pub use network::AllowedNetwork;
+pub use processing_options::ProcessingOptions;
 pub use state::State;
 pub use token::{Grant, Scope, Token, TokenText};
 pub use topic::{Topic, TopicName};

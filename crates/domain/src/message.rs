@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptError, Attempts, DestinationName, Epoch, Sequence, TraceContext};
+use super::{
+    AttemptError, Attempts, DestinationName, Epoch, ProcessingOptions, Sequence, TraceContext,
+};
 
 /// The longest ordering key, in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
@@ -93,6 +95,8 @@ pub struct Arrival {
     pub origin: Option<Origin>,
     /// The dead letter that it replaces.
     pub redrive: Option<Redrive>,
+    /// What its producer asks of its processing.
+    pub options: ProcessingOptions,
     /// Set if its trace is recorded. Its header `traceparent` then names the span of its ingest.
     pub traced: Option<Traced>,
 }
@@ -123,6 +127,7 @@ impl Arrival {
             priority: None,
             origin: None,
             redrive: None,
+            options: ProcessingOptions::default(),
             traced: None,
         }
     }
@@ -183,6 +188,8 @@ pub struct Stamped {
     pub priority: u8,
     /// The original message, if it was redriven or replayed.
     pub origin: Option<Origin>,
+    /// What its producer asked of its processing.
+    pub options: ProcessingOptions,
     /// Which of its bodies are stored out of line from its record.
     pub out_of_line: OutOfLine,
     /// Why its consumer did not accept it, while its sender decides what becomes of it.
@@ -241,6 +248,7 @@ impl Stamped {
             idempotency_key: None,
             priority: PRIORITY_DEFAULT,
             origin: None,
+            options: ProcessingOptions::default(),
             out_of_line: OutOfLine::default(),
             refused: None,
             damaged: None,

@@ -183,6 +183,9 @@ groups! {
     ReadsDestination: ANY, &[Code::UnknownDestination];
     /// Reads a message or dead letter.
     ReadsMessage: ANY, &[Code::UnknownDestination, Code::UnknownMessage];
+    /// Waits for the result of a message.
+    AwaitsResult: ANY,
+        &[Code::UnknownDestination, Code::UnknownMessage, Code::WrongState];
     /// Reads or cancels an operation.
     ReadsOperation: ANY, &[Code::UnknownDestination, Code::UnknownOperation, Code::NotConfirmed];
     /// Reads a topic.

@@ -6,7 +6,8 @@
 //!  "body": {…any JSON…}              kept as the very text that was sent, application/json
 //!  | "body_base64": "…", "content_type": "…"       (application/octet-stream if not named)
 //!  "id": "…", "key": "…", "idempotency_key": "…", "headers": {"x-tenant": "7"},
-//!  "delay_ms": 0 | "due_at": "2026-11-21T10:00:00Z", "priority": 4}
+//!  "delay_ms": 0 | "due_at": "2026-11-21T10:00:00Z", "priority": 4,
+//!  "keep_result": false, "attempts_max": 3, "backoff_ms": 200}
 //! ```
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -20,6 +21,7 @@ use super::{
     Draft, Recipients, due,
     headers::{HeaderList, check_headers},
     message_headers::{self, MessageHeaders},
+    options,
 };
 use domain::{
     Arrival, Body, DestinationName, Due, Message,
@@ -100,6 +102,14 @@ pub(super) struct Sent<'a> {
     /// 9 goes first. Only without ordering.
     #[schema(maximum = 9)]
     priority: Option<u64>,
+    /// Keep the output for 60 s, for whoever asks for the result.
+    keep_result: Option<bool>,
+    /// The most attempts at processing; not more than the destination allows.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    attempts_max: Option<u64>,
+    /// The upper limit of the first wait after a failed attempt; not more than the longest wait of the destination.
+    #[schema(minimum = 1, maximum = 86_400_000)]
+    backoff_ms: Option<u64>,
 }
 
 impl Sent<'_> {
@@ -127,7 +137,11 @@ impl Sent<'_> {
             said.priority.map(u64::from),
             "priority",
             message_headers::PRIORITY,
-        )
+        )?;
+        let (kept, attempts) = (message_headers::KEEP_RESULT, message_headers::ATTEMPTS_MAX);
+        both(&mut self.keep_result, said.keep_result, "keep_result", kept)?;
+        both(&mut self.attempts_max, said.attempts_max, "attempts_max", attempts)?;
+        both(&mut self.backoff_ms, said.backoff_ms, "backoff_ms", message_headers::BACKOFF)
     }
 }
 
@@ -199,6 +213,8 @@ fn arrival_of(
     let due = parse_due(sent.delay_ms, sent.due_at, now_ms).map_err(invalid)?;
     let priority = sent.priority.map(due::check_priority).transpose();
     let priority = priority.map_err(|error| invalid(format!("priority: {error}")))?;
+    let asked = (sent.keep_result, sent.attempts_max, sent.backoff_ms);
+    let options = options::check(asked, ["attempts_max", "backoff_ms"]).map_err(invalid)?;
     check_optional("id", &sent.id, ID_BYTES_MAX)?;
     check_optional("key", &sent.key, KEY_BYTES_MAX)?;
     check_optional("idempotency_key", &sent.idempotency_key, IDEMPOTENCY_KEY_BYTES_MAX)?;
@@ -207,7 +223,7 @@ fn arrival_of(
     let idempotency_key = sent.idempotency_key;
     let id = sent.id.unwrap_or_else(|| fresh_id(idempotency_key.as_deref(), &body.bytes));
     let message = Message { id, key: sent.key, headers, body, received_ms: now_ms };
-    Ok(Arrival { idempotency_key, due, priority, ..Arrival::of(message) })
+    Ok(Arrival { idempotency_key, due, priority, options, ..Arrival::of(message) })
 }
 
 fn parse_object(bytes: &[u8]) -> Result<Sent<'_>, ItemError> {

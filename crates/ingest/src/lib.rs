@@ -13,6 +13,7 @@ pub mod json;
 mod keys;
 mod memory;
 mod message_headers;
+mod options;
 pub mod rates;
 mod raw;
 mod recipients;

@@ -1,12 +1,17 @@
 //! The headers of a request that describe its message, raw or JSON. An unknown header that looks
 //! like one of these, such as `Reseq-Kye`, is refused rather than ignored.
 
+use std::str::FromStr;
+
 use axum::http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 use utoipa::IntoParams;
 
-use super::due;
-use domain::message::{ID_BYTES_MAX, KEY_BYTES_MAX, check_text};
+use super::{due, options};
+use domain::{
+    ProcessingOptions,
+    message::{ID_BYTES_MAX, KEY_BYTES_MAX, check_text},
+};
 use formats::delivery_headers::DELIVERY_HEADERS;
 use http_server::idempotency_key::{self, idempotency_key};
 
@@ -16,16 +21,22 @@ pub(super) const KEY: &str = "Reseq-Key";
 pub(super) const DELAY: &str = "Reseq-Delay";
 pub(super) const DUE_AT: &str = "Reseq-Due-At";
 pub(super) const PRIORITY: &str = "Reseq-Priority";
+pub(super) const KEEP_RESULT: &str = "Reseq-Keep-Result";
+pub(super) const ATTEMPTS_MAX: &str = "Reseq-Attempts-Max";
+pub(super) const BACKOFF: &str = "Reseq-Backoff";
 /// Each header, and the JSON field with the same meaning.
-const NAMES: [(&str, &str); 6] = [
+const NAMES: [(&str, &str); 9] = [
     (ID, "id"),
     (KEY, "key"),
     (IDEMPOTENCY_KEY, "idempotency_key"),
     (DELAY, "delay_ms"),
     (DUE_AT, "due_at"),
     (PRIORITY, "priority"),
+    (KEEP_RESULT, "keep_result"),
+    (ATTEMPTS_MAX, "attempts_max"),
+    (BACKOFF, "backoff_ms"),
 ];
-/// The longest value of the last three, in bytes.
+/// The longest value of those after the first three, in bytes.
 const TEXT_BYTES_MAX: usize = 64;
 /// A name within this edit distance of a known one counts as a typing mistake.
 const SLIPS_MAX: usize = 2;
@@ -53,6 +64,15 @@ pub(super) struct SendHeaders {
     /// 0 to 9; 9 goes first.
     #[param(rename = "Reseq-Priority", minimum = 0, maximum = 9)]
     priority: Option<u8>,
+    /// Keep the output for 60 s, for whoever asks for the result.
+    #[param(rename = "Reseq-Keep-Result")]
+    keep_result: Option<bool>,
+    /// The most attempts at processing; not more than the destination allows.
+    #[param(rename = "Reseq-Attempts-Max", minimum = 1)]
+    attempts_max: Option<u32>,
+    /// The longest first wait after a failed attempt, such as `15s`.
+    #[param(rename = "Reseq-Backoff")]
+    backoff: Option<String>,
 }
 
 /// The values of the headers.
@@ -64,6 +84,9 @@ pub(super) struct MessageHeaders {
     pub(super) delay_ms: Option<u64>,
     pub(super) due_at: Option<String>,
     pub(super) priority: Option<u8>,
+    pub(super) keep_result: Option<bool>,
+    pub(super) attempts_max: Option<u64>,
+    pub(super) backoff_ms: Option<u64>,
 }
 
 impl MessageHeaders {
@@ -88,7 +111,19 @@ impl MessageHeaders {
             delay_ms,
             due_at: due_at.map(str::to_owned),
             priority: priority_of(headers)?,
+            keep_result: parsed(headers, KEEP_RESULT, "it is true or false")?,
+            attempts_max: parsed(headers, ATTEMPTS_MAX, options::ATTEMPTS_FORM)?,
+            backoff_ms: plain(headers, BACKOFF, TEXT_BYTES_MAX)?
+                .map(due::parse_delay)
+                .transpose()
+                .map_err(|error| format!("{BACKOFF}: {error}"))?,
         })
+    }
+
+    /// What the headers ask of the processing.
+    pub(super) fn options(&self) -> Result<ProcessingOptions, String> {
+        let MessageHeaders { keep_result, attempts_max, backoff_ms, .. } = *self;
+        options::check((keep_result, attempts_max, backoff_ms), [ATTEMPTS_MAX, BACKOFF])
     }
 
     /// Refuses headers that describe one message, in a request with many.
@@ -161,6 +196,12 @@ fn priority_of(headers: &HeaderMap) -> Result<Option<u8>, String> {
     let priority = text.parse().map_err(|_| due::PRIORITY_FORM.to_owned());
     let priority = priority.and_then(due::check_priority);
     priority.map(Some).map_err(|error| format!("{PRIORITY}: {error}"))
+}
+
+/// The value of a header, as a value of this type.
+fn parsed<T: FromStr>(headers: &HeaderMap, name: &str, form: &str) -> Result<Option<T>, String> {
+    let text = plain(headers, name, TEXT_BYTES_MAX)?;
+    text.map(|text| text.parse().map_err(|_| format!("{name}: {form}"))).transpose()
 }
 
 /// The value of a header, checked.

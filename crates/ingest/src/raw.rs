@@ -24,6 +24,7 @@ pub(super) fn draft_of(headers: HeaderMap, body: Bytes, to: Recipients) -> Resul
         None => "application/octet-stream",
     };
     let due = due_of(&said, now_ms).map_err(Problem::invalid_header)?;
+    let options = said.options().map_err(Problem::invalid_header)?;
     let MessageHeaders { id, key, idempotency_key, priority, .. } = said;
     let is_id_final = id.is_some() || idempotency_key.is_some() || to.is_one();
     let message = Message {
@@ -34,7 +35,7 @@ pub(super) fn draft_of(headers: HeaderMap, body: Bytes, to: Recipients) -> Resul
         body: Body { content_type: content_type.to_owned(), bytes: body },
         received_ms: now_ms,
     };
-    let arrival = Arrival { idempotency_key, due, priority, ..Arrival::of(message) };
+    let arrival = Arrival { idempotency_key, due, priority, options, ..Arrival::of(message) };
     Ok(Draft { to, arrival, request: Some(headers), is_id_final })
 }
 

@@ -202,7 +202,8 @@ impl Attempt {
     fn failed(&self, failure: Failure) -> Outcome {
         let transform = &self.entry.destination.transform;
         let asked_max = Duration::from_millis(transform.retry_after_max_ms);
-        let wait = transform.backoff().wait_asked(
+        let options = &self.message.options;
+        let wait = options.backoff(transform).wait_asked(
             self.message.attempts.failed.saturating_add(1),
             rand::random(),
             failure.retry_after,
@@ -227,6 +228,6 @@ impl Attempt {
             wait: (!is_final).then_some(wait),
         });
         let error = AttemptError { status, ..AttemptError::new(Stage::Transform, kind, reason) };
-        Outcome::Failed { wait, is_final, error, ids }
+        Outcome::Failed { wait, is_final, attempts_max: options.attempts_max, error, ids }
     }
 }

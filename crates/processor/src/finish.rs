@@ -30,7 +30,13 @@ pub(super) enum Outcome {
     /// Deliver this message. `is_unchanged`: Redis already stores it like this.
     Completed { output: Box<Stamped>, is_unchanged: bool },
     /// Retry after a wait, unless the attempts are used up.
-    Failed { wait: Duration, is_final: bool, error: AttemptError, ids: MessageIds },
+    Failed {
+        wait: Duration,
+        is_final: bool,
+        attempts_max: u32,
+        error: AttemptError,
+        ids: MessageIds,
+    },
     /// Requeue, as if it had not been claimed.
     Requeued,
 }
@@ -84,9 +90,10 @@ impl Finish {
                 Outcome::Completed { output, is_unchanged } => {
                     completed.push(Completion { token: job.token, output: *output, is_unchanged });
                 }
-                Outcome::Failed { wait, is_final, error, ids } => {
+                Outcome::Failed { wait, is_final, attempts_max, error, ids } => {
                     let (token, later_max) = (job.token, 0);
-                    failed.push(Failed { token, wait, is_final, later_max, error, ids });
+                    let one = Failed { token, wait, is_final, attempts_max, later_max, error, ids };
+                    failed.push(one);
                 }
                 Outcome::Requeued => requeued.push(job.token),
             }

@@ -213,7 +213,7 @@ impl Work {
                 self.scan();
             }
             Ok(Wake::Tail(of)) => self.tail.wants(of, Instant::now()),
-            Ok(Wake::Waiting(_) | Wake::Definitions) => {}
+            Ok(Wake::Waiting(_) | Wake::Result(..) | Wake::Definitions) => {}
             Err(RecvError::Closed) => return false,
         }
         true

@@ -7,11 +7,11 @@ const TYPES: [(&str, &str); 5] = [
     (
         "hash",
         "attempts bodies consumer_leases dead_letter_messages destination destinations epoch idempotency_keys log \
-         messages meta operation sessions tokens topics used withdrawals",
+         messages meta operation results sessions tokens topics used withdrawals",
     ),
     ("list", "log_order"),
     ("set", "withdrawn"),
-    ("string", "awaiting_connection call delivering owner probe_at seen"),
+    ("string", "awaiting_connection call delivering owner probe_at result seen"),
     (
         "zset",
         "active active_builtin active_worker changes consumer_lease_ends consumers dead_lettered_at dead_letters \
@@ -52,6 +52,7 @@ pub(crate) fn expected(keys: &Keys, key: &str) -> Option<&'static str> {
         Some("ready") => "ready",
         Some("idempotency") => "seen",
         Some("operation") => "operation",
+        Some("result") => "result",
         Some("calls") => "call",
         _ => match noun {
             "tokens:used" => "used",
@@ -85,6 +86,7 @@ mod tests {
             (partition.leases(), "zset"),
             (partition.call("pod:claim:erp"), "string"),
             (partition.operations(), "zset"),
+            (partition.results(), "hash"),
             (erp.operation("7"), "hash"),
             (erp.hash(), "hash"),
             (erp.waiting(), "list"),
@@ -102,6 +104,7 @@ mod tests {
             (erp.in_progress(Some("a:order")), "zset"),
             (erp.ready(Some("")), "zset"),
             (erp.idempotency("k:1"), "string"),
+            (erp.result(7), "string"),
         ] {
             assert!(fits(&keys, &key, kind) && fits(&keys, &key, "none"), "{key}");
             assert!(!fits(&keys, &key, "stream"), "{key}");

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use domain::DestinationName;
+use domain::{DestinationName, Sequence};
 
 /// Builds key names: prefix, hash tag of the partition, noun.
 #[derive(Debug, Clone)]
@@ -239,6 +239,16 @@ impl PartitionKeys {
         noun(&self.tag, "wake:releasable")
     }
 
+    /// How many bytes of results its destinations keep for producers.
+    pub fn results(&self) -> String {
+        noun(&self.tag, "results")
+    }
+
+    /// The channel for results that producers wait for.
+    pub fn wake_results(&self) -> String {
+        noun(&self.tag, "wake:results")
+    }
+
     /// The channel for partitions that lost their owner.
     pub fn wake_owner(&self) -> String {
         noun(&self.tag, "wake:owner")
@@ -383,6 +393,11 @@ impl DestinationKeys {
     /// The position that was stamped under an idempotency key.
     pub fn idempotency(&self, idempotency_key: &str) -> String {
         format!("{}:idempotency:{idempotency_key}", self.base)
+    }
+
+    /// The result of a message, for the producer that waits for it.
+    pub fn result(&self, sequence: Sequence) -> String {
+        format!("{}:result:{sequence}", self.base)
     }
 
     /// The state of a bulk operation.

@@ -26,14 +26,14 @@ use serde::{Deserialize, Serialize};
 
 pub use out_of_line::{INLINE_MAX, Part, fill, is_out_of_line, read_with};
 use out_of_line::{is_long, write_out_of_line};
-use prefix::{accounted_bytes_of_damaged, number, read_prefix};
+use prefix::{Prefix, accounted_bytes_of_damaged, number, read_prefix};
 pub(super) use prefix::{letter, tombstone_of};
 use well_known::{ContentType, Id};
 
 use super::known_schema::{FIRST, known};
 use domain::{
     Arrival, Attempts, Body, DestinationName, Epoch, Message, Ordering, Origin, OutOfLine,
-    Position, Processed, Sequence, Stamped,
+    Position, Processed, ProcessingOptions, Sequence, Stamped,
 };
 
 /// A record, and the changes to the hash `bodies` that belong to it.
@@ -83,8 +83,11 @@ struct More {
     /// Content type and bytes of the body as it arrived.
     input: Option<(String, Bytes)>,
     /// `input` if the body is stored out of line: content type and length.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     input_out_of_line: Option<(String, u64)>,
+    /// Last, because most messages have none: a field before it cannot be left out.
+    #[serde(default, skip_serializing_if = "ProcessingOptions::are_none")]
+    options: ProcessingOptions,
 }
 
 /// Writes the part after the prefix. Omits a body that is stored out of line.
@@ -124,6 +127,7 @@ pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool, schema: u32)
     let more = More {
         idempotency_key: arrival.idempotency_key.clone().filter(|_| keeps_key),
         origin: arrival.origin.clone(),
+        options: arrival.options,
         ..More::default()
     };
     write(&mut out, schema, &arrival.message, epoch, body.len() as u64, more);
@@ -177,6 +181,7 @@ pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Written
         processed: stamped.processed,
         idempotency_key: stamped.idempotency_key.clone(),
         origin: stamped.origin.clone(),
+        options: stamped.options,
         ..More::default()
     };
     match (stamped.input.clone(), stamped.out_of_line.input) {
@@ -226,6 +231,12 @@ pub fn read(
     }
 }
 
+/// The id of the message in a record, if it can be read.
+pub fn id_of(record: Bytes, sequence: Sequence) -> Option<String> {
+    let (_, header, _) = parts(record, sequence).ok()?;
+    Some(header.id.into_text())
+}
+
 /// Like `read`, but an unreadable record yields a message that says why.
 pub fn read_or_damaged(
     record: Bytes,
@@ -239,12 +250,8 @@ pub fn read_or_damaged(
     })
 }
 
-fn read_whole(
-    record: Bytes,
-    destination: &DestinationName,
-    sequence: Sequence,
-    attempts: Attempts,
-) -> Result<Stamped, RecordError> {
+/// The prefix, the header, the accounted bytes and the body of a record.
+fn parts(record: Bytes, sequence: Sequence) -> Result<(Prefix, Header, (u64, Bytes)), RecordError> {
     let (prefix, record) = read_prefix(record, sequence)?;
     match record.first() {
         Some(format) if (format_of(FIRST)..=format_of(known())).contains(format) => {}
@@ -257,6 +264,16 @@ fn read_whole(
     let header = record.get(at..body_at).ok_or_else(|| damaged(&"the header is truncated"))?;
     let header: Header = rmp_serde::from_slice(header).map_err(|e| damaged(&e))?;
     let body = record.slice(body_at..);
+    Ok((prefix, header, (accounted_bytes, body)))
+}
+
+fn read_whole(
+    record: Bytes,
+    destination: &DestinationName,
+    sequence: Sequence,
+    attempts: Attempts,
+) -> Result<Stamped, RecordError> {
+    let (prefix, header, (accounted_bytes, body)) = parts(record, sequence)?;
     if prefix.out_of_line.is_some() && !body.is_empty() {
         return Err(damaged(&"it has a body both in it and stored out of line"));
     }
@@ -286,6 +303,7 @@ fn read_whole(
         input: input.map(|(content_type, bytes)| Body { content_type, bytes }),
         idempotency_key: more.idempotency_key,
         origin: more.origin,
+        options: more.options,
         out_of_line,
         refused: None,
         damaged: None,
@@ -324,6 +342,7 @@ mod tests {
                 destination: "crm".parse().unwrap(),
                 position: Position { epoch: 6, sequence: 17 },
             }),
+            options: ProcessingOptions { keep_result: true, attempts_max: 3, backoff_ms: Some(0) },
             out_of_line: OutOfLine::default(),
             refused: None,
             damaged: None,
@@ -362,6 +381,7 @@ mod tests {
             input: None,
             idempotency_key: None,
             origin: None,
+            options: ProcessingOptions::default(),
             accounted_bytes: 2,
             ..stamped("a", JSON, b"{}")
         };

@@ -28,7 +28,7 @@ use super::{
     hand_over::{self, HandOver},
     tail,
 };
-use domain::DestinationName;
+use domain::{DestinationName, Sequence};
 use redis_client::{Channels, Heard};
 
 /// Wake-ups that a slow listener may leave unread. Beyond that, it must poll everything.
@@ -45,6 +45,8 @@ pub enum Wake {
     Releasable(DestinationName, Option<HandOver>),
     /// A partition has lost its owner.
     OwnerGone(u16),
+    /// The result of this message is kept, or cannot be.
+    Result(DestinationName, Sequence),
     /// A definition has changed.
     Definitions,
     /// Somebody watches the deliveries of this destination, or of all.
@@ -62,6 +64,8 @@ pub enum WakeKind {
     /// For senders, and for requests of consumers that wait: [`Wake::Releasable`], [`Wake::OwnerGone`] and
     /// [`Wake::Tail`].
     Releasable,
+    /// For producers that wait for results: [`Wake::Result`].
+    Results,
     /// For the catalog: [`Wake::Definitions`].
     Definitions,
 }
@@ -71,6 +75,7 @@ pub enum WakeKind {
 pub struct Wakes {
     waiting: Listeners,
     releasable: Listeners,
+    results: Listeners,
     definitions: Listeners,
     /// Notified when somebody listens for what the pod does not subscribe to yet.
     wanted: Arc<Notify>,
@@ -116,6 +121,7 @@ impl Wakes {
         let listeners = match kind {
             WakeKind::Waiting => &self.waiting,
             WakeKind::Releasable => &self.releasable,
+            WakeKind::Results => &self.results,
             WakeKind::Definitions => &self.definitions,
         };
         let receiver = listeners.sender.subscribe();
@@ -133,6 +139,7 @@ impl Wakes {
         let kinds = [
             (self.waiting.clone(), meanings.waiting.clone()),
             (self.releasable.clone(), meanings.releasable.clone()),
+            (self.results.clone(), meanings.results.clone()),
         ];
         let channels = move || {
             let mut sharded = Vec::new();
@@ -156,7 +163,7 @@ impl Wakes {
     }
 
     fn send_to_all(&self) {
-        for listeners in [&self.waiting, &self.releasable, &self.definitions] {
+        for listeners in [&self.waiting, &self.releasable, &self.results, &self.definitions] {
             listeners.send(Wake::Everything);
         }
     }
@@ -167,6 +174,7 @@ impl Wakes {
             Wake::Releasable(..) | Wake::OwnerGone(_) | Wake::Tail(_) => {
                 self.releasable.send(wake);
             }
+            Wake::Result(..) => self.results.send(wake),
             Wake::Definitions => self.definitions.send(wake),
             Wake::Everything => self.send_to_all(),
         }
@@ -198,22 +206,24 @@ pub fn already_here(wakes: &mut broadcast::Receiver<Wake>) -> Option<Result<Wake
 struct Meanings {
     waiting: Vec<String>,
     releasable: Vec<String>,
+    results: Vec<String>,
     partition_of: HashMap<String, u16>,
 }
 
 impl Meanings {
     fn of(store: &Store) -> Meanings {
-        let (mut waiting, mut releasable) = (Vec::new(), Vec::new());
+        let (mut waiting, mut releasable, mut results) = (Vec::new(), Vec::new(), Vec::new());
         let mut partition_of = HashMap::new();
         for number in 0..store.keys().partitions() {
             let keys = store.keys().partition(number);
             partition_of.insert(keys.wake_owner(), number);
             waiting.push(keys.wake_waiting());
+            results.push(keys.wake_results());
             releasable.extend([keys.wake_releasable(), keys.wake_owner()]);
         }
         // Senders publish what is watched.
         releasable.push(store.keys().wake_tail());
-        Meanings { waiting, releasable, partition_of }
+        Meanings { waiting, releasable, results, partition_of }
     }
 
     /// What a message means: for each destination that it names one wake-up.
@@ -222,6 +232,7 @@ impl Meanings {
         match channel.rsplit(':').next() {
             Some("waiting") => all().map(|(name, _)| Wake::Waiting(name)).collect(),
             Some("releasable") => all().map(|(name, it)| Wake::Releasable(name, it)).collect(),
+            Some("results") => results_in(message),
             Some("tail") => tail::requested(message).ok().map(Wake::Tail).into_iter().collect(),
             Some("owner") => {
                 self.partition_of.get(channel).copied().map(Wake::OwnerGone).into_iter().collect()
@@ -229,4 +240,15 @@ impl Meanings {
             _ => vec![Wake::Definitions],
         }
     }
+}
+
+/// The messages that a wake-up names: `<destination>/<sequence>`, separated by spaces.
+fn results_in(message: &Bytes) -> Vec<Wake> {
+    let text = std::str::from_utf8(message).unwrap_or_default();
+    let named = text.split(' ').filter_map(|one| one.split_once('/'));
+    named
+        .filter_map(|(name, sequence)| {
+            Some(Wake::Result(name.parse().ok()?, sequence.parse().ok()?))
+        })
+        .collect()
 }

@@ -34,7 +34,9 @@ async fn has_causes(scenario: &Scenario, expected: &[&str]) {
 
 #[tokio::test]
 async fn failing_lanes_and_missing_workers_need_attention() {
-    let scenario = Scenario::start(json!({"ordering": "key"})).await;
+    // Without a breaker, all lanes fail again and again.
+    let definition = json!({"ordering": "key", "delivery": {"breaker_failures": 0}});
+    let scenario = Scenario::start(definition).await;
     scenario.define("full", json!({"backlog_max": 1})).await;
     scenario.define("idle", json!({"transform": {"kind": "worker"}})).await;
     let pulled = json!({"delivery": {"kind": "pull"}});

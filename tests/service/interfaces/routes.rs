@@ -9,7 +9,7 @@ use super::{Service, said};
 use crate::support::pods::client;
 
 /// Every route. Add a new route here, and to the tests of its behaviour.
-const ROUTES: [&str; 67] = [
+const ROUTES: [&str; 69] = [
     "DELETE /v1/destinations/{destination}",
     "DELETE /v1/destinations/{destination}/dead-letters/{sequence}",
     "DELETE /v1/destinations/{destination}/messages",
@@ -37,11 +37,13 @@ const ROUTES: [&str; 67] = [
     "GET /v1/destinations/{destination}/messages",
     "GET /v1/destinations/{destination}/messages/by-id/{id}",
     "GET /v1/destinations/{destination}/messages/{sequence}",
+    "GET /v1/destinations/{destination}/messages/{sequence}/result",
     "GET /v1/destinations/{destination}/operations",
     "GET /v1/destinations/{destination}/operations/{id}",
     "GET /v1/destinations/{destination}/stats",
     "GET /v1/destinations/{destination}/why",
     "GET /v1/doctor",
+    "GET /v1/messages/by-id/{id}",
     "GET /v1/pods",
     "GET /v1/stats",
     "GET /v1/tokens",

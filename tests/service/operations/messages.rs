@@ -183,14 +183,13 @@ async fn message_is_found_by_its_id_among_the_last_remembered() {
         async |id: &str| service.get(&format!("destinations/erp/messages/by-id/{id}")).await;
     let send = async |n: u64, id: &str| service.send("erp", json!(n), json!({"id": id})).await;
 
-    service.define("erp", json!({"transform": worker})).await;
+    service.define("erp", json!({"transform": worker, "ids_max": 0})).await;
     send(1, "a").await;
     let answer = found("a").await;
     assert_eq!((answer.status, answer.body["code"].as_str()), (404, Some("unknown_message")));
-    assert!(answer.body["detail"].as_str().unwrap().contains("set ids_max"), "{answer:?}");
+    assert!(answer.body["detail"].as_str().unwrap().contains("ids_max is 0"), "{answer:?}");
 
-    // Only messages that arrive later have ids. An id may have any character. If two messages
-    // have the same id, the last one counts.
+    // An id may have any character. If two messages have the same id, the last one counts.
     service.define("erp", json!({"transform": worker, "ids_max": 3})).await;
     for (n, id) in [(2, "b"), (3, "ä/b c"), (4, "b")] {
         send(n, id).await;
@@ -214,15 +213,40 @@ async fn message_is_found_by_its_id_among_the_last_remembered() {
     send(7, "e").await;
     assert_eq!(found("b").await.status, 404);
 
-    // A lower limit removes the ids beyond it. A definition without `ids_max` removes all ids.
+    // By default, the last 1,000 are searched; nothing is stored for that. An index has the messages that come then.
     let key = service.store.keys().destination(&"erp".parse().unwrap()).ids();
     let ids =
         async || service.redis.ask::<Vec<String>>(&["ZRANGE", &key, "0", "-1"]).await.unwrap();
-    service.define("erp", json!({"transform": worker, "ids_max": 1})).await;
+    service.define("erp", json!({"transform": worker})).await;
+    assert_eq!(found("a").await.ok()["sequence"], 1);
+    assert!(ids().await.is_empty());
+    service.define("erp", json!({"transform": worker, "ids_max": 1001})).await;
     send(8, "f").await;
-    assert_eq!(ids().await, ["f"]);
+    assert_eq!((ids().await, found("a").await.status), (vec!["f".to_owned()], 404));
+    assert_eq!(found("f").await.ok()["sequence"], 8);
     service.define("erp", json!({"transform": worker})).await;
     assert!(ids().await.is_empty());
+}
+
+#[tokio::test]
+async fn id_is_found_in_all_destinations_that_the_token_may_read() {
+    let service = Service::start().await;
+    let worker = json!({"transform": {"kind": "worker"}});
+    for name in ["erp", "crm", "mail"] {
+        service.define(name, worker.clone()).await;
+    }
+    let message = json!({"destinations": ["erp", "crm"], "body": 1, "id": "order-7"});
+    assert_eq!(service.post("messages", message).await.status, 202);
+    service.send("mail", json!(1), json!({"id": "another"})).await;
+    service.delete("destinations/crm/messages/1").await.ok();
+    let found = service.get("messages/by-id/order-7").await.ok();
+    let of =
+        |at: usize| (&found["items"][at]["destination"], &found["items"][at]["message"]["state"]);
+    assert_eq!((of(0).0, of(1)), (&json!("crm"), (&json!("erp"), &json!("waiting"))));
+    assert_eq!(found["items"].as_array().unwrap().len(), 2, "{found}");
+    assert_eq!(service.get("messages/by-id/nothing").await.ok(), json!({"items": []}));
+    let said = service.said(&["messages", "find", "order-7"]).await;
+    assert!(said.contains("erp 1 waiting") && said.lines().count() == 2, "{said}");
 }
 
 /// The reference states the memory of an id (`docs/reference/configuration.md`, `ids_max`).

@@ -32,7 +32,7 @@ impl Service {
         self.end("requeue", json!({"token": lease["token"], "delay_ms": delay_ms})).await
     }
 
-    async fn get(&self, path: &str) -> Value {
+    pub(super) async fn get(&self, path: &str) -> Value {
         let url = self.pod.url(&format!("/v1/destinations/{path}"));
         client().get(url).send().await.unwrap().json().await.unwrap()
     }

@@ -20,6 +20,10 @@ export interface SendOptions {
   dueAt?: Date | string | undefined;
   /** 0 to 9, for destinations without an order. */
   priority?: number | undefined;
+  /** The most attempts at processing it; not more than the destination allows (`transform.attempts_max`). */
+  attemptsMax?: number | undefined;
+  /** The upper limit of the first wait after a failed attempt; it doubles up to `transform.backoff_max_ms`. */
+  backoffMs?: number | undefined;
   /** Sends a string or bytes as they are, with this content type, instead of as JSON. */
   contentType?: string | undefined;
   /** Stops waiting. A message that is on its way may be stored all the same. */
@@ -28,7 +32,16 @@ export interface SendOptions {
   retryMs?: number | undefined;
 }
 
-const SEND_OPTIONS: Record<keyof SendOptions, true> = {
+/** What `send` takes to wait for the output. */
+export interface WaitOptions extends SendOptions {
+  /** Resolves with the output when the message is processed. Rejects with a `ResultError` if it has none. */
+  waitFor: "processed";
+  /** How long to wait for the output (60 s, the most). */
+  waitMs?: number | undefined;
+}
+
+const SEND_OPTIONS: Record<keyof WaitOptions, true> = {
+  waitFor: true, waitMs: true, attemptsMax: true, backoffMs: true,
   key: true, id: true, idempotencyKey: true, headers: true, delayMs: true, dueAt: true, priority: true, contentType: true, signal: true, retryMs: true,
 };
 
@@ -37,7 +50,7 @@ export type Target = { destinations: string[] } | { topic: string };
 type NewMessage = components["schemas"]["NewMessage"];
 
 /** One line of a batch. Throws a `TypeError` at once if the body cannot be sent. */
-export function lineOf(target: Target, body: unknown, options: SendOptions, idempotencyKey: string | undefined): string {
+export function lineOf(target: Target, body: unknown, options: SendOptions & Partial<WaitOptions>, idempotencyKey: string | undefined): string {
   checkOptions(options, SEND_OPTIONS, "a message");
   const fields: NewMessage = {
     ...target,
@@ -48,6 +61,9 @@ export function lineOf(target: Target, body: unknown, options: SendOptions, idem
     delay_ms: options.delayMs,
     due_at: options.dueAt instanceof Date ? options.dueAt.toISOString() : options.dueAt,
     priority: options.priority,
+    attempts_max: options.attemptsMax,
+    backoff_ms: options.backoffMs,
+    keep_result: options.waitFor && true,
   };
   if (body instanceof Uint8Array || (typeof body === "string" && options.contentType !== undefined)) {
     const bytes = typeof body === "string" ? Buffer.from(body) : Buffer.from(body.buffer, body.byteOffset, body.byteLength);

@@ -20,7 +20,7 @@ use crate::{
     destinations::parse_name,
     draining, read_json,
     views::rfc3339,
-    workers::{ITEMS_MAX, WAIT_MS_MAX, WAITS, check_range, find, lease::LastError},
+    workers::{ITEMS_MAX, WAIT_MS_MAX, WAITS, check_range, find, lease::LastError, left},
 };
 use domain::{
     DeliveryKind, Destination, DestinationName, LeaseToken, Message, Stamped, WorkerName,
@@ -151,14 +151,6 @@ pub(crate) async fn consume(
 /// Resolves when lanes of this destination may have messages.
 async fn releasable(destination: &DestinationName, wakes: &mut broadcast::Receiver<Wake>) {
     woken(wakes, |wake| matches!(wake, Wake::Releasable(name, _) if name == destination)).await;
-}
-
-/// Resolves when the client closes its direction of the connection.
-async fn left(client: Option<&ClientConnection>) {
-    match client {
-        Some(client) => client.left().await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Messages on their way to a consumer. Dropping this gives them back.

@@ -108,8 +108,9 @@ impl End<'_> {
                 (Duration::from_millis(delay_ms), false, LATER_MAX, error)
             }
         };
+        let attempts_max = message.as_ref().map_or(0, |message| message.options.attempts_max);
         let ids = message.map(|message| message.message.ids()).unwrap_or_default();
-        Failed { token, wait, is_final, later_max, error, ids }
+        Failed { token, wait, is_final, attempts_max, later_max, error, ids }
     }
 }
 
@@ -128,7 +129,8 @@ fn failed(
     }
     let ids = message.map(|message| message.message.ids()).unwrap_or_default();
     let attempts = message.map(|message| message.attempts.clone()).unwrap_or_default();
-    let backoff = entry.destination.transform.backoff();
+    let options = message.map(|message| message.options).unwrap_or_default();
+    let backoff = options.backoff(&entry.destination.transform);
     let wait = match retry_ms {
         Some(wait_ms) => Duration::from_millis(wait_ms),
         None => backoff.wait(attempts.failed.saturating_add(1), rand::random()),

@@ -22,6 +22,7 @@ use utoipa::ToSchema;
 use super::{
     ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, WAITS, check_range, find, half_a_minute,
     handout::{self, Handed},
+    left,
     waiter_queue::WaiterTicket,
 };
 use crate::{Api, draining, read_json, views::rfc3339};
@@ -201,14 +202,6 @@ fn answer(
     })?;
     let body = Body::new(Tracked::new(text.into(), client, handed.when_lost()));
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
-}
-
-/// Resolves when the client closes its direction of the connection.
-async fn left(client: Option<&ClientConnection>) {
-    match client {
-        Some(client) => client.left().await,
-        None => std::future::pending().await,
-    }
 }
 
 impl LeaseRequest {

@@ -19,7 +19,7 @@ use waiter_queue::{Served, WaiterQueues};
 
 use super::Api;
 use domain::{DestinationName, LeaseToken, OnExhausted, Stamped};
-use http_server::{principal::Principal, problem::Problem};
+use http_server::{client_connection::ClientConnection, principal::Principal, problem::Problem};
 use store::{CallSequence, CatalogEntry, Status, StoreError, server_clock};
 use telemetry::{Noted, SpanOf};
 
@@ -95,6 +95,14 @@ fn count_results(name: &DestinationName, outcome: &'static str, statuses: &[Stat
         telemetry::WORKERS.succeeded(name.as_str(), (statuses.len() - stale) as u64);
     }
     telemetry::worker_results(name.as_str(), "stale", stale);
+}
+
+/// Resolves when the client closes its direction of the connection.
+pub(super) async fn left(client: Option<&ClientConnection>) {
+    match client {
+        Some(client) => client.left().await,
+        None => std::future::pending().await,
+    }
 }
 
 fn half_a_minute() -> u64 {

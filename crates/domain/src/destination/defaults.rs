@@ -20,6 +20,10 @@ pub(super) fn previous_keys_max() -> u64 {
     10_000
 }
 
+pub(super) fn ids_max() -> u64 {
+    super::IDS_SEARCHED_MAX
+}
+
 pub(super) fn backlog_max() -> u64 {
     1_000_000
 }

@@ -4,6 +4,7 @@ mod defaults;
 mod delivery;
 pub mod expression;
 mod forward_headers;
+mod ids;
 mod key_source;
 mod signatures;
 mod validate;
@@ -16,6 +17,7 @@ use utoipa::ToSchema;
 
 pub use delivery::{Ack, BatchFormat, Delivery, DeliveryKind, Envelope, Framing};
 pub use forward_headers::{ForwardHeaders, REQUEST_ID, is_reserved};
+pub use ids::IDS_SEARCHED_MAX;
 pub use key_source::KeySource;
 pub use signatures::{Secrets, Sign, StandardSecret};
 pub use verify::{HmacAlgorithm, SignatureEncoding, SignedPart, Verify, VerifyKind};
@@ -111,9 +113,8 @@ pub struct Destination {
     /// remembered (the most recent ones); 0: for none.
     #[serde(default = "defaults::previous_keys_max")]
     pub previous_keys_max: u64,
-    /// For how many of the last messages Reseq remembers the sequence of their id, so that they are
-    /// found by it; 0: for none.
-    #[serde(default)]
+    /// How many of the last messages are found by their id; 0: none. Beyond [`IDS_SEARCHED_MAX`] there is an index.
+    #[serde(default = "defaults::ids_max")]
     pub ids_max: u64,
 }
 
@@ -332,7 +333,7 @@ impl Destination {
             dead_letters_max: defaults::dead_letters_max(),
             dead_letters_age_max_ms: defaults::dead_letters_max_age_ms(),
             previous_keys_max: defaults::previous_keys_max(),
-            ids_max: 0,
+            ids_max: defaults::ids_max(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{CopyResult, Job, Session};
-use crate::{MemoryBudget, Outcome, Receipt, Refusal, Watermark};
+use crate::{MemoryBudget, Outcome, Receipt, Refusal, Watermark, options};
 use domain::{Arrival, Durability, Ordering, TransformKind};
 use faults::{
     pause::{Point, point},
@@ -277,17 +277,22 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
 
 /// Why this destination cannot accept this arrival, if so. For example, a line break that no transform
 /// removes could never be delivered as a line, and the message would block its lane.
-fn undeliverable(entry: &CatalogEntry, arrival: &Arrival) -> Option<&'static str> {
+fn undeliverable(entry: &CatalogEntry, arrival: &Arrival) -> Option<String> {
     let destination = &entry.destination;
+    if let Some(problem) = options::problem(&arrival.options, destination) {
+        return Some(problem);
+    }
     if arrival.priority.is_some() && destination.ordering != Ordering::None {
         return Some(
             "priority (Reseq-Priority): only a destination whose ordering is \"none\" accepts it; \
-             leave it out, as this destination keeps the order of arrival",
+             leave it out, as this destination keeps the order of arrival"
+                .to_owned(),
         );
     }
     let as_is = destination.transform.kind == TransformKind::None;
-    (as_is && destination.breaks_lines(&arrival.message.body.bytes)).then_some(
+    (as_is && destination.breaks_lines(&arrival.message.body.bytes)).then(|| {
         "body: it contains a line break, but the destination frames messages as lines; \
-         give the destination delivery.framing = \"length\"",
-    )
+         give the destination delivery.framing = \"length\""
+            .to_owned()
+    })
 }

@@ -1,13 +1,18 @@
 //! Small queries about a destination: the head of a lane, the message under an idempotency key, the
 //! latest entries of the log.
 
+use bytes::Bytes;
 use redis::Pipeline;
 
 use crate::{
-    Store, StoreError,
+    LogEntry, Store, StoreError,
     entry::{CatalogEntry, set_key},
+    record,
 };
 use domain::{Epoch, Position, Sequence};
+
+/// How many messages one round trip searches for an id.
+const SEARCHED_AT_ONCE: usize = 250;
 
 /// The newest entries of the log, or those before a position in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,17 +62,43 @@ impl Store {
         Ok((epoch >= born.unwrap_or_default()).then_some(Position { epoch, sequence }))
     }
 
-    /// The sequence of the last message with this id, while the id is remembered.
+    /// The sequence of the last message with this id, among the last `max` and `ids_max`: from the index, or by a
+    /// search of the messages and the log, the newest first.
     pub async fn stamped_with_id(
         &self,
         entry: &CatalogEntry,
         id: &str,
+        max: u64,
     ) -> Result<Option<Sequence>, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
         let mut pipe = Pipeline::new();
-        pipe.zscore(self.keys().destination(&entry.destination.name).ids(), id);
-        let (score,): (Option<f64>,) = self.query(&pipe).await?;
-        // Scores are exact up to 2^53, and no sequence is above that.
-        Ok(score.map(|score| score as Sequence))
+        if entry.destination.ids_indexed() > 0 {
+            pipe.zscore(keys.ids(), id);
+            let (score,): (Option<f64>,) = self.query(&pipe).await?;
+            // Scores are exact up to 2^53, and no sequence is above that.
+            return Ok(score.map(|score| score as Sequence));
+        }
+        pipe.hget(keys.hash(), "last");
+        let (last,): (Option<Sequence>,) = self.query(&pipe).await?;
+        let last = last.unwrap_or_default();
+        let first = last.saturating_sub(max.min(entry.destination.ids_max));
+        let newest: Vec<Sequence> = (first + 1..=last).rev().collect();
+        for some in newest.chunks(SEARCHED_AT_ONCE) {
+            let mut pipe = Pipeline::new();
+            pipe.hmget(keys.messages(), some).hmget(keys.log(), some);
+            let (records, logged): (Vec<Option<Bytes>>, Vec<Option<Bytes>>) =
+                self.query(&pipe).await?;
+            for ((record, logged), sequence) in records.into_iter().zip(logged).zip(some) {
+                if record
+                    .is_some_and(|record| record::id_of(record, *sequence).as_deref() == Some(id))
+                    || logged
+                        .is_some_and(|one| LogEntry::decode(&one).is_ok_and(|one| one.id == id))
+                {
+                    return Ok(Some(*sequence));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Which of these are dead letters.

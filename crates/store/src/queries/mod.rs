@@ -17,6 +17,7 @@ pub mod operations;
 pub mod partitions;
 pub mod pods;
 pub mod records;
+pub mod results;
 pub mod servers;
 pub mod stats;
 pub mod why;

@@ -205,6 +205,7 @@ impl Store {
                 token: LeaseToken { destination, sequence, secret, claimed_ms: 0, key: None },
                 wait: Duration::ZERO,
                 is_final: true,
+                attempts_max: 0,
                 later_max: 0,
                 error: AttemptError::new(Stage::Transform, ErrorKind::Damaged, error.to_string()),
                 // Neither can be read.

@@ -9,6 +9,7 @@ use crate::{
     calls::unexpected,
     contract::{contract, row},
     entry::CatalogEntry,
+    kept_result::KeptResult,
     keys::DestinationKeys,
     record::{self, Written},
     rows::{BodyOutOfLine, LaneRow},
@@ -75,11 +76,22 @@ row! {
     }
 }
 
+row! {
+    /// An output that a producer waits for.
+    ResultRow {
+        [result]
+        /// Of which message of the call, from 1.
+        of: usize,
+        value: Vec<u8>,
+    }
+}
+
 contract! {
     complete
     keys(keys: &DestinationKeys) {
         destination: keys.hash(), messages, attempts, leases, releasable, lanes, wake_releasable,
         waiting, delayed, active_builtin, active_worker, wake_waiting, epoch, bodies,
+        results, wake_results,
     }
     args<'a> {
         destination: &'a str,
@@ -90,6 +102,7 @@ contract! {
         /// By ascending sequence.
         completions: CompletionRow,
         bodies: BodyOutOfLine,
+        kept: ResultRow,
     }
 }
 
@@ -112,6 +125,7 @@ impl Store {
         if let [one] = completions
             && entry.destination.ordering == Ordering::Destination
             && entry.destination.processing == Processing::Parallel
+            && !one.output.options.keep_result
         {
             let call =
                 |schema| self.complete_fast(schema, entry, &one.token, written(one, entry, schema));
@@ -148,7 +162,7 @@ impl Store {
             })
             .collect();
 
-        let mut bodies = Vec::new();
+        let (mut bodies, mut kept) = (Vec::new(), Vec::new());
         let row = |(which, (completion, lane)): (usize, (&'_ Completion, usize))| {
             let written = written(completion, entry, schema);
             bodies.extend(written.bodies.into_iter().map(|(part, body)| BodyOutOfLine {
@@ -156,6 +170,13 @@ impl Store {
                 suffix: part.suffix(),
                 body: body.unwrap_or_default(),
             }));
+            if completion.output.options.keep_result {
+                kept.push(ResultRow {
+                    result: keys.result(completion.token.sequence),
+                    of: which + 1,
+                    value: KeptResult::of(&completion.output).encode(),
+                });
+            }
             CompletionRow {
                 sequence: completion.token.sequence,
                 member: completion.token.member(),
@@ -171,6 +192,7 @@ impl Store {
             lanes: lanes.collect(),
             completions: rows,
             bodies,
+            kept,
         }
         .call(self, &keys);
         call.of_messages(completions.len());

@@ -121,7 +121,7 @@ impl Store {
             attempts_max: destination.transform.attempts_max,
             stalls_max: destination.transform.stalls_max,
             replaces: replaces.text(),
-            ids_max: destination.ids_max,
+            ids_max: destination.ids_indexed(),
             same_definition: same,
             delivery: delivery_text(destination.delivery.kind),
         }

@@ -19,6 +19,8 @@ row! {
         member: String,
         wait_ms: u64,
         is_final: bool,
+        /// That its producer asked for; 0: as many as the destination allows.
+        attempts_max: u32,
         /// 0: the attempt failed.
         later_max: u32,
         /// As JSON.
@@ -50,6 +52,8 @@ pub struct Failed {
     pub wait: Duration,
     /// True if another attempt cannot help.
     pub is_final: bool,
+    /// The most attempts that its producer asked for; 0: as many as the destination allows.
+    pub attempts_max: u32,
     /// Above 0: the attempt did not fail, but its worker asks for the message after `wait`, which it may do this often.
     pub later_max: u32,
     /// What went wrong. With `later_max`: the error of one request too many.
@@ -74,6 +78,7 @@ impl Store {
             member: one.token.member(),
             wait_ms: one.wait.as_millis() as u64,
             is_final: one.is_final,
+            attempts_max: one.attempts_max,
             later_max: one.later_max,
             problem: attempts::error_text(&one.error),
         };

@@ -97,7 +97,7 @@ contract! {
         record_schema: u32,
         /// The sum over all arrivals.
         accounted_bytes_sum: u64,
-        /// How many ids are remembered; 0: none.
+        /// How many ids the index holds; 0: there is none.
         ids_max: u64,
     }
     lists {
@@ -202,7 +202,7 @@ impl<'a> Batch<'a> {
         destination.ordering == Ordering::Destination
             && destination.processing == Processing::Parallel
             && destination.backlog_bytes_max == 0
-            && destination.ids_max == 0
+            && destination.ids_indexed() == 0
             && self.arrivals.len() <= FAST_MAX
             && self.idempotency_keys.is_empty()
             && self.options.is_empty()
@@ -301,7 +301,7 @@ impl Store {
         let keys = self.keys().destination(&destination.name);
         let (caller, call_number) = call_sequence.current();
         let lanes = batch.lanes.iter().map(|lane| LaneRow::of(&keys, *lane));
-        let has_ids = destination.ids_max > 0;
+        let has_ids = destination.ids_indexed() > 0;
         let rows =
             batch.records.into_iter().zip(batch.arrivals).map(|((lane, record), arrival)| {
                 ArrivalRow { record, lane, id: if has_ids { &arrival.message.id } else { "" } }
@@ -328,7 +328,7 @@ impl Store {
             processing: entry.processing_text(),
             record_schema: schema,
             accounted_bytes_sum: batch.accounted_bytes_sum,
-            ids_max: destination.ids_max,
+            ids_max: destination.ids_indexed(),
             lanes: lanes.collect(),
             seen,
             idempotency_keys,

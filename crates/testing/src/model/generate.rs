@@ -306,7 +306,8 @@ impl CallSequences {
                 let fail = |(pick, token): ((u8, u8, u8), Token)| {
                     let wait = if pick.2 % 2 == 0 { Until::Past } else { Until::Future };
                     let later_max = u32::from(pick.1 % 4 == 1);
-                    Failure { token, wait, is_final: pick.1 % 8 == 0, later_max }
+                    let attempts_max = pick::attempts_max(&token, known.name, state);
+                    Failure { token, wait, is_final: pick.1 % 8 == 0, attempts_max, later_max }
                 };
                 Op::Fail { call, known, items: picked.into_iter().map(fail).collect() }
             }

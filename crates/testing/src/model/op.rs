@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::{Sequence, Tombstone};
+use domain::{ProcessingOptions, Sequence, Tombstone};
 use store::{INLINE_MAX, Status, Withdrawn};
 
 use super::state::{Damage, Definition, Key, Lane, Left, Name, Until};
@@ -39,6 +39,7 @@ pub struct Arrival {
     pub due: Option<Due>,
     pub priority: Option<u8>,
     pub redrive: Option<Redrive>,
+    pub options: ProcessingOptions,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,6 +73,7 @@ pub struct Output {
     pub priority: u8,
     pub accounted_bytes: u64,
     pub idempotency_key: Option<String>,
+    pub options: ProcessingOptions,
     pub body: String,
     pub dropped: bool,
     /// True if the output equals the input.
@@ -83,6 +85,8 @@ pub struct Failure {
     pub token: Token,
     pub wait: Until,
     pub is_final: bool,
+    /// That its producer asked for; 0: as many as the destination allows.
+    pub attempts_max: u32,
     /// Above 0: the processor asks for the message later, which it may do this often.
     pub later_max: u32,
 }
@@ -163,6 +167,10 @@ pub enum Deadline {
     },
     /// The clock steps back, so that claims seem to have used more than a rate allows.
     RateAhead {
+        name: Name,
+    },
+    /// So many bytes of results are kept that there is no room for more: of a destination, or (`*`) of all.
+    ResultsFull {
         name: Name,
     },
     /// A dead letter exceeds the age limit.
@@ -377,6 +385,7 @@ pub struct Given {
     pub priority: u8,
     pub accounted_bytes: u64,
     pub idempotency_key: Option<String>,
+    pub options: ProcessingOptions,
     pub tombstone: Option<Tombstone>,
     pub left: Left,
     pub is_damaged: bool,

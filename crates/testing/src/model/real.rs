@@ -22,13 +22,15 @@ use futures::future::join_all;
 use redis::{Script, aio::MultiplexedConnection};
 use sha2::{Digest, Sha256};
 use store::{
-    CatalogEntry as StoreKnown, DeadLetter, Keys, LogEntry, OwnerToken, Paused, Store, StoreError,
+    CatalogEntry as StoreKnown, DeadLetter, KeptOutput, KeptResult, Keys, LogEntry, OwnerToken,
+    Paused, Store, StoreError,
 };
 
 use super::{
     op::{CatalogEntry, Op, Refusal, Reply, Token},
     snapshot::Fields,
     state::{Definition, Name, State},
+    step,
 };
 use crate::support::redis::TestRedis;
 
@@ -331,6 +333,15 @@ impl Real {
             let mut rest = &bytes[1..];
             let number: u64 = rmp_serde::from_read(&mut rest).expect("a call has its number");
             return number.wrapping_sub(self.calls_from).to_string();
+        }
+        if key.contains(":result:") {
+            let kept = KeptResult::decode(&bytes_of(value)).expect("a result");
+            let body = match &kept.output {
+                KeptOutput::Body(_, bytes) => String::from_utf8_lossy(bytes),
+                _ => "".into(),
+            };
+            let dropped = kept.output == KeptOutput::Dropped;
+            return step::kept(self.epoch(kept.epoch), dropped, &body);
         }
         let (epoch, body) = (self.epoch(number(words[0])), digest_of(words[3]));
         format!("{epoch} {} {} {body}", words[1], when(words[2]))

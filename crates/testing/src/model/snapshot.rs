@@ -80,12 +80,13 @@ fn record(given: &Given) -> String {
         priority,
         accounted_bytes,
         idempotency_key,
+        options,
         tombstone,
         ..
     } = given;
     format!(
         "epoch {epoch}, previous {previous:?}, key {key:?}, {body:?}, priority {priority}, accounted_bytes \
-         {accounted_bytes}, idempotency key {idempotency_key:?}, {tombstone:?}"
+         {accounted_bytes}, idempotency key {idempotency_key:?}, {options:?}, {tombstone:?}"
     )
 }
 

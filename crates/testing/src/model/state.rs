@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone, TransformKind};
+use domain::{ErrorKind, Ordering, ProcessingOptions, Sequence, Stage, Tombstone, TransformKind};
 use store::{Claimers, INLINE_MAX};
 
 /// The destinations of the model.
@@ -174,6 +174,7 @@ pub struct Message {
     pub accounted_bytes: u64,
     /// Set if the key is forgotten together with the message.
     pub idempotency_key: Option<String>,
+    pub options: ProcessingOptions,
     pub tombstone: Option<Tombstone>,
     pub left: Left,
     /// The kind of a pending withdrawal.
@@ -365,6 +366,10 @@ pub struct State {
     pub owner: Option<(usize, Until)>,
     pub destinations: BTreeMap<Name, Destination>,
     pub seen: BTreeMap<(Name, String), Seen>,
+    /// The results that producers wait for, as text. The time that they are kept is longer than the test.
+    pub results: BTreeMap<(Name, Sequence), String>,
+    /// The destinations whose results have no room; `*`: none has.
+    pub results_full: BTreeSet<Name>,
     pub active_builtin: BTreeSet<Name>,
     pub active_worker: BTreeSet<Name>,
     pub releasable: BTreeMap<Name, Hint>,
@@ -397,6 +402,8 @@ impl Default for State {
             owner: None,
             destinations: BTreeMap::new(),
             seen: BTreeMap::new(),
+            results: BTreeMap::new(),
+            results_full: BTreeSet::new(),
             active_builtin: BTreeSet::new(),
             active_worker: BTreeSet::new(),
             releasable: BTreeMap::new(),

@@ -7,7 +7,7 @@ mod leases;
 mod operator;
 mod owner;
 
-use domain::{Ordering, Sequence};
+use domain::{Ordering, ProcessingOptions, Sequence};
 
 use super::{
     op::{CatalogEntry, Deadline, Given, Op, Refusal, Reply},
@@ -18,6 +18,7 @@ use super::{
 use damage::{damage, repair};
 use define::{FORGETTING, begin_remove, define, end_remove, forget_idempotency_keys, pause};
 use ingest::ingest;
+pub use leases::kept;
 use leases::{claim, claimed, complete, extend, fail, overdue, reap, requeue};
 use operator::{discard, expire, give_up, retry, withdraw};
 use owner::{halt, own, postpone, release, resign_partition};
@@ -247,6 +248,7 @@ pub fn given(sequence: Sequence, message: &Message, left: Left) -> Given {
             priority: domain::message::PRIORITY_DEFAULT,
             accounted_bytes: 0,
             idempotency_key: None,
+            options: ProcessingOptions::default(),
             tombstone: message.tombstone,
             left,
             is_damaged: message.is_damaged(),
@@ -262,6 +264,7 @@ pub fn given(sequence: Sequence, message: &Message, left: Left) -> Given {
         priority: message.priority,
         accounted_bytes: message.accounted_bytes,
         idempotency_key: message.idempotency_key.clone(),
+        options: message.options,
         tombstone: message.tombstone,
         left,
     }
@@ -290,6 +293,9 @@ fn pass(state: &mut State, deadline: &Deadline) {
                 destination.granted = 0;
                 destination.rest = destination.rest.map(|_| Until::Past);
             }
+        }
+        Deadline::ResultsFull { name } => {
+            state.results_full.insert(name);
         }
         Deadline::RateAhead { name } => {
             if let Some(destination) = state.destinations.get_mut(name) {

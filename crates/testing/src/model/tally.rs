@@ -47,6 +47,8 @@ pub const WANTED: &[&str] = &[
     "completed",
     "completed, errors kept",
     "completed, unchanged",
+    "result kept",
+    "no room for a result",
     "dropped",
     "advanced",
     "advanced to delayed",
@@ -56,6 +58,7 @@ pub const WANTED: &[&str] = &[
     "failed, to wait at once",
     "failed for good",
     "attempts used up",
+    "attempts of the message used up",
     "five errors",
     "handed back",
     "extended",
@@ -475,6 +478,11 @@ impl Tally {
                     let kept = old.is_some_and(|message| !message.left.errors.is_empty());
                     self.count_if(kept, "completed, errors kept");
                     self.count_if(items[at].1.is_unchanged, "completed, unchanged");
+                    let (token, output) = &items[at];
+                    let is_kept = after.results.contains_key(&(known.name, token.sequence));
+                    let is_wanted = output.options.keep_result;
+                    self.count_if(is_wanted && is_kept, "result kept");
+                    self.count_if(is_wanted && !is_kept, "no room for a result");
                     "completed"
                 }
                 (Status::Halted, Op::Fail { items, .. }) if items[at].later_max > 0 => {
@@ -482,6 +490,9 @@ impl Tally {
                 }
                 (_, Op::Fail { items, .. }) if items[at].later_max > 0 => "asked for later",
                 (Status::Halted, Op::Fail { items, .. }) if items[at].is_final => "failed for good",
+                (Status::Halted, Op::Fail { items, .. }) if items[at].attempts_max > 0 => {
+                    "attempts of the message used up"
+                }
                 (Status::Halted, _) => "attempts used up",
                 (_, Op::Fail { items, .. }) if items[at].wait == Until::Past => {
                     "failed, to wait at once"

@@ -91,6 +91,8 @@ impl<'a> Arrival<'a> {
     }
 }
 
+/// A result as the scripts keep it: its bytes mean nothing to them.
+pub const RESULT: &str = "an output";
 /// A record as the scripts read it: format, accounted_bytes, length of the header, header, body.
 pub const RECORD: &str = "34,6;headerbody";
 
@@ -282,6 +284,11 @@ impl Calls {
             suffix,
             body: Bytes::from_static(body.as_bytes()),
         };
+        let result = |(_, sequence): &(usize, u64)| complete::ResultRow {
+            result: self.keys.result(*sequence),
+            of: 1,
+            value: RESULT.as_bytes().to_vec(),
+        };
         let bodies = [("", ""), ("i", "a body")].into_iter().filter(|_| !messages.is_empty());
         let args = complete::Args {
             destination: self.name.as_str(),
@@ -289,6 +296,7 @@ impl Calls {
             lanes: lanes.collect(),
             completions: messages.iter().map(row).collect(),
             bodies: bodies.map(body).collect(),
+            kept: messages.iter().take(1).map(result).collect(),
         };
         made("complete", args.words(&self.keys))
     }
@@ -312,6 +320,7 @@ impl Calls {
             member: self.member(*sequence, secret),
             wait_ms: if *wait == FINAL { 0 } else { wait.parse().unwrap() },
             is_final: *wait == FINAL,
+            attempts_max: 0,
             later_max: 0,
             problem: TROUBLE.to_owned(),
         };

@@ -107,7 +107,8 @@ impl Processor {
         };
         let tokens = || self.holds.iter().map(|(token, _)| token.clone());
         if let Some(wait) = world.fails.filter(|_| first.sequence == 1 && first.left.failed == 0) {
-            let fail = |token| Failure { token, wait, is_final: false, later_max: 0 };
+            let fail =
+                |token| Failure { token, wait, is_final: false, attempts_max: 0, later_max: 0 };
             return Some(Op::Fail { call, known, items: tokens().map(fail).collect() });
         }
         if world.hands_back && at == 0 && self.calls == 1 {
@@ -121,6 +122,7 @@ impl Processor {
                 priority: given.priority,
                 accounted_bytes: given.accounted_bytes,
                 idempotency_key: given.idempotency_key.clone(),
+                options: given.options,
                 body: output_of(&given.body),
                 dropped: world.drops == Some(given.sequence),
                 is_unchanged: false,

@@ -52,6 +52,10 @@ impl Watched {
         self.note("ingest one message").await;
         self.get(&format!("destinations/{name}/messages/by-id/one")).await;
         self.note("find a message by its id").await;
+        self.get("messages/by-id/one").await;
+        self.note("find the messages of all destinations by an id").await;
+        self.get(&format!("destinations/{name}/messages/1/result?id=one")).await;
+        self.note("ask for the result of a message").await;
         let lines = (0..BATCH).map(|n| {
             format!("{}\n", json!({"destinations": [name], "body": n, "key": format!("k{n}")}))
         });

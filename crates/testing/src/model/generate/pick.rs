@@ -1,6 +1,6 @@
 //! Picks the objects of an operation from the state.
 
-use domain::{Ordering, Sequence, Stage, Tombstone, TransformKind};
+use domain::{Ordering, ProcessingOptions, Sequence, Stage, Tombstone, TransformKind};
 use store::INLINE_MAX;
 
 use super::super::{
@@ -40,6 +40,11 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
         due,
         priority: (key % 3 == 0).then_some(body % 10),
         redrive: None,
+        options: ProcessingOptions {
+            keep_result: idempotency % 3 > 0,
+            attempts_max: u32::from(key / 4 % 4),
+            backoff_ms: None,
+        },
     };
     let letters = state.destinations.get(name).map(|destination| &destination.letters);
     let is_redriven = idempotency % 8 < 3 && body < 200;
@@ -67,6 +72,7 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
             message.body.len() as u64
         },
         body: message.body.clone(),
+        options: ProcessingOptions::default(),
         redrive: Some(Redrive { letter: *sequence, epoch: letter_epoch, processed }),
         ..plain
     }
@@ -86,6 +92,7 @@ pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
         priority: message.map_or(4, |message| message.priority),
         accounted_bytes: message.map_or(0, |message| message.accounted_bytes),
         idempotency_key: message.and_then(|message| message.idempotency_key.clone()),
+        options: message.map(|message| message.options).unwrap_or_default(),
         dropped,
         is_unchanged,
         body: match draw.1 % 5 {
@@ -94,6 +101,13 @@ pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
             other => format!("output {other}"),
         },
     }
+}
+
+/// The most attempts that the producer of a message asked for.
+pub fn attempts_max(token: &Token, name: Name, state: &State) -> u32 {
+    let found = state.destinations.get(name);
+    let message = found.and_then(|found| found.messages.get(&token.sequence));
+    message.map_or(0, |message| message.options.attempts_max)
 }
 
 /// A body long enough to be stored out of line from its record.
@@ -176,6 +190,7 @@ pub fn deadline(draw: &Draw, name: Name, state: &State) -> Deadline {
             let (caller, upto) = (draw.caller, state.calls[&draw.caller].0);
             Deadline::Calls { caller, upto }
         }
+        40..44 => Deadline::ResultsFull { name: if draw.many[0].0 % 2 == 0 { name } else { "*" } },
         _ if state.takeover_wait == Some(Until::Future) => Deadline::TakeoverWait,
         _ => all.swap_remove(draw.many[0].0 as usize % all.len()),
     }

@@ -20,6 +20,8 @@ use crate::model::{
 };
 use crate::scripts::Calls;
 
+/// More bytes of results than are kept for a destination, or for all.
+const RESULTS_BYTES: &str = "1000000000";
 /// The reason for withdrawals.
 pub const REASON: &str = "why";
 /// The reason for withdrawals by policy.
@@ -124,6 +126,7 @@ impl Real {
                     token: self.token(known.name, &failure.token),
                     wait: wait(failure.wait),
                     is_final: failure.is_final,
+                    attempts_max: failure.attempts_max,
                     later_max: failure.later_max,
                     error: error(Stage::Transform, ErrorKind::Status),
                     ids: MessageIds::default(),
@@ -356,6 +359,11 @@ impl Real {
             }
             Deadline::Delay { name, sequence } => {
                 (partition.delayed(), vec![format!("{name}/{sequence}")])
+            }
+            Deadline::ResultsFull { name } => {
+                let key = self.keys.partition(0).results();
+                self.run::<u64>(&["HSET", &key, name, RESULTS_BYTES]).await;
+                return;
             }
             Deadline::RateAhead { name } => {
                 let now_us = self.store.server_time_ms().await.unwrap() * 1000;

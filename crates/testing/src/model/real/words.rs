@@ -93,6 +93,7 @@ impl Real {
             priority: output.priority,
             accounted_bytes: output.accounted_bytes,
             idempotency_key: output.idempotency_key.clone(),
+            options: output.options,
             out_of_line: OutOfLine {
                 body: may_be_long.then_some(output.accounted_bytes),
                 input: None,
@@ -134,6 +135,7 @@ impl Real {
             priority: message.priority,
             accounted_bytes: message.accounted_bytes,
             idempotency_key: message.idempotency_key.clone(),
+            options: message.options,
             tombstone: message.tombstone,
             is_damaged: message.damaged.is_some() && message.tombstone.is_none(),
             left: Left {
@@ -174,6 +176,7 @@ pub fn arrival(arrival: &op::Arrival, name: Name, letter_epoch: u64) -> Arrival 
             op::Due::At(Until::Future) => Due::At(FAR_MS),
         }),
         priority: arrival.priority,
+        options: arrival.options,
         redrive,
         ..Arrival::of(plain)
     }

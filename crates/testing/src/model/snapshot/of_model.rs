@@ -53,6 +53,9 @@ pub fn of_model(state: &State, names: &BTreeSet<Name>) -> Snapshot {
         let value = format!("{} {} {} {body}", seen.epoch, seen.sequence, when(seen.until));
         put(&format!("d:{name}:idempotency:{key}"), String::new(), value);
     }
+    for ((name, sequence), kept) in state.results.iter().filter(|((of, _), _)| names.contains(of)) {
+        put(&format!("d:{name}:result:{sequence}"), String::new(), kept.clone());
+    }
     if state.revision > 0 {
         put("destinations", "*".into(), state.revision.to_string());
         put("destinations", "*history".into(), "This".into());

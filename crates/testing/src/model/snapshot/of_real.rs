@@ -33,6 +33,10 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
         let is_hint = key == "releasable" || key == "withdrawing" || noun == "lanes";
         let is_instant = key.starts_with("active:") || noun == "halted";
         let mut fields = Fields::new();
+        // Only counts the bytes of results.
+        if key == "results" {
+            continue;
+        }
         match (kind.as_str(), key.as_str(), noun) {
             ("zset", "leases", _) => {
                 let pairs =

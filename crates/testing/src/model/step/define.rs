@@ -109,6 +109,7 @@ pub fn begin_remove(state: &mut State, name: Name, purge: bool) -> Answer {
 pub fn forget_idempotency_keys(state: &mut State, name: Name) {
     if state.destinations.get(name).is_some_and(|found| found.last > 0) {
         state.seen.retain(|(of, _), _| *of != name);
+        state.results.retain(|(of, _), _| *of != name);
     }
 }
 

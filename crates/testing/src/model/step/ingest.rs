@@ -89,6 +89,7 @@ fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full:
         priority: priority(arrival, definition.ordering),
         accounted_bytes: arrival.accounted_bytes,
         idempotency_key,
+        options: arrival.options,
         tombstone: None,
         left: Left::default(),
         withdrawal: None,

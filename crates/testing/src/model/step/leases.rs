@@ -204,6 +204,12 @@ pub fn complete(
                 } else {
                     finish(message, token.sequence, output, known);
                     completed.push(token.sequence);
+                    let has_room = !memory_full
+                        && !["*", known.name].iter().any(|name| state.results_full.contains(name));
+                    if output.options.keep_result && has_room {
+                        let kept = kept(output.epoch, output.dropped, &output.body);
+                        state.results.insert((known.name, token.sequence), kept);
+                    }
                     Status::Ok
                 }
             }
@@ -234,6 +240,11 @@ pub fn complete(
     Reply::Statuses(statuses)
 }
 
+/// A result that is kept for a producer, as text.
+pub fn kept(epoch: u64, dropped: bool, body: &str) -> String {
+    format!("epoch {epoch}, {:?}", (!dropped).then_some(body))
+}
+
 /// True if the output needs much more memory: Redis stores it out of line, unlike the body.
 fn is_longer(message: &Message, output: &Output) -> bool {
     let is_long = !output.dropped && !output.is_unchanged && output.body.len() > INLINE_MAX;
@@ -262,6 +273,7 @@ fn finish(message: &mut Message, sequence: Sequence, output: &Output, known: &Ca
         body: output.body.clone(),
         accounted_bytes: output.accounted_bytes,
         idempotency_key: output.idempotency_key.clone(),
+        options: output.options,
         tombstone: output.dropped.then_some(Tombstone::Dropped),
         left: Left { errors: message.left.errors.clone(), ..Left::default() },
         withdrawal: message.withdrawal,
@@ -282,7 +294,8 @@ pub fn fail(state: &mut State, name: Name, items: &[Failure]) -> Reply {
             left.asked_later > later_max
         } else {
             left.failed += 1;
-            items[at].is_final || most > 0 && left.failed >= most
+            let of_both = [most, items[at].attempts_max].into_iter().filter(|most| *most > 0).min();
+            items[at].is_final || of_both.is_some_and(|most| left.failed >= most)
         };
         if is_used_up || later_max == 0 {
             left.note(ErrorKind::Status);

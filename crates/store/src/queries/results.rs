@@ -1,0 +1,21 @@
+//! The results that producers wait for.
+
+use bytes::Bytes;
+use redis::Pipeline;
+
+use crate::{Store, StoreError, entry::CatalogEntry, kept_result::KeptResult};
+use domain::Sequence;
+
+impl Store {
+    /// The result that is kept for the producer of this message, if there is one.
+    pub async fn kept_result(
+        &self,
+        entry: &CatalogEntry,
+        sequence: Sequence,
+    ) -> Result<Option<KeptResult>, StoreError> {
+        let mut pipe = Pipeline::new();
+        pipe.get(self.keys().destination(&entry.destination.name).result(sequence));
+        let (kept,): (Option<Bytes>,) = self.query(&pipe).await?;
+        kept.map(|kept| KeptResult::decode(&kept)).transpose()
+    }
+}
