@@ -35,7 +35,7 @@ async fn status_check_exits_with_5_while_lane_halted_or_data_damaged() {
     service.define_worker("crm", "destination").await;
     service.define_worker("erp", "destination").await;
     let healthy = service.run(&["status", "--check"]).await.ended(0);
-    assert_eq!(healthy.trim(), "no lane is halted, and no data is damaged");
+    assert_eq!(healthy.trim(), "no destination needs attention, and no data is damaged");
 
     service.send("crm", json!(1), json!({})).await;
     service.halt_next("crm", "cannot read this").await;
