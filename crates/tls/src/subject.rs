@@ -1,9 +1,11 @@
-//! The identity in a client's certificate: the subject as a text for people, and the names.
+//! The identity in a client's certificate: the subject as a text for people, and the names. And when a certificate ends.
 
 use rustls::pki_types::CertificateDer;
 use tokio_rustls::server::TlsStream;
 use yasna::{
-    ASN1Result, BERReader, BERReaderSeq, Tag, models::ObjectIdentifier, tags::TAG_UTF8STRING,
+    ASN1Result, BERReader, BERReaderSeq, Tag,
+    models::{GeneralizedTime, ObjectIdentifier, UTCTime},
+    tags::{TAG_UTCTIME, TAG_UTF8STRING},
 };
 
 use domain::excerpt::excerpt;
@@ -41,35 +43,29 @@ pub fn subject_of<S>(stream: &TlsStream<S>) -> Option<Subject> {
     read(shown)
 }
 
-/// When the certificate ends: `YYMMDDhhmmssZ`, or with four digits of the year (RFC 5280, section 4.1.2.5). `None` if it
-/// cannot be read.
-pub(super) fn end_of(certificate: &CertificateDer<'_>) -> Option<String> {
-    let read = yasna::parse_der(certificate, |reader| {
-        reader.read_sequence(|certificate| {
-            let end = certificate.next().read_sequence(|part| {
-                part.read_optional(|version| {
-                    version.read_tagged(Tag::context(0), |it| it.read_der())
-                })?;
-                // Skips the serial number, the algorithm and the issuer.
-                for _ in 0..3 {
-                    part.next().read_der()?;
-                }
-                let end = part.next().read_sequence(|validity| {
-                    validity.next().read_der()?;
-                    validity.next().read_tagged_der()
-                })?;
-                while part.read_optional(|more| more.read_tagged_der())?.is_some() {}
-                Ok(end)
-            })?;
-            certificate.next().read_der()?;
-            certificate.next().read_der()?;
-            Ok(end)
-        })
-    });
-    String::from_utf8(read.ok()?.value().to_vec()).ok()
+/// What Reseq reads from a certificate.
+struct Content {
+    /// The parts of the subject: `CN=ada`.
+    parts: Vec<String>,
+    /// The other names.
+    names: Vec<String>,
+    /// When it ends, in seconds since 1970.
+    end: Option<i64>,
+}
+
+/// When the certificate ends, in seconds since 1970. `None` if it cannot be read.
+pub(super) fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
+    content(certificate)?.end
 }
 
 fn read(certificate: &CertificateDer<'_>) -> Option<Subject> {
+    let Content { parts, mut names, .. } = content(certificate)?;
+    let text = excerpt(parts.join(", ").as_bytes());
+    names.extend(parts.into_iter().filter(|part| part.starts_with("CN=")));
+    Some(Subject { text, names })
+}
+
+fn content(certificate: &CertificateDer<'_>) -> Option<Content> {
     let read = yasna::parse_der(certificate, |reader| {
         reader.read_sequence(|certificate| {
             let read = certificate.next().read_sequence(signed_part)?;
@@ -79,19 +75,24 @@ fn read(certificate: &CertificateDer<'_>) -> Option<Subject> {
             Ok(read)
         })
     });
-    let (parts, mut names) = read.ok()?;
-    let text = excerpt(parts.join(", ").as_bytes());
-    names.extend(parts.into_iter().filter(|part| part.starts_with("CN=")));
-    Some(Subject { text, names })
+    read.ok()
 }
 
-/// Reads the subject and its other names from the signed part of a certificate (RFC 5280, section 4.1).
-fn signed_part(reader: &mut BERReaderSeq<'_, '_>) -> ASN1Result<(Vec<String>, Vec<String>)> {
+/// Reads the end, the subject and its other names from the signed part of a certificate (RFC 5280, section 4.1).
+fn signed_part(reader: &mut BERReaderSeq<'_, '_>) -> ASN1Result<Content> {
     reader.read_optional(|version| version.read_tagged(Tag::context(0), |it| it.read_der()))?;
-    // Skips the serial number, the algorithm, the issuer and the validity.
-    for _ in 0..4 {
+    // Skips the serial number, the algorithm and the issuer.
+    for _ in 0..3 {
         reader.next().read_der()?;
     }
+    let end = reader.next().read_sequence(|validity| {
+        validity.next().read_der()?;
+        validity.next().read_tagged_der()
+    })?;
+    let end = match end.tag() {
+        TAG_UTCTIME => UTCTime::parse(end.value()).map(|end| end.datetime().unix_timestamp()),
+        _ => GeneralizedTime::parse(end.value()).map(|end| end.datetime().unix_timestamp()),
+    };
     let mut parts = Vec::new();
     reader.next().read_sequence_of(|names| {
         names.read_set_of(|attribute| {
@@ -111,7 +112,7 @@ fn signed_part(reader: &mut BERReaderSeq<'_, '_>) -> ASN1Result<(Vec<String>, Ve
             names = yasna::parse_der(more.value(), extensions).unwrap_or_default();
         }
     }
-    Ok((parts, names))
+    Ok(Content { parts, names, end })
 }
 
 /// The other names in the extensions of a certificate.

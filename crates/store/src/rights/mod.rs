@@ -116,7 +116,7 @@ impl Rights {
         let mut refusing = self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
         match (reason, refusing.get(address)) {
             (Some(reason), None) => {
-                tracing::error!(address, reason, "Redis answers, and refuses writes");
+                tracing::error!(address, "Redis refuses writes: {reason}");
                 refusing.insert(address.to_owned(), Instant::now());
             }
             (None, Some(since)) => {
