@@ -166,6 +166,7 @@ fn meeting(file: &str) -> &'static [Kind] {
         "include/suspects" | "include/rate" | "claim" | "fail" | "reap" => {
             &[Kind::Claim, Kind::Reap, Kind::Fail]
         }
+        "complete" => &[Kind::Ingest, Kind::Claim, Kind::Complete, Kind::Pass],
         "extend" => &[Kind::Claim, Kind::Extend],
         "include/changes" => &[Kind::Define, Kind::BeginRemove, Kind::Remove],
         "include/heads" | "include/reserve" => &[Kind::Claim, Kind::Complete, Kind::Pause],

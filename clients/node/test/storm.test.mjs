@@ -1,5 +1,6 @@
 // SIGKILL of the pods, of Redis, of the worker and of the receiver while messages are on their way. Nothing is lost,
-// the order of each key is exact, and with SQL nothing is applied twice.
+// the order of each key is exact, and with SQL nothing is applied twice. Meanwhile producers wait for outputs of a
+// destination with a rate, whose worker asks for many messages later: each gets its own output.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -21,7 +22,18 @@ test(`${ROUNDS} rounds of kills amid ${MESSAGES} messages`, async () => {
   const worker = new Restartable(process.execPath, [script("storm-worker.mjs")], join(deployment.dir, "worker.log"), { RESEQ_URL: deployment.urls.join() });
   const reseq = new Reseq({ url: deployment.urls, retryMs: Infinity });
   await reseq.define("storm", { url: `http://127.0.0.1:${port}/`, ordering: "key", transform: { kind: "worker", backoff_ms: 20, stalls_max: 0 }, delivery: { backoff_ms: 20, backoff_max_ms: 200, timeout_ms: 5000 } });
+  await reseq.define("asks", { ordering: "none", delivery: { kind: "none" }, transform: { kind: "worker", rate_per_second_max: 100, burst: 10, backoff_ms: 20, stalls_max: 0 } });
   worker.spawn();
+  let isOver = false;
+  let answered = 0;
+  const asking = Promise.all(Array.from({ length: 8 }, async (_, who) => {
+    for (let n = 0; !isOver; n += 1) {
+      const { output } = await reseq.send("asks", { number: `${who}/${n}` }, { waitFor: "processed" });
+      assert.deepEqual(output, { number: `${who}/${n}`, isHandled: true });
+      answered += 1;
+    }
+  }));
+  asking.catch(() => {});
   const victims = { worker, receiver, redis: deployment.redis, "pod 1": deployment.pods[0], "pod 2": deployment.pods[1] };
   const count = async () => (await asked(`http://127.0.0.1:${port}/count`))?.[0].count ?? 0;
 
@@ -55,6 +67,10 @@ test(`${ROUNDS} rounds of kills amid ${MESSAGES} messages`, async () => {
     await until("nothing is pending", async () => (await reseq.stats("storm")).pending === 0);
     console.log(`round ${round}: killed ${names.join(", ")}`);
   }
+
+  isOver = true;
+  await asking;
+  assert.ok(answered > 20 * ROUNDS, `${answered} outputs came`);
 
   const applied = await asked(`http://127.0.0.1:${port}/all`);
   assert.equal(applied.length, ROUNDS * MESSAGES);

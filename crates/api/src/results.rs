@@ -141,9 +141,9 @@ impl Asking {
             Some(one) => self.of_pending(&one)?,
             None => self.of_gone().await?,
         };
-        match (&result.state, self.kept().await?) {
-            // It was processed between the two reads.
-            (ResultState::NotKept, Some(kept)) => Ok(kept),
+        // It may have been processed between the two reads.
+        match result.state {
+            ResultState::NotKept => Ok(self.kept().await?.unwrap_or(result)),
             _ => Ok(result),
         }
     }

@@ -64,12 +64,12 @@ pub(super) struct SendHeaders {
     /// 0 to 9; 9 goes first.
     #[param(rename = "Reseq-Priority", minimum = 0, maximum = 9)]
     priority: Option<u8>,
-    /// Keep the output for 60 s, for whoever asks for the result.
+    /// `true`: keep the output for 60 s, for whoever asks for the result.
     #[param(rename = "Reseq-Keep-Result")]
-    keep_result: Option<bool>,
-    /// The most attempts at processing; not more than the destination allows.
-    #[param(rename = "Reseq-Attempts-Max", minimum = 1)]
-    attempts_max: Option<u32>,
+    keep_result: Option<String>,
+    /// The most attempts at processing, such as `3`; not more than the destination allows.
+    #[param(rename = "Reseq-Attempts-Max")]
+    attempts_max: Option<String>,
     /// The longest first wait after a failed attempt, such as `15s`.
     #[param(rename = "Reseq-Backoff")]
     backoff: Option<String>,

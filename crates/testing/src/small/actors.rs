@@ -89,6 +89,12 @@ impl Producer {
     }
 }
 
+/// True if a producer waits for the first output.
+fn is_awaited(op: &Op) -> bool {
+    let Op::Complete { items, .. } = op else { return false };
+    items.first().is_some_and(|(_, output)| output.options.keep_result)
+}
+
 /// Claims messages, and ends their leases.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Processor {
@@ -106,9 +112,10 @@ impl Processor {
             return has_work.then_some(Op::Claim { call, known, min: 1, max: world.claim });
         };
         let tokens = || self.holds.iter().map(|(token, _)| token.clone());
-        if let Some(wait) = world.fails.filter(|_| first.sequence == 1 && first.left.failed == 0) {
-            let fail =
-                |token| Failure { token, wait, is_final: false, attempts_max: 0, later_max: 0 };
+        let is_first = first.left.failed == 0 && first.left.asked_later == 0;
+        if let Some(wait) = world.fails.filter(|_| first.sequence == 1 && is_first) {
+            let later_max = world.later_max;
+            let fail = |token| Failure { token, wait, is_final: false, attempts_max: 0, later_max };
             return Some(Op::Fail { call, known, items: tokens().map(fail).collect() });
         }
         if world.hands_back && at == 0 && self.calls == 1 {
@@ -153,6 +160,7 @@ impl Processor {
                     Some(Status::StaleLease) if is_complete => Some("stale lease completed"),
                     Some(Status::StaleLease) => Some("stale lease ended otherwise"),
                     Some(Status::Settled) => Some("completed what was settled"),
+                    Some(Status::Ok) if is_awaited(op) => Some("result kept"),
                     _ => (!is_complete).then_some("failed or handed back"),
                 }
             }

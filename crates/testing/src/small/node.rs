@@ -31,6 +31,8 @@ pub struct World {
     pub limit: usize,
     /// The first message fails once, with this wait.
     pub fails: Option<Until>,
+    /// It does not fail: its processor asks for it later, this often at most.
+    pub later_max: u32,
     /// The first delivery of the first message is refused: with this wait, or halted.
     pub refuses: Option<Option<Until>>,
     /// The transform drops this message.
@@ -226,7 +228,8 @@ impl Node {
                 Stand::Leased { until: Until::Past, .. } | Stand::Delayed { until: Until::Past }
             )
         };
-        if self.state.destinations[NAME].messages.iter().any(is_over) {
+        let rest_is_over = self.state.destinations[NAME].rest == Some(Until::Past);
+        if rest_is_over || self.state.destinations[NAME].messages.iter().any(is_over) {
             all.push(Action::Reap(Op::Reap { known: known(&self.state) }));
         }
         if self.errors.damages > 0 {
@@ -334,6 +337,9 @@ impl Node {
             all.push(Action::Pass(Deadline::TakeoverWait));
         }
         let destination = &self.state.destinations[NAME];
+        if destination.rest == Some(Until::Future) {
+            all.push(Action::Pass(Deadline::Rate { name }));
+        }
         let mut hints = destination.lanes.values().chain(self.state.releasable.get(NAME));
         if hints.any(|hint| !hint.is_due()) {
             all.push(Action::Pass(Deadline::Postponed { name }));

@@ -1,6 +1,6 @@
 //! The small worlds.
 
-use domain::{Ordering, Tombstone, TransformKind};
+use domain::{Ordering, ProcessingOptions, Tombstone, TransformKind};
 
 use crate::{
     model::{
@@ -36,6 +36,12 @@ fn under(key: &str, arrival: Arrival) -> Arrival {
     Arrival { idempotency_key: Some(key.to_owned()), ..arrival }
 }
 
+/// Its producer waits for its result.
+fn awaited(arrival: Arrival) -> Arrival {
+    let options = ProcessingOptions { keep_result: true, ..ProcessingOptions::default() };
+    Arrival { options, ..arrival }
+}
+
 /// Two messages in one call, two processors, one sender; no faults.
 fn plain(name: &'static str) -> World {
     World {
@@ -47,6 +53,7 @@ fn plain(name: &'static str) -> World {
         claim: 1,
         limit: 2,
         fails: None,
+        later_max: 0,
         refuses: None,
         drops: None,
         hands_back: false,
@@ -209,6 +216,25 @@ fn standing() -> Vec<World> {
             fails: Some(Until::Future),
             wanted: &["failed or handed back", "delay reaped"],
             ..plain("an attempt fails, and waits")
+        },
+        World {
+            fails: Some(Until::Future),
+            later_max: 1,
+            errors: Troubles { slow_processors: 1, ..none },
+            wanted: &["failed or handed back", "delay reaped", "lease reaped"],
+            ..plain("an attempt asks for its message later")
+        },
+        World {
+            definition: Definition { rate_burst: 1, ..DEFINITION },
+            errors: Troubles { processor_dies: 1, ..none },
+            wanted: &["lease reaped", "delay reaped"],
+            ..plain("a rate, a processor dies")
+        },
+        World {
+            producers: vec![vec![vec![awaited(arrival("a", None)), arrival("b", None)]]],
+            errors: Troubles { slow_processors: 1, ..none },
+            wanted: &["lease reaped", "stale lease completed", "result kept"],
+            ..plain("a producer waits, and a lease ends while its processor lives")
         },
         World {
             fails: Some(Until::Past),

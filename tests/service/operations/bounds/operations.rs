@@ -47,14 +47,15 @@ impl Watched {
 
     async fn ingest_all(&mut self, name: &str) {
         let once = json!({"destinations": [name], "body": 1, "key": "k1", "id": "one",
-            "idempotency_key": "once"});
+            "idempotency_key": "once", "keep_result": true});
         self.post("messages", once).await;
         self.note("ingest one message").await;
-        self.get(&format!("destinations/{name}/messages/by-id/one")).await;
+        let one = self.get(&format!("destinations/{name}/messages/by-id/one")).await;
         self.note("find a message by its id").await;
         self.get("messages/by-id/one").await;
         self.note("find the messages of all destinations by an id").await;
-        self.get(&format!("destinations/{name}/messages/1/result?id=one")).await;
+        let path = format!("destinations/{name}/messages/{}/result", one["sequence"]);
+        self.get(&format!("{path}?id=one")).await;
         self.note("ask for the result of a message").await;
         let lines = (0..BATCH).map(|n| {
             format!("{}\n", json!({"destinations": [name], "body": n, "key": format!("k{n}")}))
