@@ -4197,10 +4197,10 @@ export interface operations {
                 "Reseq-Due-At"?: string | null;
                 /** @description 0 to 9; 9 goes first. */
                 "Reseq-Priority"?: number | null;
-                /** @description Keep the output for 60 s, for whoever asks for the result. */
-                "Reseq-Keep-Result"?: boolean | null;
-                /** @description The most attempts at processing; not more than the destination allows. */
-                "Reseq-Attempts-Max"?: number | null;
+                /** @description `true`: keep the output for 60 s, for whoever asks for the result. */
+                "Reseq-Keep-Result"?: string | null;
+                /** @description The most attempts at processing, such as `3`; not more than the destination allows. */
+                "Reseq-Attempts-Max"?: string | null;
                 /** @description The longest first wait after a failed attempt, such as `15s`. */
                 "Reseq-Backoff"?: string | null;
             };
@@ -6924,10 +6924,10 @@ export interface operations {
                 "Reseq-Due-At"?: string | null;
                 /** @description 0 to 9; 9 goes first. */
                 "Reseq-Priority"?: number | null;
-                /** @description Keep the output for 60 s, for whoever asks for the result. */
-                "Reseq-Keep-Result"?: boolean | null;
-                /** @description The most attempts at processing; not more than the destination allows. */
-                "Reseq-Attempts-Max"?: number | null;
+                /** @description `true`: keep the output for 60 s, for whoever asks for the result. */
+                "Reseq-Keep-Result"?: string | null;
+                /** @description The most attempts at processing, such as `3`; not more than the destination allows. */
+                "Reseq-Attempts-Max"?: string | null;
                 /** @description The longest first wait after a failed attempt, such as `15s`. */
                 "Reseq-Backoff"?: string | null;
             };
@@ -6988,10 +6988,10 @@ export interface operations {
                 "Reseq-Due-At"?: string | null;
                 /** @description 0 to 9; 9 goes first. */
                 "Reseq-Priority"?: number | null;
-                /** @description Keep the output for 60 s, for whoever asks for the result. */
-                "Reseq-Keep-Result"?: boolean | null;
-                /** @description The most attempts at processing; not more than the destination allows. */
-                "Reseq-Attempts-Max"?: number | null;
+                /** @description `true`: keep the output for 60 s, for whoever asks for the result. */
+                "Reseq-Keep-Result"?: string | null;
+                /** @description The most attempts at processing, such as `3`; not more than the destination allows. */
+                "Reseq-Attempts-Max"?: string | null;
                 /** @description The longest first wait after a failed attempt, such as `15s`. */
                 "Reseq-Backoff"?: string | null;
             };
