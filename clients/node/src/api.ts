@@ -4458,7 +4458,10 @@ export interface operations {
     await_result: {
         parameters: {
             query: {
-                /** @description The id of the message. */
+                /**
+                 * @description The id of the message.
+                 * @example 01a20b3e-5f0c-7cc1-9d5f-3b1f8a1f6d10
+                 */
                 id: string;
                 /** @description Wait up to this long if the message is not processed yet. */
                 wait_ms?: number;
