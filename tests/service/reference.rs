@@ -294,19 +294,9 @@ async fn find_and_pause(service: &Service, examples: &mut Examples) {
     let definition = json!({"transform": {"kind": "worker"}, "ids_max": 10});
     service.ask(Method::DELETE, "/v1/destinations/erp?force=true", None, 200).await;
     service.define("erp", definition).await;
-    let message =
-        json!({"destinations": ["erp"], "body": 1, "id": "order-4711", "keep_result": true});
+    let message = json!({"destinations": ["erp"], "body": 1, "id": "order-4711"});
     service.post("/v1/messages", message).await;
     service.run(&examples.next("http-api", "sh")).await;
-    let leases = service.post("/v1/leases", json!({"destinations": ["erp"]})).await;
-    let output = json!({"token": leases["leases"][0]["token"], "body": {"total": 12}});
-    service.post("/v1/leases/complete", json!({"items": [output]})).await;
-    service.run(&examples.next("http-api", "sh")).await;
-    let (place, result) = examples.next_json("http-api");
-    let path = "/v1/destinations/erp/messages/1/result?id=order-4711";
-    let answer = service.ask(Method::GET, path, None, 200).await;
-    assert_shape(&place, &result, &answer);
-    assert_eq!((&answer["state"], &answer["body"]), (&result["state"], &result["body"]));
 
     let (place, paused) = examples.next_json("http-api");
     let delivery = json!({"what": "delivery"});

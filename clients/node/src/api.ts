@@ -4245,10 +4245,10 @@ export interface operations {
                 "Reseq-Due-At"?: string | null;
                 /** @description 0 to 9; 9 goes first. */
                 "Reseq-Priority"?: number | null;
-                /** @description Keep the output for 60 s, for whoever asks for the result. */
-                "Reseq-Keep-Result"?: boolean | null;
-                /** @description The most attempts at processing; not more than the destination allows. */
-                "Reseq-Attempts-Max"?: number | null;
+                /** @description `true`: keep the output for 60 s, for whoever asks for the result. */
+                "Reseq-Keep-Result"?: string | null;
+                /** @description The most attempts at processing, such as `3`; not more than the destination allows. */
+                "Reseq-Attempts-Max"?: string | null;
                 /** @description The longest first wait after a failed attempt, such as `15s`. */
                 "Reseq-Backoff"?: string | null;
             };
@@ -4506,7 +4506,10 @@ export interface operations {
     await_result: {
         parameters: {
             query: {
-                /** @description The id of the message. */
+                /**
+                 * @description The id of the message.
+                 * @example 01a20b3e-5f0c-7cc1-9d5f-3b1f8a1f6d10
+                 */
                 id: string;
                 /** @description Wait up to this long if the message is not processed yet. */
                 wait_ms?: number;
@@ -6974,10 +6977,10 @@ export interface operations {
                 "Reseq-Due-At"?: string | null;
                 /** @description 0 to 9; 9 goes first. */
                 "Reseq-Priority"?: number | null;
-                /** @description Keep the output for 60 s, for whoever asks for the result. */
-                "Reseq-Keep-Result"?: boolean | null;
-                /** @description The most attempts at processing; not more than the destination allows. */
-                "Reseq-Attempts-Max"?: number | null;
+                /** @description `true`: keep the output for 60 s, for whoever asks for the result. */
+                "Reseq-Keep-Result"?: string | null;
+                /** @description The most attempts at processing, such as `3`; not more than the destination allows. */
+                "Reseq-Attempts-Max"?: string | null;
                 /** @description The longest first wait after a failed attempt, such as `15s`. */
                 "Reseq-Backoff"?: string | null;
             };
@@ -7038,10 +7041,10 @@ export interface operations {
                 "Reseq-Due-At"?: string | null;
                 /** @description 0 to 9; 9 goes first. */
                 "Reseq-Priority"?: number | null;
-                /** @description Keep the output for 60 s, for whoever asks for the result. */
-                "Reseq-Keep-Result"?: boolean | null;
-                /** @description The most attempts at processing; not more than the destination allows. */
-                "Reseq-Attempts-Max"?: number | null;
+                /** @description `true`: keep the output for 60 s, for whoever asks for the result. */
+                "Reseq-Keep-Result"?: string | null;
+                /** @description The most attempts at processing, such as `3`; not more than the destination allows. */
+                "Reseq-Attempts-Max"?: string | null;
                 /** @description The longest first wait after a failed attempt, such as `15s`. */
                 "Reseq-Backoff"?: string | null;
             };

@@ -190,7 +190,9 @@ pub fn deadline(draw: &Draw, name: Name, state: &State) -> Deadline {
             let (caller, upto) = (draw.caller, state.calls[&draw.caller].0);
             Deadline::Calls { caller, upto }
         }
-        40..44 => Deadline::ResultsFull { name: if draw.many[0].0 % 2 == 0 { name } else { "*" } },
+        40..44 => Deadline::ResultsFull {
+            name: if draw.many[0].0.is_multiple_of(2) { name } else { "*" },
+        },
         _ if state.takeover_wait == Some(Until::Future) => Deadline::TakeoverWait,
         _ => all.swap_remove(draw.many[0].0 as usize % all.len()),
     }
