@@ -2,7 +2,8 @@
 import { Validator, type Schema as JsonSchema } from "@cfworker/json-schema";
 import { useEffect, useState } from "preact/hooks";
 import { api, ask, Refused, type Destination } from "./api.ts";
-import { Button, Dialog, ErrorNotice, Field, useAction } from "./ui.tsx";
+import { setting } from "./format.ts";
+import { Button, Dialog, ErrorNotice, Field, Table, useAction } from "./ui.tsx";
 
 interface Schema {
   $ref?: string;
@@ -23,7 +24,7 @@ let loaded: Promise<Document> | undefined;
 const openapi = () => (loaded ??= fetch("/openapi.json").then((answer) => answer.json()));
 
 type Kind = "text" | "whole" | "yes_no" | "choice" | "lines" | "pairs" | "source" | "group";
-interface Part {
+export interface Part {
   path: string[];
   kind: Kind;
   hint: string;
@@ -45,7 +46,7 @@ function partOf(name: string, schema: Schema, path: string[], all: Record<string
   const type = Array.isArray(found.type) ? found.type.find((one) => one !== "null") : found.type;
   const here = [...path, name];
   const part = (kind: Kind, more: Partial<Part> = {}): Part => ({
-    path: here, kind, hint: found.description ?? "", choices: found.enum ?? [], parts: [], standard: schema.default ?? found.default, ...more,
+    path: here, kind, hint: found.description ?? "", choices: found.enum ?? [], parts: [], standard: schema.default ?? found.default ?? (path.length === 0 ? DEFAULTS[name] : undefined), ...more,
   });
   if (found.enum) return part("choice");
   if (found.oneOf) return part("source");
@@ -100,28 +101,51 @@ function build(parts: Part[], texts: Record<string, string>): Record<string, unk
   return value;
 }
 
+/** The fields of a definition; none until they are read. */
+export function useParts(): { parts: Part[]; schema?: Schema; all: Record<string, Schema>; error: unknown } {
+  const [found, set] = useState<{ document: Document | null; error: unknown }>({ document: null, error: null });
+  useEffect(() => {
+    openapi().then((document) => set({ document, error: null }), (error) => set({ document: null, error }));
+  }, []);
+  const all = found.document?.components.schemas ?? {};
+  const schema = all.DestinationDefinition;
+  return { parts: Object.entries(schema?.properties ?? {}).map(([name, one]) => partOf(name, one, [], all)), schema, all, error: found.error };
+}
+
+/** Defaults that /openapi.json does not tell. A test compares them with a destination that has only a URL. */
+const DEFAULTS: Record<string, unknown> = {
+  forward_headers: ["x-*", "ce-*", "traceparent", "tracestate", "webhook-*"], ordering: "destination", processing: "parallel", on_exhausted: "halt", durability: "memory", weight: 1,
+  backlog_max: 1_000_000, backlog_bytes_max: 0, ingest_rate_per_second_max: 0, idempotency_window_ms: 86_400_000, idempotency_keys_max: 10_000_000, log_max: 10_000, log_bodies: false,
+  dead_letters_max: 100_000, dead_letters_age_max_ms: 7_776_000_000, previous_keys_max: 10_000, ids_max: 0,
+};
+
+const isNothing = (value: unknown) => value == null || (typeof value === "object" && Object.keys(value).length === 0);
+/** True if two values of a field mean the same; nothing and an empty list do. */
+export const isSame = (one: unknown, other: unknown) => (isNothing(one) && isNothing(other)) || JSON.stringify(one) === JSON.stringify(other);
+
+/** The fields of a definition with their values, without groups. */
+export const valuesOf = (parts: Part[], definition: object) =>
+  flat(parts).map((part) => ({ name: part.path.join("."), value: at(definition, part.path), standard: part.standard, hint: part.hint }));
+
 const MAIN = ["name", "url", "ordering", "processing", "on_exhausted", "durability"];
 
 export function DestinationEditor({ destination, onClose }: { destination?: Destination; onClose: (name?: string) => void }) {
-  const [document, setDocument] = useState<Document | null>(null);
   const [texts, setTexts] = useState<Record<string, string>>({});
   const [errors, setErrors] = useState<Record<string, string>>({});
-  const { isBusy, error, run, setError } = useAction();
-  const schema = document?.components.schemas.DestinationDefinition;
-  const parts = schema ? Object.entries(schema.properties ?? {}).map(([name, one]) => partOf(name, one, [], document!.components.schemas)) : [];
+  const [isReview, setReview] = useState(false);
+  const { isBusy, error, run } = useAction();
+  const { parts, schema, all, error: unread } = useParts();
   useEffect(() => {
-    openapi().then(setDocument, setError);
-  }, []);
-  useEffect(() => {
-    if (!document || !destination) return;
+    if (!schema || !destination) return;
     setTexts(Object.fromEntries(flat(parts).map((part) => [part.path.join("/"), shown(part.kind, at(destination, part.path))])));
-  }, [document]);
+  }, [schema]);
 
   const definition = build(parts, texts);
+  const changes = destination ? changesOf(parts, destination, definition) : [];
   const check = (): boolean => {
     const found: Record<string, string> = {};
     if (!texts.name) found.name = "a destination needs a name";
-    const rules = { ...schema, components: document!.components } as unknown as JsonSchema;
+    const rules = { ...schema, components: { schemas: all } } as unknown as JsonSchema;
     const result = new Validator(rules, "2020-12", false).validate(definition);
     for (const one of result.errors) {
       const path = one.instanceLocation.replace(/^#\/?/, "");
@@ -134,6 +158,8 @@ export function DestinationEditor({ destination, onClose }: { destination?: Dest
   };
   const save = () => {
     if (!check()) return;
+    // What changes is shown first.
+    if (destination && !isReview) return setReview(true);
     run(async () => {
       const name = texts.name!.trim();
       const header = destination ? { "if-match": `"${destination.version}"` } : { "if-none-match": "*" };
@@ -141,6 +167,7 @@ export function DestinationEditor({ destination, onClose }: { destination?: Dest
         await ask(api.PUT("/v1/destinations/{destination}", { params: { path: { destination: name } }, headers: header, body: definition as never }));
         onClose(name);
       } catch (caught) {
+        setReview(false);
         if (caught instanceof Refused) {
           const told = (caught.problem.errors ?? []).filter((one) => one.pointer);
           setErrors(Object.fromEntries(told.map((one) => [one.pointer!.replace(/^#\//, ""), one.detail])));
@@ -159,6 +186,7 @@ export function DestinationEditor({ destination, onClose }: { destination?: Dest
   return (
     <Dialog title={destination ? `Change ${destination.name}` : "New destination"} wide onClose={() => onClose()}>
       <form onSubmit={(event) => { event.preventDefault(); save(); }} noValidate>
+        {isReview ? <Changes changes={changes} /> : <>
         <p class="muted">A field that is empty gets its default.</p>
         <div class="form-grid">{MAIN.flatMap((name) => parts.filter((part) => part.path[0] === name)).map(field)}</div>
         {parts.filter((part) => part.kind === "group").map((part) => (
@@ -171,14 +199,44 @@ export function DestinationEditor({ destination, onClose }: { destination?: Dest
           <summary>more<span class="muted"> Headers, keys, limits and history.</span></summary>
           <div class="form-grid">{others.map(field)}</div>
         </details>
-        <ErrorNotice error={error} />
+        </>}
+        <ErrorNotice error={error ?? unread} />
         {Object.keys(errors).length > 0 && !error && <p class="field-error" role="alert">{Object.keys(errors).length === 1 ? "One field is" : `${Object.keys(errors).length} fields are`} not valid: {Object.keys(errors).join(", ")}.</p>}
         <div class="actions is-end">
+          {isReview && <Button onClick={() => setReview(false)}>Back</Button>}
           <Button onClick={() => onClose()}>Close without saving</Button>
-          <Button kind="main" type="submit" disabled={isBusy || !document}>{destination ? "Save" : "Create"}</Button>
+          <Button kind="main" type="submit" disabled={isBusy || !schema || (isReview && changes.length === 0)}>{!destination ? "Create" : isReview ? "Save" : "Review the changes"}</Button>
         </div>
       </form>
     </Dialog>
+  );
+}
+
+interface Change { name: string; before: unknown; after: unknown; standard: unknown }
+
+/** The fields that would have another value. */
+function changesOf(parts: Part[], destination: Destination, definition: object): Change[] {
+  const before = valuesOf(parts, destination);
+  return valuesOf(parts, definition)
+    .map(({ name, value, standard }, index) => ({ name, before: before[index]!.value, after: value, standard }))
+    .filter((one) => !isSame(one.after ?? one.standard, one.before ?? one.standard));
+}
+
+function Changes({ changes }: { changes: Change[] }) {
+  if (changes.length === 0) return <p>Nothing is changed.</p>;
+  return (
+    <Table label="Changes">
+      <thead><tr><th>Field</th><th>Now</th><th>After saving</th></tr></thead>
+      <tbody>
+        {changes.map((one) => (
+          <tr key={one.name}>
+            <td><code>{one.name}</code></td>
+            <td class="error-cell"><del>{setting(one.name, one.before)}</del></td>
+            <td class="error-cell"><ins>{setting(one.name, one.after ?? one.standard)}</ins>{one.after === undefined && <span class="muted"> the default</span>}</td>
+          </tr>
+        ))}
+      </tbody>
+    </Table>
   );
 }
 

@@ -28,6 +28,37 @@ export function bytes(value: number): string {
   return `${at && value < 100 ? value.toFixed(1) : Math.round(value)} ${units[at]}`;
 }
 
+/** A setting with its unit, which is the end of its name. */
+export function setting(name: string, value: unknown): string {
+  if (value == null || value === "") return "–";
+  if (typeof value !== "number") return Array.isArray(value) ? value.join(", ") || "–" : typeof value === "object" ? Object.entries(value).map(([key, one]) => `${key}: ${one}`).join(", ") || "–" : String(value);
+  const scaled = (units: [number, string][]) => {
+    const [size, unit] = units.find(([size]) => value >= size && value % size === 0) ?? units.at(-1)!;
+    return `${whole.format(value / size)} ${unit}`;
+  };
+  if (name.endsWith("_ms")) return scaled([[86_400_000, value === 86_400_000 ? "day" : "days"], [3_600_000, "h"], [60_000, "min"], [1000, "s"], [1, "ms"]]);
+  if (/bytes(_max)?$/.test(name)) return scaled([[1_073_741_824, "GiB"], [1_048_576, "MiB"], [1024, "KiB"], [1, "bytes"]]);
+  return `${whole.format(value)}${/per_second(_max)?$/.test(name) ? " per second" : ""}`;
+}
+
+/** Numbers as ranges: 0–7, 9. */
+export function ranges(numbers: number[]): string {
+  const found: [number, number][] = [];
+  for (const one of [...numbers].sort((a, b) => a - b)) {
+    const last = found.at(-1);
+    if (last && one === last[1] + 1) last[1] = one;
+    else found.push([one, one]);
+  }
+  return found.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(", ");
+}
+
+/** The time zone of all times that are shown. */
+export function timeZone(): string {
+  const ahead = -new Date().getTimezoneOffset();
+  const pad = (value: number) => String(Math.floor(value)).padStart(2, "0");
+  return `${Intl.DateTimeFormat().resolvedOptions().timeZone}, UTC${ahead < 0 ? "−" : "+"}${pad(Math.abs(ahead) / 60)}:${pad(Math.abs(ahead) % 60)}`;
+}
+
 export function time(text: string | null | undefined): string {
   if (!text) return "–";
   const at = new Date(text);

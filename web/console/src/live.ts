@@ -5,6 +5,9 @@ import { lines } from "./lines.ts";
 
 /** How long to wait after a stream that did not last. */
 const AGAIN_MS = 3000;
+/** Numbers are not current if none came for this long, and for several times as long as usual. */
+const STALE_MS = 10_000;
+const STALE = 5;
 
 export type Query = Record<string, string | number | undefined>;
 
@@ -12,24 +15,34 @@ export interface Live<T> {
   value: T | null;
   error: string | null;
   isConnected: boolean;
+  /** True if what is shown may have changed: nothing new has come, or Reseq could not read it. */
+  isStale: boolean;
 }
+
+const NOTHING = { value: null, error: null, isConnected: false, isStale: false };
 
 /** Follows a view. With `null`, nothing. */
 export function useLive<T>(query: Query | null): Live<T> {
-  const [live, set] = useState<Live<T>>({ value: null, error: null, isConnected: false });
+  const [live, set] = useState<Live<T>>(NOTHING);
   const search = query && new URLSearchParams(
     Object.entries(query).filter((pair) => pair[1] !== undefined).map(([name, value]) => [name, String(value)]),
   ).toString();
   useEffect(() => {
-    set({ value: null, error: null, isConnected: false });
+    set(NOTHING);
     if (search === null) return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let last = performance.now();
     let stop = new AbortController();
     const close = () => stop.abort();
     const take = (line: string) => {
       if (!line.startsWith("data:")) return;
       const value = JSON.parse(line.slice(5));
-      if (typeof value.error === "string") set((now) => ({ ...now, error: value.error, isConnected: true }));
-      else set({ value, error: null, isConnected: true });
+      if (typeof value.error === "string") set((now) => ({ ...now, error: value.error, isConnected: true, isStale: true }));
+      else set({ value, error: null, isConnected: true, isStale: false });
+      const gap = performance.now() - last;
+      last += gap;
+      clearTimeout(timer);
+      timer = setTimeout(() => set((now) => ({ ...now, isStale: true })), Math.max(STALE_MS, gap * STALE));
     };
     const open = async () => {
       close();
@@ -48,7 +61,7 @@ export function useLive<T>(query: Query | null): Live<T> {
         if (signal.aborted) return;
         // The stream ends once a minute, and is opened again.
         if (isOpen && performance.now() - begun > AGAIN_MS) continue;
-        set((now) => ({ ...now, isConnected: false, error: isOpen ? now.error : error }));
+        set((now) => ({ ...now, isConnected: false, isStale: true, error: isOpen ? now.error : error }));
         await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
       }
     };
@@ -57,6 +70,7 @@ export function useLive<T>(query: Query | null): Live<T> {
     open();
     return () => {
       document.removeEventListener("visibilitychange", visible);
+      clearTimeout(timer);
       close();
     };
   }, [search]);

@@ -1,6 +1,6 @@
 // Parts that the pages share.
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refused } from "./api.ts";
 import { count } from "./format.ts";
 
@@ -109,15 +109,24 @@ export function Panel({ title, children, tools, class: name = "" }: {
   );
 }
 
+/** The same width as in style.css. */
+const PHONE = "(max-width: 46rem)";
+
 export function Empty({ children }: { children: ComponentChildren }) {
   return <p class="empty">{children}</p>;
 }
 
-/** A table that scrolls by itself where it is too wide. */
+/** A table that scrolls by itself where it is too wide. On a phone a row has two lines, and each cell its heading. */
 export function Table({ label, children }: { label: string; children: ComponentChildren }) {
+  const table = useRef<HTMLTableElement>(null);
+  useLayoutEffect(() => {
+    if (!matchMedia(PHONE).matches || !table.current) return;
+    const names = [...(table.current.tHead?.rows[0]?.cells ?? [])].map((one) => one.textContent ?? "");
+    for (const row of table.current.tBodies[0]?.rows ?? []) [...row.cells].forEach((cell, at) => { cell.dataset.label = names[at]; });
+  });
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>
-      <table>{children}</table>
+      <table ref={table}>{children}</table>
     </div>
   );
 }

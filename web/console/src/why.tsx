@@ -1,7 +1,7 @@
 // Why a lane is stuck, and what to do, like `reseq why`.
 import { useEffect, useState } from "preact/hooks";
 import { api, ask, type Schema } from "./api.ts";
-import { bytes, count, duration } from "./format.ts";
+import { bytes, count, duration, time } from "./format.ts";
 import { ErrorNotice, useLoad } from "./ui.tsx";
 
 /** If a head stays for this long, in ms, the console asks why. */
@@ -31,11 +31,13 @@ function Answer({ destination, laneKey }: { destination: string; laneKey: string
 }
 
 function Why({ why }: { why: Schema["Why"] }) {
+  const due = why.next_attempt_at ? new Date(why.next_attempt_at).getTime() - Date.now() : 0;
   const causes = Object.entries(why.blocked_ms_by_cause ?? {}).sort((a, b) => b[1] - a[1]);
   return (
     <section class="why" aria-label="Why is it stuck?">
       <h3>Why is it stuck?</h3>
       <p>{why.explanation}</p>
+      {why.next_attempt_at && <p>Next attempt: <b class="number">{time(why.next_attempt_at).slice(0, 19)}</b>{due > 0 && <>, in <span class="number">{duration(due)}</span></>}</p>}
       <p class="muted small">
         Cause: <code>{why.cause}</code>{why.blocked_ms != null && <>, the head for {duration(why.blocked_ms)}</>}; {count(why.behind)} {why.behind === 1 ? "message" : "messages"}{why.bytes_behind != null && <> ({bytes(why.bytes_behind)})</>} {why.behind === 1 ? "waits" : "wait"} behind it.
       </p>

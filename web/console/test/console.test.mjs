@@ -295,6 +295,55 @@ test("a receiver that refuses everything for longer than a minute is red everywh
   }
 });
 
+test("nothing is live while Redis does not answer, and times name their zone", async () => {
+  const own = await new Service().start();
+  await own.define("erp", { url: `${receiver.url}/erp` });
+  try {
+    const shown = await signedIn(browser, own, { timezoneId: "Asia/Kolkata" });
+    await shown.getByText(/Times are in Asia\/(Calcutta|Kolkata), UTC\+05:30\./).waitFor();
+    const tabs = [];
+    const context = shown.context();
+    await shown.close();
+    // A browser has six connections to a server.
+    for (const path of ["overview", "destinations/erp", "pods", "deliveries"]) {
+      const tab = await context.newPage();
+      await tab.goto(`${own.url}/console#/${path}`);
+      await tab.locator(".live.is-on").waitFor();
+      tabs.push(tab);
+    }
+    own.freezeRedis(true);
+    for (const tab of tabs) {
+      await tab.getByText("not current").waitFor();
+      assert.equal(await tab.locator(".live.is-on").count(), 0, tab.url());
+    }
+    await context.close();
+  } finally {
+    own.freezeRedis(false);
+    await own.stop();
+  }
+});
+
+test("a head that waits for its next attempt says when it begins", async () => {
+  await service.define("later", { url: `${receiver.url}/later`, delivery: { backoff_ms: 600_000, backoff_max_ms: 600_000 } });
+  receiver.answer = ({ path }) => ({ status: path === "/later" ? 503 : 200 });
+  await service.send("later", {});
+  await page.show("destinations/later/lane");
+  const told = page.locator(".why").getByText(/^Next attempt: /);
+  await told.waitFor();
+  assert.match(await told.textContent(), /Next attempt: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, in \d+ min/);
+  receiver.answer = () => ({ status: 200 });
+});
+
+test("on a phone a row of a table has its name in one line, and its numbers in the next", async () => {
+  const phone = await signedIn(browser, service, { viewport: { width: 390, height: 800 } });
+  await phone.show("destinations");
+  const row = phone.locator("tbody tr", { hasText: "crm" });
+  await row.locator("td[data-label=Pending]").waitFor();
+  const [name, pending, age] = await Promise.all(["td >> nth=0", "td[data-label=Pending]", "td[data-label='Head age']"].map(async (one) => row.locator(one).boundingBox()));
+  assert.ok(pending.y > name.y && pending.y === age.y && age.x + age.width <= 390, JSON.stringify([name, pending, age]));
+  await phone.context().close();
+});
+
 test("the lanes with the most waiting are found among all keys", async () => {
   await service.define("keys", { url: `${receiver.url}/keys`, ordering: "key", transform: { kind: "worker" } });
   for (let key = 0; key < 12; key += 1) for (let at = 0; at <= key; at += 1) await service.send("keys", { at }, { key: `key-${key}` });
@@ -426,10 +475,24 @@ test("a destination is created with the rules of the schema, changed, paused, an
   await dialog().getByText("more Headers").click();
   await dialog().locator('input[name="weight"]').fill("7");
   await dialog().locator('textarea[name="headers"]').fill("x-secret: 42");
+  await dialog().locator('input[name="transform/timeout_ms"]').fill("90000");
+  // What changes is shown first, with its unit.
+  await button("Review the changes").click();
+  const changes = dialog().getByRole("region", { name: "Changes" }).locator("tbody tr");
+  assert.deepEqual((await changes.allTextContents()).sort(), ["headers–x-secret: 42", "transform.timeout_ms1,500 ms90 s", "weight17"]);
+  assert.equal((await service.ask("GET", "/v1/destinations/made-here")).weight, 1);
+  await button("Back").click();
+  await dialog().locator('input[name="transform/timeout_ms"]').fill("1500");
+  await button("Review the changes").click();
   await button("Save").click();
   await until("it is saved", async () => (await service.ask("GET", "/v1/destinations/made-here")).weight === 7);
   const changed = await service.ask("GET", "/v1/destinations/made-here");
   assert.deepEqual([changed.headers, changed.transform.timeout_ms], [{ "x-secret": "***" }, 1500]);
+  // The definition shows what differs from the default.
+  const differs = page.getByRole("region", { name: "Differs from the default" });
+  await differs.locator("tr", { hasText: "weight" }).getByText("7", { exact: true }).waitFor();
+  assert.deepEqual(await differs.locator("tr", { hasText: "timeout_ms" }).locator("td").allTextContents().then((all) => all.slice(0, 2)), ["transform.timeout_ms", "1,500 ms"]);
+  assert.deepEqual((await differs.locator("td:first-child").allTextContents()).sort(), ["headers", "name", "ordering", "transform.kind", "transform.timeout_ms", "url", "weight"]);
   await page.locator("nav.tabs").getByRole("link", { name: "Overview" }).click();
   await button("Pause delivery").click();
   await page.getByText("delivery paused").waitFor();
@@ -587,6 +650,8 @@ test("topics, tokens and pods", async () => {
   await page.show("pods");
   await page.getByText("this one").waitFor();
   await page.getByText("ingest, processor, sender").waitFor();
+  await page.getByRole("region", { name: "Pods" }).getByText("0–7", { exact: true }).waitFor();
+  await page.getByRole("region", { name: "Partitions" }).getByText("0–7 (8)").waitFor();
 });
 
 test("the audit log shows what was done here, and filters it", async () => {

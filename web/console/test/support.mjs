@@ -108,6 +108,12 @@ export class Service {
     closeSync(file);
   }
 
+  /** Stops its Redis, or lets it go on: it does not answer, and its connections stay. */
+  freezeRedis(isFrozen) {
+    const [redis] = execFileSync("pgrep", ["-P", String(this.child.pid), "redis-server"], { encoding: "utf8" }).split("\n");
+    process.kill(Number(redis), isFrozen ? "SIGSTOP" : "SIGCONT");
+  }
+
   async ask(method, path, body, { token = ADMIN, headers = {} } = {}) {
     const answer = await fetch(`${this.url}${path}`, {
       method, headers: { authorization: `Bearer ${token}`, ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
@@ -176,7 +182,7 @@ export async function signedIn(browser, service, { token = ADMIN, ...options } =
   page.on("dialog", (dialog) => { page.problems.push(`a dialog: ${dialog.message()}`); dialog.dismiss(); });
   // While the front end is written: what was built last, with the headers of the program.
   if (process.env.CONSOLE_DIST) {
-    await page.route(/\/console\/?($|console\.|icon)/, async (route) => {
+    await context.route(/\/console\/?($|console\.|icon)/, async (route) => {
       const answer = await route.fetch();
       const name = new URL(route.request().url()).pathname.split("/")[2] || "index.html";
       await route.fulfill({ response: answer, body: readFileSync(join(process.env.CONSOLE_DIST, name)) });

@@ -1,10 +1,10 @@
 // The definition of a destination.
 import { useState } from "preact/hooks";
-import { api, ask, may } from "../api.ts";
-import { DestinationEditor } from "../editor.tsx";
-import { count } from "../format.ts";
+import { api, ask, may, type Destination } from "../api.ts";
+import { DestinationEditor, isSame, useParts, valuesOf } from "../editor.tsx";
+import { count, setting } from "../format.ts";
 import { go, href } from "../router.ts";
-import { Button, Dialog, ErrorNotice, Field, Panel, TabHead, useAction } from "../ui.tsx";
+import { Button, Dialog, ErrorNotice, Field, Panel, Table, TabHead, useAction } from "../ui.tsx";
 import type { TabProps } from "./destination.tsx";
 
 export function DefinitionTab({ session, destination, definition, numbers, onChanged }: TabProps) {
@@ -21,23 +21,43 @@ export function DefinitionTab({ session, destination, definition, numbers, onCha
         {canChange && <Button kind="main" onClick={() => setDialog("edit")}>Change</Button>}
         {canChange && <Button kind="danger" disabled={!numbers} onClick={() => setDialog("remove")}>Remove the destination</Button>}
       </TabHead>
-      <Panel><Definition value={definition} /></Panel>
+      <Definition value={definition} />
       {dialog === "edit" && <DestinationEditor destination={definition} onClose={close} />}
       {dialog === "remove" && numbers && <RemoveDialog name={destination} held={numbers.pending + numbers.dead_letters} onClose={close} />}
     </>
   );
 }
 
-function Definition({ value }: { value: object }) {
+function Definition({ value }: { value: Destination }) {
+  const { parts, error } = useParts();
+  const all = valuesOf(parts, value);
+  const differing = all.filter((one) => !isSame(one.value, one.standard));
   return (
-    <dl class="fields is-wide">
-      {Object.entries(value).filter(([name]) => name !== "paused").map(([name, one]) => (
-        <div key={name} class={one && typeof one === "object" && !Array.isArray(one) ? "is-group" : ""}>
-          <dt>{name}</dt>
-          <dd>{one && typeof one === "object" && !Array.isArray(one) ? <Definition value={one} /> : <code>{Array.isArray(one) ? one.join(", ") : one == null ? "–" : String(one)}</code>}</dd>
-        </div>
-      ))}
-    </dl>
+    <>
+      <ErrorNotice error={error} />
+      <Panel title="Differs from the default">{parts.length > 0 && <Values label="Differs from the default" all={differing} />}</Panel>
+      <Panel title="All fields">
+        <details><summary>{count(all.length)} fields</summary><Values label="All fields" all={all} /></details>
+      </Panel>
+    </>
+  );
+}
+
+function Values({ label, all }: { label: string; all: ReturnType<typeof valuesOf> }) {
+  return (
+    <Table label={label}>
+      <thead><tr><th>Field</th><th>Value</th><th>Default</th><th>Meaning</th></tr></thead>
+      <tbody>
+        {all.map((one) => (
+          <tr key={one.name} class={isSame(one.value, one.standard) ? "" : "is-mild"}>
+            <td><code>{one.name}</code></td>
+            <td class="error-cell"><b>{setting(one.name, one.value)}</b></td>
+            <td class="muted">{setting(one.name, one.standard)}</td>
+            <td class="error-cell muted">{one.hint.replaceAll("`", "")}</td>
+          </tr>
+        ))}
+      </tbody>
+    </Table>
   );
 }
 

@@ -4,11 +4,14 @@ import { Refused, signed, signedOut } from "../api.ts";
 import { ErrorText } from "../failures.tsx";
 import { count, duration, laneName, time } from "../format.ts";
 import { lines } from "../lines.ts";
+import { usePoll } from "../live.ts";
 import { href, tab } from "../router.ts";
 import { Button, Empty, ErrorNotice, Head, Panel, Table } from "../ui.tsx";
 
 /** The deliveries that stay on the page. */
 const SHOWN_MAX = 200;
+/** How often to ask whether Redis answers. */
+const READY_MS = 3000;
 
 interface Delivered {
   type: "delivery";
@@ -69,7 +72,9 @@ export function DeliveriesPage({ destination }: { destination: string }) {
       setListening(false);
     };
   }, [wanted, isPaused]);
-  const [text, name] = isListening ? ["live", "is-on"] : isPaused ? ["paused", "is-off"] : ["connecting", "is-off"];
+  // Without Redis nothing is delivered, and the stream stays open.
+  const ready = usePoll(async () => (await fetch("/readyz")).ok, READY_MS, []);
+  const [text, name] = isListening && ready.value === false ? ["not current", "is-bad"] : isListening ? ["live", "is-on"] : isPaused ? ["paused", "is-off"] : ["connecting", "is-off"];
   return (
     <>
       <Head title="Deliveries" sub="As they happen, the newest first">

@@ -51,7 +51,7 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
       {live.error && <Notice>{live.error}</Notice>}
       {lane && attention.length > 0 && (
         <Panel title="Needs attention" class="is-bad">
-          <ul class="checks">
+          <ul class="causes">
             {attention.map((one) => (
               <li key={one.cause}>
                 <Cause one={one} /> {one.since !== null && <>for {duration(Math.max(0, lane.at_ms - one.since))}</>}{one.error && <>: {one.error}</>}{" "}

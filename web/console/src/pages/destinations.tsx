@@ -128,13 +128,13 @@ export function DestinationsPage({ session, query }: { session: Session; query: 
                   </td>
                   <td class="wide-column">{row.counts && <Bar counts={row.counts} max={max} />}</td>
                   <td class="right number">{count(row.counts?.pending)}</td>
-                  <td><Health row={row} told={told.get(row.name)} /></td>
+                  <td class="is-plain"><Health row={row} told={told.get(row.name)} /></td>
                   <td class="right number">{row.head ? duration(row.head.age_ms) : ""}</td>
-                  <td class="right number">{rate(row.in_per_second)}</td>
-                  <td class="right number">{rate(row.out_per_second)}</td>
-                  <td class="right number">{percent(row.error_rate)}</td>
-                  <td class="right number">{row.counts?.dead_letters ? <a href={tab(row.name, "dead-letters")}>{count(row.counts.dead_letters)}</a> : count(row.counts?.dead_letters)}</td>
-                  <td><a href={tab(row.name, "lane", { key: row.ordering === "key" ? row.head?.key ?? undefined : undefined })} aria-label={`Show the lane of ${row.name}`}>Show</a></td>
+                  <td class="right number is-extra">{rate(row.in_per_second)}</td>
+                  <td class="right number is-extra">{rate(row.out_per_second)}</td>
+                  <td class="right number is-extra">{percent(row.error_rate)}</td>
+                  <td class="right number">{row.counts?.dead_letters ? <a href={tab(row.name, "dead-letters")}>{count(row.counts.dead_letters)}</a> : ""}</td>
+                  <td class="is-extra"><a href={tab(row.name, "lane", { key: row.ordering === "key" ? row.head?.key ?? undefined : undefined })} aria-label={`Show the lane of ${row.name}`}>Show</a></td>
                 </tr>
               ))}
             </tbody>

@@ -1,6 +1,6 @@
 // The live pods, and who owns which partition.
 import { LiveSign } from "../app.tsx";
-import { count, duration } from "../format.ts";
+import { count, duration, ranges } from "../format.ts";
 import { useLive } from "../live.ts";
 import { Empty, Head, Notice, Panel, Table } from "../ui.tsx";
 
@@ -13,8 +13,11 @@ interface Pods {
 export function PodsPage() {
   const live = useLive<Pods>({ view: "pods" });
   const now = live.value;
-  const owners = new Map<string, number>();
-  for (const one of now?.partitions ?? []) if (one.owner) owners.set(one.owner, (owners.get(one.owner) ?? 0) + 1);
+  const owners = new Map<string, { partitions: number[]; destinations: number }>();
+  for (const { partition, owner, destinations } of now?.partitions ?? []) {
+    const held = owners.get(owner ?? "") ?? { partitions: [], destinations: 0 };
+    owners.set(owner ?? "", { partitions: [...held.partitions, partition], destinations: held.destinations + destinations });
+  }
   return (
     <>
       <Head title="Pods and partitions" sub={now ? `${count(now.pods.length)} pods, ${count(now.partitions.length)} partitions` : "…"}><LiveSign live={live} /></Head>
@@ -23,7 +26,7 @@ export function PodsPage() {
         <>
           <Panel title="Pods">
             <Table label="Pods">
-              <thead><tr><th>Pod</th><th>Host</th><th>Roles</th><th class="right">Schema</th><th class="right">Partitions</th><th class="right">Heartbeat counts for</th></tr></thead>
+              <thead><tr><th>Pod</th><th>Host</th><th>Roles</th><th class="right">Schema</th><th>Partitions</th><th class="right">Heartbeat counts for</th></tr></thead>
               <tbody>
                 {now.pods.map((pod) => (
                   <tr key={pod.pod}>
@@ -31,23 +34,23 @@ export function PodsPage() {
                     <td>{pod.host}</td>
                     <td>{pod.roles.join(", ")}</td>
                     <td class="right number">{pod.schema}</td>
-                    <td class="right number">{count(pod.partitions.length)}</td>
+                    <td class="number">{ranges(pod.partitions) || "none"}</td>
                     <td class="right number">{duration(pod.expires_in_ms)}</td>
                   </tr>
                 ))}
               </tbody>
             </Table>
           </Panel>
-          <Panel title="Partitions" tools={<span class="muted">{count(owners.size)} {owners.size === 1 ? "owner" : "owners"}</span>}>
-            {now.partitions.length === 0 ? <Empty>There are no partitions.</Empty> : (
+          <Panel title="Partitions">
+            {owners.size === 0 ? <Empty>There are no partitions.</Empty> : (
               <Table label="Partitions">
-                <thead><tr><th class="right">Partition</th><th>Owner</th><th class="right">Destinations</th></tr></thead>
+                <thead><tr><th>Owner</th><th>Partitions</th><th class="right">Destinations</th></tr></thead>
                 <tbody>
-                  {now.partitions.map((one) => (
-                    <tr key={one.partition}>
-                      <td class="right number">{one.partition}</td>
-                      <td>{one.owner ? <code>{one.owner}</code> : <span class="tag is-bad">no owner</span>}</td>
-                      <td class="right number">{count(one.destinations)}</td>
+                  {[...owners].sort(([a], [b]) => a.localeCompare(b)).map(([owner, held]) => (
+                    <tr key={owner} class={owner ? "" : "is-bad"}>
+                      <td>{owner ? <code>{owner}</code> : <span class="tag is-bad">no owner</span>}</td>
+                      <td class="number">{ranges(held.partitions)} <span class="muted">({count(held.partitions.length)})</span></td>
+                      <td class="right number">{count(held.destinations)}</td>
                     </tr>
                   ))}
                 </tbody>
