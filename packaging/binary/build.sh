@@ -23,9 +23,9 @@ say "building reseq for $target$floor"
 # Paths of this machine stay out of the program.
 remap="--remap-path-prefix=$ROOT=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 (cd "$ROOT" && PATH=$ZIG/bin:$PATH RESEQ_BUILD=$(scripts/version.sh) RUSTFLAGS=$remap \
-  cargo zigbuild --release --locked --bin reseq --target "$target$floor")
+  cargo zigbuild --profile dist --locked --bin reseq --target "$target$floor")
 mkdir -p "$out"
-cp "$("$ROOT/scripts/target-dir.sh")/$target/release/reseq" "$out/reseq"
+cp "$("$ROOT/scripts/target-dir.sh")/$target/dist/reseq" "$out/reseq"
 "$ROOT/scripts/split-debug.sh" "$out/reseq"
 "$ROOT/packaging/binary/valkey.sh" "$architecture"
 
