@@ -543,7 +543,10 @@ async fn refused_head_of_a_destination_that_is_one_lane_waits() {
     service.define("erp", json!({"delivery": waits})).await;
     service.send_at_once("erp", &[("a", 1), ("a", 2)]).await;
     let taken = service.take("erp", 2).await;
-    assert_eq!(service.end("refuse", &taken[0], json!({})).await["status"], "ok");
+    assert_eq!(
+        service.end("refuse", &taken[0], json!({"retry_ms": 600_000})).await["status"],
+        "ok"
+    );
     eventually("the sender has decided", async || {
         let why = service.ok("GET", "/v1/destinations/erp/why", Value::Null).await;
         if why.to_string().contains("\"backoff\"") { Ok(()) } else { Err(why.to_string()) }

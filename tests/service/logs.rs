@@ -48,7 +48,8 @@ async fn receiver_away_is_one_line_and_its_return_another() {
     let inbox = Arc::new(Inbox::default());
     let receiver = Receiver::http(&inbox).await;
     let fields = format!(
-        "url = \"{}\"\nordering = \"key\"\ndelivery = {{ backoff_ms = 50, backoff_max_ms = 50 }}",
+        "url = \"{}\"\nordering = \"key\"\ndelivery = {{ backoff_ms = 50, backoff_max_ms = 50, \
+         breaker_failures = 0 }}",
         receiver.url()
     );
     let settings = Settings::new(redis.url()).destination("erp", &fields);
