@@ -1161,7 +1161,7 @@ export interface components {
          * @description Why the head is still there.
          * @enum {string}
          */
-        BlockedBy: "nothing" | "draining" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "transform_rate_limit" | "processing" | "paused" | "no_owner" | "takeover_wait" | "rate_limit" | "awaiting_connection" | "awaiting_consumer" | "consuming" | "delivering" | "redis" | "redis_refuses_writes";
+        BlockedBy: "nothing" | "draining" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "transform_rate_limit" | "processing" | "paused" | "no_owner" | "takeover_wait" | "rate_limit" | "awaiting_connection" | "receiver_failing" | "awaiting_consumer" | "consuming" | "delivering" | "redis" | "redis_refuses_writes";
         /** @description The output of one message: `body`, or `body_base64`, or `drop`. */
         CompleteItem: {
             token: string;
@@ -1282,6 +1282,13 @@ export interface components {
              * @default 3600000
              */
             retry_after_max_ms: number;
+            /**
+             * Format: int32
+             * @description After this many failed deliveries in a row, of several messages, one at a time probes the receiver until it
+             *     accepts one; 0: never.
+             * @default 10
+             */
+            breaker_failures: number;
             /**
              * Format: int32
              * @description HTTP: the most messages per request; 1: no batches.
@@ -1574,6 +1581,7 @@ export interface components {
                 backoff_ms?: null | number;
                 backoff_max_ms?: null | number;
                 retry_after_max_ms?: null | number;
+                breaker_failures?: null | number;
                 batch_max?: null | number;
                 batch_bytes_max?: null | number;
                 batch_linger_ms?: null | number;
@@ -2678,6 +2686,11 @@ export interface components {
             /** @description Delivered until this time (RFC 3339). */
             to_time?: string | null;
             to_destination?: null | components["schemas"]["DestinationName"];
+            /**
+             * Format: int32
+             * @description At most so many messages a second; as fast as possible if absent.
+             */
+            rate_per_second?: number | null;
             /** @description Only count. */
             dry_run?: boolean;
             /** @description A repeat with this key enqueues nothing twice; also as the header `Idempotency-Key`. */
@@ -2731,6 +2744,11 @@ export interface components {
             content_type?: string | null;
             /** @description True: all heads that are halted or in backoff, in place of one. */
             all?: boolean;
+            /**
+             * Format: int32
+             * @description With `all`: at most so many a second; as fast as possible if absent.
+             */
+            rate_per_second?: number | null;
         };
         /** @description A token that was revoked. */
         RevokedToken: {
@@ -2760,6 +2778,11 @@ export interface components {
             filter?: null | components["schemas"]["Filter"];
             /** @description Only count. */
             dry_run?: boolean;
+            /**
+             * Format: int32
+             * @description Redrive: at most so many a second; as fast as possible if absent.
+             */
+            rate_per_second?: number | null;
         };
         /**
          * @description How bad a finding is.

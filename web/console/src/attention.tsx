@@ -13,8 +13,8 @@ export interface Attention {
   cause: string;
   count: number;
   /** In ms since 1970; null if nobody knows. */
-  since: number | null;
-  error: string | null;
+  since?: number | null;
+  error?: string | null;
 }
 
 /** The numbers of a destination that needs attention. */
@@ -87,7 +87,7 @@ export function NeedsAttention({ nowMs }: { nowMs: number }) {
                     {heads.length === 0 && <a href={tab(item.name, "lane")}>Show</a>}
                     {heads.length > LANES_MAX && <span class="muted"> and more</span>}
                   </td>
-                  <td class="right number">{one.since === null ? "" : duration(Math.max(0, nowMs - one.since))}</td>
+                  <td class="right number">{one.since == null ? "" : duration(Math.max(0, nowMs - one.since))}</td>
                   <td class="error-cell"><ErrorText text={one.error ?? heads[0]?.last_error?.detail} /></td>
                 </tr>
               );

@@ -54,7 +54,7 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
           <ul class="causes">
             {attention.map((one) => (
               <li key={one.cause}>
-                <Cause one={one} /> {one.since !== null && <>for {duration(Math.max(0, lane.at_ms - one.since))}</>}{one.error && <>: {one.error}</>}{" "}
+                <Cause one={one} /> {one.since != null && <>for {duration(Math.max(0, lane.at_ms - one.since))}</>}{one.error && <>: {one.error}</>}{" "}
                 {headsOf({ name: destination, ...numbers }, one.cause).slice(0, 1).map((head) => <a key={head.sequence} href={tab(destination, "lane", { key: head.key ?? undefined })}>Show the lane</a>)}
               </li>
             ))}
