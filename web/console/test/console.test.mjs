@@ -324,8 +324,8 @@ test("nothing is live while Redis does not answer, and times name their zone", a
 });
 
 test("a head that waits for its next attempt says when it begins", async () => {
-  await service.define("later", { url: `${receiver.url}/later`, delivery: { backoff_ms: 600_000, backoff_max_ms: 600_000 } });
-  receiver.answer = ({ path }) => ({ status: path === "/later" ? 503 : 200 });
+  await service.define("later", { url: `${receiver.url}/later` });
+  receiver.answer = ({ path }) => (path === "/later" ? { status: 503, headers: { "retry-after": "600" } } : { status: 200 });
   await service.send("later", {});
   await page.show("destinations/later/lane");
   const told = page.locator(".why").getByText(/^Next attempt: /);
@@ -425,9 +425,9 @@ test("a head is retried, set aside and cancelled, and all failed heads are retri
   await button("Cancel message 2", dialog()).click();
   await page.getByText("Nothing is pending in this lane.").waitFor();
   // One head is halted, another waits for a backoff: both are retried.
-  await service.define("heads", { url: `${receiver.url}/heads`, ordering: "key", transform: { kind: "worker", backoff_ms: 600_000, backoff_max_ms: 600_000 } });
+  await service.define("heads", { url: `${receiver.url}/heads`, ordering: "key", transform: { kind: "worker" } });
   await service.send("heads", { at: 5 }, { key: "c" });
-  await service.fail((await service.claim("heads", 1))[0], "busy", {});
+  await service.fail((await service.claim("heads", 1))[0], "busy", { retry_ms: 600_000 });
   await page.show("destinations/heads/lane?key=b");
   await button("Retry all failed heads").click();
   await dialog().getByText("halted, and all that wait for a backoff").waitFor();
@@ -567,8 +567,8 @@ test("failures are grouped by error, and a whole group is retried", async () => 
   await button("Close", dialog().locator(".is-end")).click();
   await until("one group is left", async () => (await groups.count()) === 1);
   // Pending: three lanes whose heads wait for a backoff, and one that is halted for another reason.
-  await service.define("groups", { url: `${receiver.url}/groups`, ordering: "key", transform: { kind: "worker", backoff_ms: 600_000, backoff_max_ms: 600_000 } });
-  for (const lease of await service.claim("groups", 3, 3)) await service.fail(lease, `busy, try after ${lease.sequence} s`, {});
+  await service.define("groups", { url: `${receiver.url}/groups`, ordering: "key", transform: { kind: "worker" } });
+  for (const lease of await service.claim("groups", 3, 3)) await service.fail(lease, `busy, try after ${lease.sequence} s`, { retry_ms: 600_000 });
   await service.send("groups", {}, { key: "other" });
   await service.fail((await service.claim("groups", 1))[0], "no such account");
   await page.show("destinations/groups");

@@ -42,10 +42,10 @@ export class Receiver {
       const chunks = [];
       for await (const chunk of request) chunks.push(chunk);
       const message = { path: request.url, sequence: Number(request.headers["reseq-sequence"]), body: Buffer.concat(chunks).toString() };
-      const { status = 200, text = "", afterMs = 0 } = this.answer(message);
+      const { status = 200, text = "", afterMs = 0, headers = {} } = this.answer(message);
       if (afterMs) await pause(afterMs);
       if (status < 300) this.received.push(message);
-      response.writeHead(status).end(text);
+      response.writeHead(status, headers).end(text);
     });
     await new Promise((resolve) => this.server.listen(0, "127.0.0.1", resolve));
     this.url = `http://127.0.0.1:${this.server.address().port}`;
