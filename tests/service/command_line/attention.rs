@@ -54,10 +54,17 @@ async fn failing_lanes_and_missing_workers_need_attention() {
     for key in ["a", "b", "c"] {
         scenario.send("x", json!({"key": key})).await;
     }
-    for name in ["full", "idle", "queue"] {
+    // A worker of this one took a message at its rate, and went away.
+    let slowed = json!({"delivery": {"kind": "none"},
+        "transform": {"kind": "worker", "rate_per_second_max": 1}});
+    scenario.ok("PUT", "/v1/destinations/slowed", slowed).await;
+    for name in ["full", "idle", "queue", "slowed", "slowed"] {
         let path = format!("/v1/destinations/{name}/messages");
         scenario.ok("POST", &path, json!({"body": 1})).await;
     }
+    let claim = json!({"destinations": ["slowed"], "max": 1});
+    let leases = scenario.ok("POST", "/v1/leases", claim).await["leases"].take();
+    scenario.end("complete", leases.as_array().unwrap(), json!({"drop": true})).await;
     // At first, failed attempts and a message that waits are nothing unusual. More attempts fail than have their errors
     // stored, so that only the first of these tells how long they have failed.
     scenario
@@ -69,8 +76,14 @@ async fn failing_lanes_and_missing_workers_need_attention() {
     has_causes(&scenario, &["full at_limit", "full paused"]).await;
 
     scenario.redis.clock().step(Duration::from_secs(120), true);
-    let expected =
-        ["erp failing", "full at_limit", "full paused", "idle no_worker", "queue no_worker"];
+    let expected = [
+        "erp failing",
+        "full at_limit",
+        "full paused",
+        "idle no_worker",
+        "queue no_worker",
+        "slowed no_worker",
+    ];
     has_causes(&scenario, &expected).await;
     scenario
         .until("three more errors are stored of each lane", |stats| {
@@ -110,7 +123,7 @@ async fn failing_lanes_and_missing_workers_need_attention() {
         let has = |cause: &str, count: u32| {
             metrics.contains(&format!("reseq_needs_attention{{cause=\"{cause}\"}} {count}\n"))
         };
-        let all = has("failing", 1) && has("no_worker", 2) && has("paused", 1) && has("halted", 0);
+        let all = has("failing", 1) && has("no_worker", 3) && has("paused", 1) && has("halted", 0);
         if all { Ok(()) } else { Err(metrics) }
     })
     .await;

@@ -327,9 +327,12 @@ impl Store {
             let is_free = matches!(head.state, State::Waiting | State::Ready);
             let is_untaken = is_free && head.age_ms >= UNTAKEN_MS;
             // Workers ask, and get nothing because of the rate.
+            let transform = &entry.destination.transform;
             let is_slowed = is_untaken
-                && entry.destination.transform.rate_per_second_max > 0
-                && self.granted_until(entry).await.ok()? + UNTAKEN_MS > server_clock_ms();
+                && transform.rate_per_second_max > 0
+                && transform
+                    .next_attempt_ms(self.granted_until_us(entry).await.ok()?)
+                    .is_some_and(|at_ms| at_ms + UNTAKEN_MS > server_clock_ms());
             (is_untaken && !is_slowed).then(|| (entry.destination.name.clone(), head))
         });
         join_all(oldest).await.into_iter().flatten().collect()

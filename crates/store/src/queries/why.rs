@@ -103,8 +103,8 @@ impl Store {
         }))
     }
 
-    /// Until when the rate of the transform is used up, in ms since 1970; 0 if it never was.
-    pub(super) async fn granted_until(&self, entry: &CatalogEntry) -> Result<u64, StoreError> {
+    /// Until when the rate of the transform is used up, in us since 1970; 0 if it never was.
+    pub(super) async fn granted_until_us(&self, entry: &CatalogEntry) -> Result<u64, StoreError> {
         let mut pipe = Pipeline::new();
         pipe.hget(self.keys().destination(&entry.destination.name).hash(), GRANTED_UNTIL);
         let (until,): (Option<f64>,) = self.query(&pipe).await?;
