@@ -11,10 +11,8 @@ use crate::console::{
     numbers::{Counts, Numbers, Row, left},
 };
 use domain::DestinationName;
-use store::{Head, Paused, Stats, server_clock_ms};
+use store::{Paused, Stats, server_clock_ms};
 
-/// Destinations with halted messages whose heads are read.
-const STUCK_MAX: usize = 12;
 /// Destinations whose log is read for the latency: those that deliver most.
 const BUSY_MAX: usize = 8;
 /// The last messages of each of them.
@@ -31,9 +29,8 @@ pub(super) struct Overview {
     out_per_second: f64,
     totals: Totals,
     latency: Latency,
-    /// How many destinations have a lane that waits for an operator, and some of the lanes.
+    /// How many destinations have a lane that waits for an operator.
     stuck_destinations: usize,
-    stuck: Vec<Stuck>,
     busiest: Vec<Busy>,
     redis: Redis,
     pods: Option<Pods>,
@@ -55,13 +52,6 @@ struct Latency {
     p99_ms: Option<u64>,
     overhead_p50_ms: Option<u64>,
     overhead_p99_ms: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Stuck {
-    destination: DestinationName,
-    #[serde(flatten)]
-    head: Head,
 }
 
 #[derive(Serialize)]
@@ -101,12 +91,8 @@ pub(super) async fn read(
 ) -> Result<Overview, ReadError> {
     let read = numbers.all().await?;
     let rows: Vec<&Row> = read.rows.iter().filter(|row| covers(only, &row.entry)).collect();
-    let (latency, stuck, redis, pods) = futures::join!(
-        latency(sources, &rows),
-        stuck(sources, &rows),
-        redis(sources),
-        pods(sources)
-    );
+    let (latency, redis, pods) =
+        futures::join!(latency(sources, &rows), redis(sources), pods(sources));
     let is_stuck = |row: &&&Row| row.stats.as_ref().is_some_and(|stats| stats.halted > 0);
     let is_paused = |row: &&&Row| row.entry.paused != Paused::default();
     let busiest = busiest(&rows).into_iter().map(|row| Busy {
@@ -125,7 +111,6 @@ pub(super) async fn read(
         totals: totals(rows.iter().filter_map(|row| row.stats.as_ref())),
         latency,
         stuck_destinations: rows.iter().filter(is_stuck).count(),
-        stuck,
         busiest: busiest.collect(),
         redis,
         pods,
@@ -167,27 +152,6 @@ async fn latency(sources: &Sources, rows: &[&Row]) -> Latency {
         overhead_p50_ms: measure::quantile(&overheads, 50),
         overhead_p99_ms: measure::quantile(&overheads, 99),
     }
-}
-
-/// Lanes that wait for an operator, the oldest first.
-async fn stuck(sources: &Sources, rows: &[&Row]) -> Vec<Stuck> {
-    let halted = |row: &Row| row.stats.as_ref().map_or(0, |stats| stats.halted);
-    let mut stuck: Vec<&Row> = rows.iter().copied().filter(|row| halted(row) > 0).collect();
-    stuck.sort_by_key(|row| std::cmp::Reverse(halted(row)));
-    stuck.truncate(STUCK_MAX);
-    let all = join_all(stuck.iter().map(|row| sources.store.stats(&row.entry))).await;
-    let mut lanes = Vec::new();
-    for (row, stats) in stuck.iter().zip(all) {
-        let Ok(stats) = stats else { continue };
-        let heads =
-            if stats.heads.is_empty() { stats.head.into_iter().collect() } else { stats.heads };
-        let name = &row.entry.destination.name;
-        let waits = heads.into_iter().filter(|head| head.blocked_by == "operator");
-        lanes.extend(waits.map(|head| Stuck { destination: name.clone(), head }));
-    }
-    lanes.sort_by_key(|lane| std::cmp::Reverse(lane.head.age_ms));
-    lanes.truncate(STUCK_MAX);
-    lanes
 }
 
 async fn redis(sources: &Sources) -> Redis {
