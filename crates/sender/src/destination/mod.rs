@@ -192,9 +192,11 @@ impl DestinationSender {
     }
 
     fn gauge(&self) {
-        let now = now();
-        let in_ms =
-            |at: Instant| now.ms + at.saturating_duration_since(now.instant).as_millis() as u64;
+        // Few events meet a receiver that fails: the others need no clock.
+        let in_ms = |at: Instant| {
+            let now = now();
+            now.ms + at.saturating_duration_since(now.instant).as_millis() as u64
+        };
         self.deps.gauge.set(Gauged {
             in_flight: self.in_flight.messages,
             is_rate_limited: self.scheduler.is_rate_limited(),
