@@ -1415,7 +1415,7 @@ export interface components {
             previous_keys_max?: number;
             /**
              * Format: int64
-             * @description How many of the last messages are found by their id; 0: none. Beyond [`IDS_SEARCHED_MAX`] there is an index.
+             * @description How many of the last messages are found by their id; 0: none. Beyond 1,000 there is an index.
              */
             ids_max?: number;
             /** Format: int64 */
@@ -1513,7 +1513,7 @@ export interface components {
             previous_keys_max?: number;
             /**
              * Format: int64
-             * @description How many of the last messages are found by their id; 0: none. Beyond [`IDS_SEARCHED_MAX`] there is an index.
+             * @description How many of the last messages are found by their id; 0: none. Beyond 1,000 there is an index.
              */
             ids_max?: number;
         };
@@ -1928,7 +1928,7 @@ export interface components {
                 previous_keys_max?: number;
                 /**
                  * Format: int64
-                 * @description How many of the last messages are found by their id; 0: none. Beyond [`IDS_SEARCHED_MAX`] there is an index.
+                 * @description How many of the last messages are found by their id; 0: none. Beyond 1,000 there is an index.
                  */
                 ids_max?: number;
                 /** Format: int64 */

@@ -113,7 +113,7 @@ pub struct Destination {
     /// remembered (the most recent ones); 0: for none.
     #[serde(default = "defaults::previous_keys_max")]
     pub previous_keys_max: u64,
-    /// How many of the last messages are found by their id; 0: none. Beyond [`IDS_SEARCHED_MAX`] there is an index.
+    /// How many of the last messages are found by their id; 0: none. Beyond 1,000 there is an index.
     #[serde(default = "defaults::ids_max")]
     pub ids_max: u64,
 }
