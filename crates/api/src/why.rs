@@ -122,10 +122,12 @@ async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why,
     }
     let before = api.store.counts(entry).await?;
     let (lane, drain) = pace::look_twice(api, entry, key, &before).await?;
+    let refusal = api.store.refusal_at(entry.partition).await;
     let Some(lane) = lane else {
-        let cause = match drain {
-            Some(drain) => (Cause::Draining, drain.to_string()),
-            None => (Cause::Nothing, advice::NOTHING.to_owned()),
+        let cause = match (&refusal, drain) {
+            (Some(sentence), _) => (Cause::RedisRefusesWrites, advice::refused(sentence)),
+            (None, Some(drain)) => (Cause::Draining, drain.to_string()),
+            (None, None) => (Cause::Nothing, advice::NOTHING.to_owned()),
         };
         return Ok(Why::without_head(entry, key.map(str::to_owned), cause));
     };
@@ -134,7 +136,6 @@ async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why,
     let has_limit = entry.destination.delivery.rate_per_second_max > 0;
     let is_rate_limited = has_limit && lane.delivering == 0;
     let awaits_connection = lane.awaiting_connection > 0;
-    let refusal = api.store.refusal_at(entry.partition).await;
     let refuses_writes = refusal.is_some();
     let surroundings = Surroundings {
         now_ms,

@@ -293,8 +293,12 @@ impl Service {
         let status = answer.status().as_u16();
         let location = answer.headers().get(header::LOCATION);
         let location = location.and_then(|location| location.to_str().ok()).map(str::to_owned);
+        let is_readyz = answer.url().path().ends_with("/readyz");
         let object = answer.text().await.unwrap_or_default();
         let mut problem = problem_in(status, &object);
+        if is_readyz && let Some((code, detail)) = unready(&object) {
+            (problem.code, problem.detail) = (code.to_owned(), detail.to_owned());
+        }
         if let (300..=399, Some(location)) = (status, location) {
             problem.detail = format!("it redirects to {location}: give that URL with --url");
         }
@@ -311,6 +315,13 @@ impl Service {
 /// The problem that an error is, if the service refused something.
 pub fn problem_of(error: &anyhow::Error) -> Option<&Problem> {
     Some(&error.downcast_ref::<Refused>()?.problem)
+}
+
+/// The code and the sentence with which `/readyz` says that a process is not ready; `None` for the text of a proxy.
+fn unready(text: &str) -> Option<(&str, &str)> {
+    let (code, detail) = text.trim_end().split_once(": ")?;
+    let is_code = code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    (is_code && !detail.contains('\n')).then_some((code, detail))
 }
 
 /// Parses the problem of an unsuccessful answer. The beginning of any other text becomes its detail.

@@ -169,7 +169,14 @@ impl Subscriber {
                 // A half-open connection delivers no messages. Only a missing answer reveals it.
                 _ = tick.tick() => {
                     let answered = redis::cmd("PING").exec_async(&mut connection).await;
-                    answered.inspect_err(|_| node.suspect())?;
+                    match answered.map_err(ClientError::from) {
+                        // With a full disk, a server refuses even this, but it answers.
+                        Ok(()) | Err(ClientError::RefusesWrites(_)) => {}
+                        Err(error) => {
+                            node.suspect();
+                            return Err(error);
+                        }
+                    }
                 }
                 () = missed.notified() => (self.on_heard)(Heard::Gap),
                 push = pushes.recv() => self.take(push)?,
