@@ -11,7 +11,7 @@ use config::Config;
 use metrics_exporter_prometheus::PrometheusHandle;
 use outbound::http_client::Clients;
 use processor::Transform;
-use store::{Catalog, DueTimer, InFile, Keyring, Store, WakeKind, Wakes};
+use store::{About, Catalog, DueTimer, InFile, Keyring, Store, WakeKind, Wakes};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
@@ -57,7 +57,8 @@ impl Components {
         let (redis, redis_version) = (config.redis.url_masked(), &fitness.version);
         tracing::info!(redis, redis_version, "connected to Redis");
         fitness.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let presence = store.clone().stay(Role::names(&roles), background.clone());
+        let about = About { roles: Role::names(&roles), address: config.http.listen.to_string() };
+        let presence = store.clone().stay(about, background.clone());
         tokio::spawn(supervisor.watch("presence", presence));
         let watching = store.clone().watch_rights(background.clone());
         tokio::spawn(supervisor.watch("check of rights", watching));

@@ -28,6 +28,13 @@ pub(super) struct View {
     host: String,
     /// `ingest`, `processor`, `sender`.
     roles: Vec<String>,
+    /// Its version; null until its second heartbeat.
+    version: Option<String>,
+    /// Where it listens for HTTP, as configured; null until its second heartbeat.
+    address: Option<String>,
+    /// When it started; null until its second heartbeat.
+    #[schema(format = DateTime)]
+    started_at: Option<String>,
     /// The newest schema that it knows.
     schema: u32,
     /// How far its clock is ahead of that of Redis, in seconds; 0 up to one second.
@@ -48,6 +55,9 @@ impl View {
             pod: pod.pod.clone(),
             host: pod.host.clone(),
             roles: pod.roles.clone(),
+            version: Some(pod.version.clone()).filter(|text| !text.is_empty()),
+            address: Some(pod.address.clone()).filter(|text| !text.is_empty()),
+            started_at: (pod.started_ms > 0).then(|| rfc3339(pod.started_ms)),
             schema: pod.schema,
             clock_ahead_s: pod.clock_ahead_s,
             expires_at: rfc3339(pod.expires_ms),

@@ -11,7 +11,8 @@ use super::{
     paths::path_of,
 };
 
-const COLUMNS: [&str; 6] = ["pod", "host", "roles", "schema", "partitions", "expires_at"];
+const COLUMNS: [&str; 7] =
+    ["pod", "host", "address", "roles", "version", "partitions", "expires_at"];
 
 /// The arguments of `reseq pods`.
 #[derive(Debug, Clone, Args)]
@@ -58,8 +59,9 @@ pub fn row(pod: &Value) -> Vec<String> {
     vec![
         text_of(pod, "pod"),
         text_of(pod, "host"),
+        text_of(pod, "address"),
         roles.collect::<Vec<_>>().join(","),
-        text_of(pod, "schema"),
+        text_of(pod, "version"),
         ranges(&numbers.collect::<Vec<_>>()),
         text_of(pod, "expires_at"),
     ]

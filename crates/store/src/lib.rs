@@ -68,6 +68,7 @@ pub use kept_result::{KeptOutput, KeptResult, RESULT_BYTES_MAX};
 pub use keys::{Claimers, Keys};
 pub use known_schema::{SCHEMA, known as known_schema};
 pub use log_entry::{Content, LogEntry};
+pub use presence::About;
 pub use queries::{
     attention::{Attention, Trouble},
     audit::AuditId,

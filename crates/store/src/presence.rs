@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! schema:<newest schema that it knows>:<pod>                  until its roles are known
-//! schema:<newest schema that it knows>:<pod>:<roles>:<seconds>:<host>   roles separated by commas
+//! schema:<newest schema that it knows>:<pod>:<roles>:<seconds>:<host>:<version>:<started, ms since 1970>:<address>
 //! ```
 //!
-//! The seconds are how far its clock is ahead of that of Redis; 0 up to one second.
+//! Commas separate the roles. The seconds are how far its clock is ahead of that of Redis; 0 up to one second. The
+//! address is that of its HTTP listener.
 
 use std::time::Duration;
 
@@ -30,18 +31,37 @@ pub(crate) struct Presence<'m> {
     pub(crate) ahead_s: i64,
     /// The name of its machine or container; empty until its roles are known.
     pub(crate) host: &'m str,
+    /// Its version; empty until its roles are known.
+    pub(crate) version: &'m str,
+    /// When it started, by the clock of Redis, in ms since 1970; 0 until its roles are known.
+    pub(crate) started_ms: u64,
+    /// Where it listens for HTTP, as configured; empty until its roles are known.
+    pub(crate) address: &'m str,
+}
+
+/// What a pod says of itself that does not change while it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// Its roles, separated by commas.
+    pub roles: String,
+    /// Where it listens for HTTP.
+    pub address: String,
 }
 
 impl<'m> Presence<'m> {
     /// Reads a member of the list; `None` for heartbeats of other kinds.
     pub(crate) fn read(member: &'m str) -> Option<Presence<'m>> {
-        let mut parts = member.splitn(6, ':');
+        // An address may contain colons.
+        let mut parts = member.splitn(9, ':');
         let schema = parts.next().filter(|kind| *kind == ROLE).and(parts.next())?;
         let pod = parts.next()?;
         let roles = parts.next().unwrap_or_default();
         let ahead_s = parts.next().and_then(|seconds| seconds.parse().ok()).unwrap_or_default();
-        let host = parts.next().unwrap_or_default();
-        Some(Presence { schema: schema.parse().unwrap_or(FIRST), pod, roles, ahead_s, host })
+        let mut text = || parts.next().unwrap_or_default();
+        let (host, version) = (text(), text());
+        let started_ms = text().parse().unwrap_or_default();
+        let (schema, address) = (schema.parse().unwrap_or(FIRST), text());
+        Some(Presence { schema, pod, roles, ahead_s, host, version, started_ms, address })
     }
 }
 
@@ -50,9 +70,13 @@ pub(crate) fn role() -> String {
     format!("{ROLE}:{}", known())
 }
 
-/// What follows the pod's name.
-pub(crate) fn about(roles: &str, ahead_s: i64, host: &str) -> String {
-    format!(":{roles}:{ahead_s}:{host}")
+impl About {
+    /// What follows the pod's name.
+    pub(crate) fn member(&self, ahead_s: i64, host: &str, started_ms: u64) -> String {
+        let About { roles, address } = self;
+        let version = env!("CARGO_PKG_VERSION");
+        format!(":{roles}:{ahead_s}:{host}:{version}:{started_ms}:{address}")
+    }
 }
 
 #[cfg(test)]
@@ -61,10 +85,13 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let member = format!("{}:ab12{}", role(), about("ingest,sender", -7, "host-7"));
+        let about = About { roles: "ingest,sender".into(), address: "[::1]:8080".into() };
+        let member = format!("{}:ab12{}", role(), about.member(-7, "host-7", 5));
         let found = Presence::read(&member).unwrap();
         assert_eq!((found.schema, found.pod), (known(), "ab12"));
         assert_eq!((found.roles, found.ahead_s, found.host), ("ingest,sender", -7, "host-7"));
+        assert_eq!(found.version, env!("CARGO_PKG_VERSION"));
+        assert_eq!((found.started_ms, found.address), (5, "[::1]:8080"));
         let first = format!("{}:ab12", role());
         let first = Presence::read(&first).unwrap();
         assert_eq!((first.pod, first.roles, first.host), ("ab12", "", ""));

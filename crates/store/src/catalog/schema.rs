@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     MetaError, Store, StoreError,
     known_schema::{FIRST, known},
-    presence::{self, PRESENCE, Presence},
+    presence::{self, About, PRESENCE, Presence},
     unfit::UnfitServer,
 };
-use redis_client::read;
+use redis_client::{read, server_clock_ms};
 
 /// Clocks that differ by less count as equal, in ms.
 const CLOCK_MS_MAX: i64 = 1_000;
@@ -79,15 +79,17 @@ impl Store {
         self.heartbeat_as(&presence::role(), about, PRESENCE).await.map(drop)
     }
 
-    /// Reports that this pod is alive, with these roles (separated by commas), until `stop`.
-    pub async fn stay(self, roles: String, stop: CancellationToken) {
-        let host = host();
-        let mut about = presence::about(&roles, 0, &host);
+    /// Reports that this pod is alive, and what it says of itself, until `stop`.
+    pub async fn stay(self, of_pod: About, stop: CancellationToken) {
+        let (host, started_ms) = (host(), server_clock_ms());
+        let (mut about, mut said_s) = (of_pod.member(0, &host, started_ms), 0);
         let mut tick = tokio::time::interval(PRESENCE_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             let said = async {
-                let now = presence::about(&roles, self.ahead_s().await?, &host);
+                let ahead_s = self.ahead_s().await?;
+                say_clock(&mut said_s, ahead_s);
+                let now = of_pod.member(ahead_s, &host, started_ms);
                 if now != about {
                     self.leave_as(&presence::role(), &about).await?;
                     about = now;
@@ -171,6 +173,22 @@ impl Store {
         self.query::<()>(&pipe).await?;
         Ok(before)
     }
+}
+
+/// Logs that the clocks of this machine and of Redis begin to differ, or that they agree again.
+fn say_clock(said_s: &mut i64, ahead_s: i64) {
+    let is_wrong = |seconds: i64| seconds != 0;
+    match (is_wrong(*said_s), is_wrong(ahead_s)) {
+        (false, true) => tracing::warn!(
+            ahead_s,
+            "the clock of this machine differs from that of Redis; synchronise both with NTP"
+        ),
+        (true, false) => {
+            tracing::info!("the clock of this machine agrees with that of Redis again")
+        }
+        _ => return,
+    }
+    *said_s = ahead_s;
 }
 
 /// The name of this machine or container.

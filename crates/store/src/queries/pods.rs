@@ -20,6 +20,12 @@ pub struct PodInfo {
     pub schema: u32,
     /// How far its clock is ahead of that of Redis, in seconds, if by more than one.
     pub clock_ahead_s: i64,
+    /// Its version; empty before its first complete heartbeat.
+    pub version: String,
+    /// When it started, in ms since 1970; 0 before its first complete heartbeat.
+    pub started_ms: u64,
+    /// Where it listens for HTTP, as configured; empty before its first complete heartbeat.
+    pub address: String,
     /// Without another heartbeat it counts as dead from then on, in ms since 1970.
     pub expires_ms: u64,
     /// The partitions that it owns.
@@ -120,6 +126,9 @@ impl PodInfo {
             roles: roles.map(str::to_owned).collect(),
             schema: presence.schema,
             clock_ahead_s: presence.ahead_s,
+            version: presence.version.to_owned(),
+            started_ms: presence.started_ms,
+            address: presence.address.to_owned(),
             expires_ms,
             partitions: Vec::new(),
         }
@@ -150,7 +159,8 @@ mod tests {
     #[test]
     fn heartbeats_tell_roles_and_host_and_which_owners_live() {
         let of = |member| Presence::read(member).map(|presence| PodInfo::of(presence, 9));
-        let pod = of("schema:3:ab12:ingest,sender:0:host-7").unwrap();
+        let pod = of("schema:3:ab12:ingest,sender:0:host-7:0.1.0:5:0.0.0.0:8080").unwrap();
+        assert_eq!((pod.version.as_str(), pod.address.as_str()), ("0.1.0", "0.0.0.0:8080"));
         assert_eq!((pod.pod.as_str(), pod.host.as_str(), pod.schema), ("ab12", "host-7", 3));
         assert_eq!(pod.roles, ["ingest", "sender"]);
         assert!(of("schema:3:ab12").unwrap().roles.is_empty());

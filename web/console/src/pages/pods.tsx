@@ -6,7 +6,7 @@ import { Empty, Head, Notice, Panel, Table } from "../ui.tsx";
 
 interface Pods {
   at_ms: number;
-  pods: { pod: string; host: string; roles: string[]; schema: number; expires_in_ms: number; partitions: number[]; is_self: boolean }[];
+  pods: { pod: string; host: string; roles: string[]; schema: number; version: string; address: string; started_ms: number; expires_in_ms: number; partitions: number[]; is_self: boolean }[];
   partitions: { partition: number; owner: string | null; destinations: number }[];
 }
 
@@ -26,14 +26,15 @@ export function PodsPage() {
         <>
           <Panel title="Pods">
             <Table label="Pods">
-              <thead><tr><th>Pod</th><th>Host</th><th>Roles</th><th class="right">Schema</th><th>Partitions</th><th class="right">Heartbeat counts for</th></tr></thead>
+              <thead><tr><th>Pod</th><th>Host</th><th>Roles</th><th>Version</th><th>Started</th><th>Partitions</th><th class="right">Heartbeat counts for</th></tr></thead>
               <tbody>
                 {now.pods.map((pod) => (
                   <tr key={pod.pod}>
                     <td><code>{pod.pod}</code>{pod.is_self && <span class="tag">this one</span>}</td>
-                    <td>{pod.host}</td>
+                    <td>{pod.host}<br /><code class="muted">{pod.address}</code></td>
                     <td>{pod.roles.join(", ")}</td>
-                    <td class="right number">{pod.schema}</td>
+                    <td title={`schema ${pod.schema}`}>{pod.version}</td>
+                    <td class="number">{pod.started_ms > 0 && `${duration(now.at_ms - pod.started_ms)} ago`}</td>
                     <td class="number">{ranges(pod.partitions) || "none"}</td>
                     <td class="right number">{duration(pod.expires_in_ms)}</td>
                   </tr>

@@ -19,6 +19,10 @@ struct Pod {
     host: String,
     roles: Vec<String>,
     schema: u32,
+    version: String,
+    address: String,
+    /// In ms since 1970; 0: not known yet.
+    started_ms: u64,
     /// How long its last heartbeat still counts.
     expires_in_ms: u64,
     partitions: Vec<u16>,
@@ -59,6 +63,9 @@ pub(super) async fn read(sources: &Sources) -> Result<Pods, ReadError> {
         host: pod.host,
         roles: pod.roles,
         schema: pod.schema,
+        version: pod.version,
+        address: pod.address,
+        started_ms: pod.started_ms,
         partitions: pod.partitions,
     };
     Ok(Pods { at_ms: now_ms, pods: pods.into_iter().map(shown).collect(), partitions })
