@@ -340,7 +340,7 @@ fn read_named<T: DeserializeOwned>(
 
 /// The error, with the path of the field.
 fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
-    let text = nearest::with_nearest(&error.inner().to_string());
+    let text = nearest::for_people(&error.inner().to_string());
     match error.path().to_string().as_str() {
         "." => text,
         path => format!("{path}: {text}"),

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::{Api, read_json};
-use domain::{DestinationName, Sequence, State, nearest::with_nearest};
+use domain::{DestinationName, Sequence, State, nearest::for_people};
 use http_server::{invalid::Location, problem::Problem};
 use store::{CatalogEntry, GoesOn, Repair, Retry, StoreError, Who, Withdrawal, Withdrawn};
 
@@ -146,7 +146,7 @@ pub(super) fn query_of<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, 
     let Query(query) = query.map_err(|error| {
         let text = error.body_text();
         let detail = text.strip_prefix("Failed to deserialize query string: ");
-        Problem::invalid_parameter(with_nearest(detail.unwrap_or(&text)))
+        Problem::invalid_parameter(for_people(detail.unwrap_or(&text)))
     })?;
     Ok(query)
 }

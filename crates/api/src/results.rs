@@ -138,6 +138,10 @@ impl Asking {
         let (store, entry) = (&self.target.api.store, self.target.entry());
         let listed = store.listed(entry, &[self.sequence]).await?;
         let result = match listed.into_iter().next() {
+            // Its errors are with its dead letter now.
+            Some(one) if one.message.tombstone == Some(Tombstone::DeadLettered) => {
+                self.of_gone().await?
+            }
             Some(one) => self.of_pending(&one)?,
             None => self.of_gone().await?,
         };

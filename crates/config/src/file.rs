@@ -3,7 +3,7 @@
 use std::{collections::HashMap, ops::Range, path::Path};
 
 use super::{Config, ConfigError, secrets::resolve};
-use domain::{nearest::with_nearest, secret};
+use domain::{nearest::for_people, secret};
 
 pub(super) fn read(path: &Path, variables: HashMap<String, String>) -> Result<Config, ConfigError> {
     let text = std::fs::read_to_string(path)
@@ -29,7 +29,7 @@ fn problem_in(text: &str, message: &str, at: Option<Range<usize>>) -> String {
     let message = match (message.strip_prefix("invalid type: string "), message.rfind(", expected"))
     {
         (Some(_), Some(end)) => format!("invalid type: a string{}", &message[end..]),
-        _ => with_nearest(message),
+        _ => for_people(message),
     };
     let Some(before) = at.and_then(|at| text.get(..at.start)) else { return message };
     let line = before.matches('\n').count() + 1;

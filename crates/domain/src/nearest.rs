@@ -1,4 +1,4 @@
-//! The known name that a mistyped one probably means.
+//! The known name that a mistyped one probably means, and other errors of serde in words for people.
 
 use strsim::damerau_levenshtein;
 
@@ -13,11 +13,26 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     known.into_iter().min_by_key(distance)
 }
 
-/// Serde's text about an unknown field or variant, with the nearest known one in addition; any
-/// other text as it is.
-pub fn with_nearest(text: &str) -> String {
+/// The names that Rust has for numbers, and what people call them.
+const NUMBERS: [(&str, &str); 7] = [
+    ("u8", "a whole number from 0 to 255"),
+    ("u16", "a whole number from 0 to 65535"),
+    ("u32", "a whole number from 0 to 4294967295"),
+    ("u64", "a whole number of at least 0"),
+    ("usize", "a whole number of at least 0"),
+    ("i64", "a whole number"),
+    ("f64", "a number"),
+];
+
+/// Serde's text in words for people. After an unknown field or variant it names the nearest known one.
+pub fn for_people(text: &str) -> String {
     // unknown field `a`, expected one of `b`, `c`
     let Some((given, expected)) = text.split_once(", expected ") else { return text.to_owned() };
+    // invalid type: floating point `0.5`, expected u32 at line 1
+    let (first, rest) = expected.split_at(expected.find(' ').unwrap_or(expected.len()));
+    if let Some((_, words)) = NUMBERS.iter().find(|(number, _)| *number == first) {
+        return format!("{given}, expected {words}{rest}");
+    }
     let unknown = given.rfind("unknown ").and_then(|at| given[at..].split('`').nth(1));
     let names = expected.split('`').skip(1).step_by(2);
     match unknown.and_then(|unknown| nearest(unknown, names)) {
@@ -43,10 +58,14 @@ mod tests {
             ("unknown field `x`, expected `name`", "name"),
         ] {
             let suggestion = format!("(did you mean `{known}`?), expected");
-            assert_eq!(with_nearest(text), text.replace(", expected", &format!(" {suggestion}")));
+            assert_eq!(for_people(text), text.replace(", expected", &format!(" {suggestion}")));
         }
+        assert_eq!(
+            for_people("burst: invalid type: string \"x\", expected u32 at line 1"),
+            "burst: invalid type: string \"x\", expected a whole number from 0 to 4294967295 at line 1"
+        );
         for text in ["missing field `url`", "unknown field `x`, there are no fields", ""] {
-            assert_eq!(with_nearest(text), text);
+            assert_eq!(for_people(text), text);
         }
     }
 }

@@ -27,7 +27,7 @@ use domain::{
     Arrival, Body, DestinationName, Due, Message,
     excerpt::excerpt,
     message::{ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, check_text},
-    nearest::with_nearest,
+    nearest::for_people,
     topic::DESTINATIONS_MAX,
 };
 use formats::{
@@ -242,7 +242,7 @@ fn parse_object(bytes: &[u8]) -> Result<Sent<'_>, ItemError> {
 
 fn json_error(path: Option<&String>, error: &serde_json::Error) -> ItemError {
     // The error may quote input of any length.
-    let text = excerpt(with_nearest(&error.to_string()).as_bytes());
+    let text = excerpt(for_people(&error.to_string()).as_bytes());
     match (error.classify(), path) {
         (Category::Data, Some(path)) => invalid(format!("{}: {text}", excerpt(path.as_bytes()))),
         (Category::Data, None) => invalid(text),
