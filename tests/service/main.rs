@@ -16,6 +16,7 @@ mod consumers;
 mod consumers_storm;
 mod delivery_http;
 mod delivery_tcp;
+mod drills;
 mod durability;
 mod embedded;
 mod interfaces;

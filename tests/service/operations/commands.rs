@@ -60,6 +60,16 @@ impl Ran {
         out
     }
 
+    /// Everything that it printed.
+    pub fn all(&self) -> String {
+        format!("{}{}", self.out, self.err)
+    }
+
+    /// True if it ended with 0.
+    pub fn is_well(&self) -> bool {
+        self.code == Some(0)
+    }
+
     /// Checks the exit code, and that the error contains this.
     #[track_caller]
     pub fn failed(self, code: i32, named: &str) -> String {

@@ -35,7 +35,7 @@ const SHOWN_MAX = 1000;
 const LANES_MAX = 3;
 
 /** Causes in which nobody has to act at once. */
-const MILD = new Set(["retrying", "at_limit", "paused"]);
+const MILD = new Set(["retrying", "at_limit", "paused", "slow"]);
 export const isMild = (cause: string) => MILD.has(cause);
 
 /** Why a destination needs attention. Its server may be silent; then nobody knows more. */

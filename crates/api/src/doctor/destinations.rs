@@ -112,6 +112,7 @@ fn attention(all: &[Numbered], findings: &mut Findings) {
             Trouble::Failing => ((Error, "stuck_lanes"), "have messages that fail"),
             Trouble::NoWorker => ((Error, "stuck_lanes"), "have messages that nobody takes"),
             Trouble::AtLimit => ((Error, "backlogs"), "are at their limit"),
+            Trouble::Slow => ((Warning, "backlogs"), "are slow"),
             Trouble::Paused | Trouble::NoOwner => continue,
         };
         let is_known = |name: &str| {
@@ -168,6 +169,13 @@ fn said(entry: &CatalogEntry, found: &Attention) -> (String, String) {
                 are(found.count)
             ),
             format!("See what it waits for: reseq why {name}, reseq lanes {name}."),
+        ),
+        Trouble::Slow => (
+            format!(
+                "{} pending, the oldest{since}: processing or delivery is slow.",
+                are(found.count)
+            ),
+            why,
         ),
         Trouble::Paused | Trouble::NoOwner => (format!("{} pending.", are(found.count)), why),
     }

@@ -48,6 +48,7 @@ fn attention(name: &str, found: &Attention) -> Option<String> {
         "no_owner" => format!("{messages} pending, and no sender delivers; reseq doctor"),
         "no_worker" => format!("{messages} waiting, and nobody takes any; {why}"),
         "at_limit" => format!("at its limit, it accepts no more: {messages} pending; {why}"),
+        "slow" => format!("{messages} pending, the oldest for longer than five minutes; {why}"),
         "halted" | "damaged" | "paused" => return None,
         // A cause of a newer service.
         cause => format!("{}: {messages}{error}; {why}", plain(cause)),

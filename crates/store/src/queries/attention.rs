@@ -34,6 +34,11 @@ const ATTEMPTS_MAX: usize = 50;
 const ATTEMPTS_OF_ALL_MAX: usize = 2_000;
 /// The most destinations that one call checks for workers: those with the longest backlogs.
 const UNTAKEN_MAX: usize = 100;
+/// A message that is still the oldest of its destination after this time needs attention, in ms: work or delivery is too
+/// slow, although nothing fails. The alert ReseqHeadOld has the same limit.
+const OLD_MS: u64 = 300_000;
+/// The most destinations whose oldest message one call reads for that: those with the longest backlogs.
+const OLD_MAX: usize = 20;
 /// Between two looks at whether anybody takes messages. A worker takes its next message sooner.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
@@ -57,6 +62,8 @@ pub enum Trouble {
     AtLimit,
     /// Processing or delivery is paused, and messages are pending.
     Paused,
+    /// Nothing of this, but the oldest message arrived longer than five minutes ago: processing or delivery is slow.
+    Slow,
 }
 
 /// One reason why a destination needs attention.
@@ -91,7 +98,7 @@ pub(super) struct Facts {
 
 impl Trouble {
     /// All, the worst first.
-    pub const ALL: [Trouble; 7] = [
+    pub const ALL: [Trouble; 8] = [
         Trouble::Damaged,
         Trouble::Halted,
         Trouble::Failing,
@@ -99,6 +106,7 @@ impl Trouble {
         Trouble::NoWorker,
         Trouble::AtLimit,
         Trouble::Paused,
+        Trouble::Slow,
     ];
 
     /// Its name in the API and in metrics.
@@ -111,6 +119,7 @@ impl Trouble {
             Trouble::NoWorker => "no_worker",
             Trouble::AtLimit => "at_limit",
             Trouble::Paused => "paused",
+            Trouble::Slow => "slow",
         }
     }
 }
@@ -196,8 +205,8 @@ fn untaken(entry: &CatalogEntry, stats: &Stats) -> u64 {
 impl Store {
     /// Why each of these destinations needs attention, in order. Costs nothing where nothing is pending. Of the others:
     /// once the heartbeats and the owners of their partitions; and one query, in one round trip for all, for those with
-    /// halted messages or stored attempts. Only where nobody takes messages from workers' and consumers' destinations
-    /// are heads read, of a bounded number.
+    /// halted messages or stored attempts. Heads are read of a bounded number: where nobody takes messages from workers'
+    /// and consumers' destinations, and where nothing else is found.
     pub async fn attention<K: Borrow<CatalogEntry>, S: Borrow<Stats>>(
         &self,
         all: &[(K, S)],
@@ -222,10 +231,39 @@ impl Store {
             }
         };
         let facts: Vec<Facts> = all.iter().map(|(entry, _)| *entry).map(facts).collect();
-        all.iter()
-            .zip(&facts)
-            .map(|((entry, stats), facts)| attention(entry, stats, facts))
-            .collect()
+        let found = all.iter().zip(&facts);
+        let mut found: Vec<Vec<Attention>> =
+            found.map(|((entry, stats), facts)| attention(entry, stats, facts)).collect();
+        self.add_slow(&all, &mut found).await;
+        found
+    }
+
+    /// Adds the destinations with an old head in which nothing else was found.
+    async fn add_slow(&self, all: &[(&CatalogEntry, &Stats)], found: &mut [Vec<Attention>]) {
+        let moving = |stats: &Stats| stats.pending.saturating_sub(stats.delayed);
+        let mut some: Vec<usize> = (0..all.len())
+            .filter(|index| found[*index].is_empty() && moving(all[*index].1) > 0)
+            .collect();
+        some.sort_by_key(|index| Reverse(moving(all[*index].1)));
+        some.truncate(OLD_MAX);
+        let ages = some.iter().map(|index| self.slow_head_ms(all[*index].0, all[*index].1));
+        for (index, age_ms) in some.iter().zip(join_all(ages).await) {
+            let Some(age_ms) = age_ms.filter(|age_ms| *age_ms >= OLD_MS) else { continue };
+            found[*index].push(Attention {
+                cause: Trouble::Slow,
+                count: moving(all[*index].1),
+                since: Some(server_clock_ms().saturating_sub(age_ms)),
+                error: None,
+            });
+        }
+    }
+
+    /// The age of the oldest head, unless it waits for its delay or for the rate of its destination.
+    async fn slow_head_ms(&self, entry: &CatalogEntry, stats: &Stats) -> Option<u64> {
+        let head = self.heads(entry, stats.delivering > 0).await.ok()?.into_iter().next()?;
+        let waits_for_rate =
+            head.state == State::Waiting && entry.destination.transform.rate_per_second_max > 0;
+        (head.state != State::Delayed && !waits_for_rate).then_some(head.age_ms)
     }
 
     /// The messages of the destination that fail, for however short a time.
