@@ -25,7 +25,7 @@ pub use failures::{Failed, Failures, RECEIVERS, TRANSFORMS, WORKERS};
 pub use log::{Log, Process, check_level, install_log};
 use render::label;
 pub use traces::{
-    Noted, SpanOf, TracesEnd, TracesError, begin_trace, install_traces, is_traced,
+    Noted, SpanOf, TracesEnd, TracesError, begin_trace, install_traces, is_traced, note_given_up,
     note_ingest, note_span, note_wait, span_of, time_of,
 };
 
