@@ -167,7 +167,7 @@ fn said(entry: &CatalogEntry, found: &Attention) -> (String, String) {
                 "{} pending: it accepts no more (backlog_max, backlog_bytes_max).",
                 are(found.count)
             ),
-            format!("See what it waits for: reseq why {name}, reseq lanes {name}."),
+            format!("See what it waits for: reseq why {name}, reseq lanes list {name}."),
         ),
         Trouble::Paused | Trouble::NoOwner => (format!("{} pending.", are(found.count)), why),
     }
@@ -200,7 +200,7 @@ fn paused(all: &[Arc<CatalogEntry>], numbered: &[Numbered], findings: &mut Findi
                 (severity, "paused"),
                 "",
                 format!("{what} is paused: {}.", named(&names)),
-                format!("To resume one: reseq resume DESTINATION {what}."),
+                format!("To resume one: reseq destinations resume DESTINATION {what}."),
             );
         }
     }
@@ -230,7 +230,7 @@ fn sizes(all: &[Numbered], findings: &mut Findings) {
                 "{} pending ({mb} MiB); it accepts up to {max} (backlog_max).",
                 are(stats.pending)
             ),
-            format!("See what it waits for: reseq why {}, reseq lanes {0}.", quoted(name)),
+            format!("See what it waits for: reseq why {}, reseq lanes list {0}.", quoted(name)),
         );
     }
     rest(&long, (Warning, "backlogs"), "have long backlogs", findings);
