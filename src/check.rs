@@ -31,7 +31,10 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
     let lease = Duration::from_millis(config.sender.lease_ms);
     let opened = Store::open_with(&config.redis, lease, keyring, store::pod_name()).await;
     let (secrets, servers) = match &opened {
-        Ok((store, _)) => (Some(store.secrets_found().await), store.examine_servers().await),
+        Ok((store, _)) => {
+            store.leave_pods().await;
+            (Some(store.secrets_found().await), store.examine_servers().await)
+        }
         Err(_) => (None, Vec::new()),
     };
     if let Some(embedded) = embedded {

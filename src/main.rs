@@ -5,11 +5,12 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cli::{
-    ClientCommand, completions,
+    ClientCommand, advice, completions,
     exit::{EXIT_CODES, Exit},
-    man,
+    groups::grouped,
+    man, spellings,
 };
 use reseq::Role;
 use tools::demo;
@@ -71,7 +72,11 @@ struct ServeArgs {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    completions::complete(Cli::command);
+    let args = spellings::of_today(std::env::args_os().collect());
+    let matches = grouped(Cli::command()).get_matches_from(args);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let result = match cli.command {
         // Starts no runtime: its threads would use memory, which is limited for a runner.
         Command::JqRunner => {
             jq::child::run().context("the jq runner of a service failed").map(|()| Exit::Ok)
@@ -85,7 +90,8 @@ fn main() -> ExitCode {
     let exit = result.unwrap_or_else(|error| {
         let exit = Exit::of(&error);
         if exit != Exit::Ok {
-            eprintln!("reseq: {error:#}");
+            let problem = format!("{error:#}");
+            eprintln!("reseq: {problem}{}", advice::about(&problem));
         }
         exit
     });
@@ -114,5 +120,20 @@ mod tests {
     #[test]
     fn the_arguments_of_all_commands_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_shows_each_command_in_one_group() {
+        let help = grouped(Cli::command()).render_help().to_string();
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let begin = format!("  {} ", command.get_name());
+            let lines: Vec<&str> = help.lines().filter(|line| line.starts_with(&begin)).collect();
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!(lines.len() == 1 && lines[0].contains(&about), "{lines:?} {begin}");
+        }
+        assert!(
+            help.contains("Options:\n  -h, --help") && help.contains("Exit codes:\n"),
+            "{help}"
+        );
     }
 }

@@ -29,7 +29,11 @@ pub async fn run(args: MigrateArgs) -> anyhow::Result<()> {
     let embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
     let opened = Store::open(&config.redis, Duration::from_millis(config.sender.lease_ms)).await;
     let result = match opened {
-        Ok((store, _)) => migrate(&store, args.dry_run).await,
+        Ok((store, _)) => {
+            let migrated = migrate(&store, args.dry_run).await;
+            store.leave_pods().await;
+            migrated
+        }
         Err(error) => Err(error.into()),
     };
     if let Some(embedded) = embedded {

@@ -18,6 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     policies::scenario::Service,
     support::{
+        certificates::Authority,
         pods::{Pod, Settings, client},
         redis::TestRedis,
         source::root,
@@ -306,6 +307,13 @@ async fn promtool_accepts_metrics_that_say_what_is_stuck_and_why() {
     reaches(ingest, "reseq_damaged", 1.0).await;
     reaches(ingest, "reseq_ingest_tcp_paused", 1.0).await;
     reaches(ingest, "reseq_connections_closed_total{reason=\"displaced\"}", 1.0).await;
+    let halted = of("reseq_needs_attention_messages", "halts") + ",cause=\"halted\"}";
+    reaches(sender, &halted, 1.0).await;
+    reaches(&deployment.processor, "reseq_slots_max{of=\"working\"}", 1.0).await;
+    for resource in ["cpu_seconds_total", "resident_memory_bytes", "open_fds", "max_fds", "threads"]
+    {
+        reaches(ingest, &format!("process_{resource}"), f64::MIN_POSITIVE).await;
+    }
     for (name, cause) in [("halts", "halted"), ("worker", "awaiting_worker")] {
         let blocked = of("reseq_blocked_seconds_total", name) + &format!(",cause=\"{cause}\"");
         reaches(sender, &blocked, 0.5).await;
@@ -324,4 +332,32 @@ async fn promtool_accepts_metrics_that_say_what_is_stuck_and_why() {
     deployment.send("later", 1).await;
     let blocked = of("reseq_blocked_seconds_total", "later") + ",cause=\"no_processor\"}";
     reaches(&deployment.sender, &blocked, 0.5).await;
+}
+
+#[tokio::test]
+async fn ends_of_certificates_and_tokens_are_metrics() {
+    let (redis, authority) = (TestRedis::start().await, Authority::new("ours"));
+    let identity = authority.issue("client");
+    authority.issue_until("client", &identity, Some((2099, 1, 2)));
+    let mut settings = Settings::new(redis.url());
+    let (certificate, key) = (identity.certificate.display(), identity.key.display());
+    settings.outgoing +=
+        &format!("\ntls = {{ certificate_file = '{certificate}', key_file = '{key}' }}");
+    let pod = Pod::start("all", "ingest", &settings).await;
+    let body = json!({"name": "a \"b\"", "scopes": ["admin"], "expires_in_ms": 86_400_000});
+    let created = client().post(pod.url("/v1/tokens")).json(&body).send().await.unwrap();
+    let created: Value = serde_json::from_str(&created.text().await.unwrap()).unwrap();
+    let scrape = client().get(pod.url("/metrics")).bearer_auth(created["token"].as_str().unwrap());
+    let text = scrape.send().await.unwrap().text().await.unwrap();
+    let of_certificate = format!(
+        "reseq_certificate_expiry_timestamp_seconds{{field=\"outgoing.tls.certificate_file\",\
+         file=\"{certificate}\"}} 4070995200\n"
+    );
+    assert!(text.contains(&of_certificate), "{text}");
+    let of_token = format!(
+        "reseq_token_expiry_timestamp_seconds{{id={},name=\"a \\\"b\\\"\"}} ",
+        created["id"]
+    );
+    assert!(text.contains(&of_token), "{of_token}: {text}");
+    promtool(&["check", "metrics"], &text);
 }

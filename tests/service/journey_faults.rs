@@ -209,7 +209,7 @@ async fn messages_of_a_killed_processor_are_taken_up_by_another() {
             journey.transformer.work.gate.hold(Point::Accepted);
             let victim = &mut processors[victim];
             eventually("the processor has taken some", async || {
-                match victim.metric("reseq_processing").await {
+                match victim.metric("reseq_slots_taken{of=\"calling\"}").await {
                     0.0 => Err("none".to_owned()),
                     _ => Ok(()),
                 }
@@ -409,7 +409,7 @@ async fn a_processor_asked_to_stop_finishes_what_it_has_taken() {
             journey.transformer.work.gate.hold(Point::Accepted);
             let victim = &mut processors[victim];
             eventually("the processor has taken some", async || {
-                match victim.metric("reseq_processing").await {
+                match victim.metric("reseq_slots_taken{of=\"calling\"}").await {
                     0.0 => Err("none".to_owned()),
                     _ => Ok(()),
                 }

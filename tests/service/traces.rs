@@ -131,7 +131,17 @@ impl Deployment {
                 "batches",
                 &format!("{plain}delivery = {{ batch_max = 3, batch_linger_ms = 1000 }}"),
             )
-            .destination("silent", &format!("{plain}forward_headers = []"));
+            .destination("silent", &format!("{plain}forward_headers = []"))
+            .destination(
+                "once",
+                &format!(
+                    "{plain}delivery = {{ attempts_max = 1 }}\non_exhausted = \"dead_letter\""
+                ),
+            )
+            .destination(
+                "halts",
+                &format!("{plain}{}", transform.replace(" }", ", attempts_max = 1 }")),
+            );
         settings.environment = [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()),
             ("OTEL_BSP_SCHEDULE_DELAY", "100"),
@@ -219,6 +229,51 @@ async fn receiver_sees_one_connected_trace_of_three_processes() {
     is_respected(&deployment).await;
     are_linked(&deployment).await;
     are_in_the_log(&deployment).await;
+    say_what_they_waited_for(&deployment).await;
+    say_how_it_ended(&deployment).await;
+}
+
+/// A message that waits for its turn is linked to the message before it.
+async fn say_what_they_waited_for(deployment: &Deployment) {
+    deployment.receiver.refuse("first", 503, None);
+    let (first, second) = (producer(30, true), producer(31, true));
+    deployment.send("erp", "first", Some(first)).await;
+    deployment.send("erp", "second", Some(second)).await;
+    let span = |trace: TraceContext, name: &str, outcome: &str| {
+        let mut spans = deployment.collector.of(trace.trace_id);
+        let found = spans.remove(name).filter(|seen| seen.text("reseq.outcome") == outcome);
+        found.ok_or_else(|| format!("no {name} that {outcome}: {:?}", spans.keys()))
+    };
+    eventually("the second is processed", async || span(second, "transform", "deliver")).await;
+    deployment.receiver.accept("first");
+    let delivered =
+        eventually("the first is delivered", async || span(first, "deliver", "accepted")).await;
+    let waited =
+        eventually("the second has waited", async || span(second, "resequence", "released")).await;
+    assert_eq!(waited.text("reseq.waited_for"), delivered.text("reseq.sequence"));
+    let links: Vec<_> = waited.span.links.iter().map(|link| &link.span_id).collect();
+    assert_eq!(links, [&delivered.span.span_id]);
+}
+
+/// A trace says that its message became a dead letter, or that its lane is halted.
+async fn say_how_it_ended(deployment: &Deployment) {
+    deployment.receiver.refuse("dead", 503, None);
+    deployment.transformer.refuse("stuck", 500, None);
+    for (number, name, body, event) in
+        [(32, "once", "dead", "dead_lettered"), (33, "halts", "stuck", "halted")]
+    {
+        let trace = producer(number, true);
+        deployment.send(name, body, Some(trace)).await;
+        let ended = eventually("its end is there", async || {
+            let mut spans = deployment.collector.of(trace.trace_id);
+            spans.remove("exhausted").ok_or_else(|| format!("{:?}", spans.keys()))
+        })
+        .await;
+        let events: Vec<_> = ended.span.events.iter().collect();
+        assert_eq!((events.len(), events[0].name.as_str()), (1, event));
+        assert_eq!(text_of(&events[0].attributes[0]), "status");
+        assert_eq!(ended.text("reseq.outcome"), event);
+    }
 }
 
 /// A line of the log about a message names the message and its trace.

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::Api;
+use super::{Api, doctor};
 use formats::code::Code;
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{Damaged, Store, StoreError};
@@ -92,5 +92,6 @@ pub(super) async fn metrics(
     };
     telemetry::tasks(tokio::runtime::Handle::current().metrics().num_alive_tasks());
     let media_type = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
-    Ok((media_type, metrics.render() + &telemetry::render_destinations()).into_response())
+    let others = telemetry::render_others(&doctor::expiry::ends(&api));
+    Ok((media_type, metrics.render() + &others).into_response())
 }

@@ -111,7 +111,7 @@ impl Target {
             if !entry.paused.is_all() {
                 let name = &entry.destination.name;
                 return Err(StoreError::WrongState(format!(
-                    "only a paused destination can be repaired: run reseq pause {name}, and repair again"
+                    "only a paused destination can be repaired: run reseq destinations pause {name}, and repair again"
                 )));
             }
             store.repair(&entry, dry_run, goes_on).await

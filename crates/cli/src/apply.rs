@@ -49,11 +49,10 @@ pub async fn apply(args: ApplyArgs, noun: &Noun) -> anyhow::Result<()> {
         let (result, answer) = applied.with_context(|| format!("{} {name}", noun.table))?;
         match client.output {
             Output::Table => write_out(&format!("{name} {result}"))?,
-            Output::Json => {
+            output => {
                 let answer: &Value = &answer;
-                write_out(
-                    &json!({"name": name, "result": result, noun.table: answer}).to_string(),
-                )?;
+                let applied = json!({"name": name, "result": result, noun.table: answer});
+                write_out(&output.render(&applied.to_string())?)?;
             }
         }
     }

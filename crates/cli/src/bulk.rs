@@ -128,8 +128,8 @@ pub async fn until_end(
     client.print_problem(&ended)?;
     let ended = ended.map_err(stopped)?;
     if let Some(failure) = Ended::of(&ended) {
-        if client.output == Output::Json {
-            write_out(&ended.text)?;
+        if client.output != Output::Table {
+            write_out(&client.output.render(&ended.text)?)?;
         }
         return Err(failure.into());
     }

@@ -181,37 +181,62 @@ impl ClientArgs {
         self.call(Call::post(path, body)).await
     }
 
-    /// Prints an answer: the original JSON, or as text.
+    /// An answer as it is printed: the original JSON, in another format, or as text.
+    pub fn shown(
+        &self,
+        answer: &Answer,
+        words: impl FnOnce(&Answer) -> String,
+    ) -> anyhow::Result<String> {
+        match self.output {
+            Output::Table => Ok(words(answer)),
+            output => output.render(&answer.text),
+        }
+    }
+
+    /// Prints an answer.
     pub fn print(
         &self,
         answer: &Answer,
         words: impl FnOnce(&Answer) -> String,
     ) -> anyhow::Result<()> {
-        match self.output {
-            Output::Json => write_out(&answer.text),
-            Output::Table => write_out(&words(answer)),
-        }
+        write_out(&self.shown(answer, words)?)
     }
 
     /// Reads a list until it has as many items as the user wants, and prints it.
     pub async fn list(
         &self,
-        (path, fields): (&str, &[Field]),
+        from: (&str, &[Field]),
         paging: &Paging,
         columns: &[&str],
         row: impl Fn(&Value) -> Vec<String>,
     ) -> anyhow::Result<()> {
-        let (limit, cursor) = (paging.limit as usize, text(paging.cursor.as_deref()));
-        let read = pages::read(&self.service()?, path, fields, limit, cursor).await;
-        self.print_problem(&read)?;
-        self.print(&read?, |answer| list(answer, columns, row))
+        write_out(&self.list_shown(from, paging, columns, row).await?)
     }
 
-    /// With `-o json`, prints the problem object of a refusal.
+    /// The same, as it is printed.
+    pub async fn list_shown(
+        &self,
+        (path, fields): (&str, &[Field]),
+        paging: &Paging,
+        columns: &[&str],
+        row: impl Fn(&Value) -> Vec<String>,
+    ) -> anyhow::Result<String> {
+        let cursor = text(paging.cursor.as_deref());
+        let read = pages::read(&self.service()?, path, fields, paging.max(), cursor).await;
+        self.print_problem(&read)?;
+        self.shown(&read?, |answer| list(answer, columns, row))
+    }
+
+    /// With `-o json` or `yaml`, prints the problem object of a refusal.
     pub fn print_problem<T>(&self, result: &anyhow::Result<T>) -> anyhow::Result<()> {
         let refused = result.as_ref().err().and_then(|error| error.downcast_ref::<Refused>());
         match (self.output, refused) {
             (Output::Json, Some(refused)) => write_out(&refused.object),
+            // What is no object of Reseq stays as it is.
+            (Output::Yaml, Some(refused)) => {
+                let rendered = self.output.render(&refused.object);
+                write_out(rendered.as_deref().unwrap_or(&refused.object))
+            }
             _ => Ok(()),
         }
     }

@@ -4,8 +4,7 @@ use futures::future::LocalBoxFuture;
 
 use super::{
     audit, context, dead_letters, destinations, doctor, exit::Exit, health, lanes, log, messages,
-    operations, pause, pods, purge, repair, replay, retry_head, send, skip_head, status, tail,
-    tokens, top, topics, verify, why,
+    operations, pods, repair, replay, send, status, tail, tokens, top, topics, verify, why,
 };
 
 /// A client command, with its arguments.
@@ -21,13 +20,14 @@ pub enum ClientCommand {
     Top(top::TopArgs),
     /// Show what blocks a destination or a lane, and what to do
     Why(why::WhyArgs),
-    /// Show the lanes with the most pending messages
+    /// List, explain, retry or skip lanes
     Lanes(lanes::LanesArgs),
     /// Check the deployment, and say what to do about each finding
     Doctor(doctor::DoctorArgs),
     /// List the live pods, and which partitions each owns
     Pods(pods::PodsArgs),
-    /// List, show, create, change or delete destinations
+    /// List, show, create, change, pause, purge or delete destinations
+    #[command(visible_alias = "dest")]
     Destinations(destinations::DestinationsArgs),
     /// Create, list, show or revoke tokens
     Tokens(tokens::TokensArgs),
@@ -35,26 +35,18 @@ pub enum ClientCommand {
     Audit(audit::AuditArgs),
     /// List, show, create, change or delete topics
     Topics(topics::TopicsArgs),
-    /// List, show or cancel pending messages
+    /// List, show, find, retry or cancel messages
+    #[command(visible_alias = "msg")]
     Messages(messages::MessagesArgs),
     /// Show what happened to the last messages of a destination
     Log(log::LogArgs),
     /// Show deliveries as they happen
     Tail(tail::TailArgs),
     /// List, show, redrive or discard dead letters
+    #[command(visible_alias = "dlq")]
     DeadLetters(dead_letters::DeadLettersArgs),
     /// List, show or cancel bulk operations
     Operations(operations::OperationsArgs),
-    /// Pause delivery to a destination, or ingest of its messages
-    Pause(pause::PauseArgs),
-    /// Resume delivery and ingest of a destination
-    Resume(pause::PauseArgs),
-    /// Retry the head of a lane now, optionally with a corrected body
-    RetryHead(retry_head::RetryHeadArgs),
-    /// Make the head of a lane a dead letter, so that the lane continues
-    SkipHead(skip_head::SkipHeadArgs),
-    /// Cancel all pending messages of a destination or of one ordering key
-    Purge(purge::PurgeArgs),
     /// Deliver logged messages again
     Replay(replay::ReplayArgs),
     /// Prove from the log and a receiver's journal that the order held
@@ -89,11 +81,6 @@ impl ClientCommand {
                 ClientCommand::Tail(args) => tail::run(args).await,
                 ClientCommand::DeadLetters(args) => dead_letters::run(args).await,
                 ClientCommand::Operations(args) => operations::run(args).await,
-                ClientCommand::Pause(args) => pause::pause(args).await,
-                ClientCommand::Resume(args) => pause::resume(args).await,
-                ClientCommand::RetryHead(args) => retry_head::run(args).await,
-                ClientCommand::SkipHead(args) => skip_head::run(args).await,
-                ClientCommand::Purge(args) => purge::run(args).await,
                 ClientCommand::Replay(args) => replay::run(args).await,
                 ClientCommand::Context(args) => context::run(args).await,
             }?;

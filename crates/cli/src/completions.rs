@@ -1,9 +1,18 @@
-//! `reseq completions`: prints the completions for a shell.
+//! `reseq completions`: prints the completions for a shell; and completions that the program itself makes, which know
+//! the destinations of the service.
 
-use clap::{Args, Command};
-use clap_complete::{Shell, generate};
+use std::time::Duration;
 
-use super::output::write_out;
+use super::{client_args::ClientArgs, output::write_out, pages};
+use clap::{Args, Command, Parser};
+use clap_complete::{ArgValueCandidates, CompleteEnv, CompletionCandidate, Shell, generate};
+
+/// How long a shell waits for the names of destinations.
+const WAIT: Duration = Duration::from_secs(2);
+/// The most names that are offered.
+const NAMES_MAX: usize = 1_000;
+/// The arguments that are names of destinations.
+const DESTINATIONS: [&str; 3] = ["destination", "destinations", "to_destination"];
 
 /// The arguments of `reseq completions`.
 #[derive(Debug, Clone, Args)]
@@ -18,4 +27,37 @@ pub fn run(args: &CompletionsArgs, mut command: Command) -> anyhow::Result<()> {
     let name = command.get_name().to_owned();
     generate(args.shell, &mut command, name, &mut script);
     write_out(&String::from_utf8(script)?)
+}
+
+/// If a shell wants completions (the variable COMPLETE is set), prints them and ends the process.
+pub fn complete(program: fn() -> Command) {
+    CompleteEnv::with_factory(move || knowing_destinations(program())).complete();
+}
+
+fn knowing_destinations(command: Command) -> Command {
+    let command = command.mut_args(|arg| match DESTINATIONS.contains(&arg.get_id().as_str()) {
+        true => arg.add(ArgValueCandidates::new(destinations)),
+        false => arg,
+    });
+    command.mut_subcommands(knowing_destinations)
+}
+
+/// Only the options of the service.
+#[derive(Parser)]
+struct Options {
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// The destinations of the service that the variables or the current context name; none if it does not answer.
+fn destinations() -> Vec<CompletionCandidate> {
+    let asked = async {
+        let service = Options::try_parse_from(["reseq"])?.client.service()?;
+        let read = pages::read(&service, "/v1/destinations", &[], NAMES_MAX, None);
+        tokio::time::timeout(WAIT, read).await?
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let found = runtime.ok().and_then(|runtime| runtime.block_on(asked).ok());
+    let items = found.and_then(|found| found["items"].as_array().cloned()).unwrap_or_default();
+    items.iter().filter_map(|item| item["name"].as_str()).map(CompletionCandidate::new).collect()
 }

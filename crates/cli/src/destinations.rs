@@ -1,4 +1,4 @@
-//! `reseq destinations list|show|apply|delete`.
+//! `reseq destinations list|show|apply|set|pause|resume|purge|delete`.
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -11,6 +11,9 @@ use super::{
     filters::Paging,
     output::{count_of, counted, in_lines, text_of},
     paths::{flag, path_of, query},
+    pause::{self, PauseArgs},
+    purge::{self, PurgeArgs},
+    usage::WrongUsage,
 };
 
 const COLUMNS: [&str; 5] = ["destination", "ordering", "transform", "delivery", "version"];
@@ -30,6 +33,14 @@ enum Command {
     Show(ShowArgs),
     /// Create or change the destinations that a file defines
     Apply(ApplyArgs),
+    /// Change some fields of a destination
+    Set(SetArgs),
+    /// Pause ingest, processing or delivery, or all of them
+    Pause(PauseArgs),
+    /// Resume ingest, processing and delivery
+    Resume(PauseArgs),
+    /// Cancel all pending messages of a destination or of one ordering key
+    Purge(PurgeArgs),
     /// Delete a destination
     Delete(DeleteArgs),
 }
@@ -48,6 +59,18 @@ struct ShowArgs {
     client: ClientArgs,
     /// Name of the destination
     destination: String,
+}
+
+#[derive(Debug, Clone, Args)]
+struct SetArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the destination
+    destination: String,
+    /// New values, such as backlog_max=5000 or delivery.timeout_ms=10000; null stands for the default. A value that is
+    /// not JSON is a text
+    #[arg(required = true, value_name = "FIELD=VALUE")]
+    fields: Vec<String>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -72,6 +95,10 @@ pub async fn run(args: DestinationsArgs) -> anyhow::Result<()> {
             let path_of = |name: &str| path_of(name, "");
             apply(args, &Noun { table: "destination", path_of, changing: "version" }).await
         }
+        Command::Set(args) => set(args).await,
+        Command::Pause(args) => pause::pause(args).await,
+        Command::Resume(args) => pause::resume(args).await,
+        Command::Purge(args) => purge::run(args).await,
         Command::Delete(args) => delete(args).await,
     }
 }
@@ -83,6 +110,35 @@ async fn list(args: ListArgs) -> anyhow::Result<()> {
 async fn show(args: ShowArgs) -> anyhow::Result<()> {
     let answer = args.client.get(&path_of(&args.destination, "")).await?;
     args.client.print(&answer, |answer| in_lines(&answer.text))
+}
+
+async fn set(args: SetArgs) -> anyhow::Result<()> {
+    let patch = patch_of(&args.fields)?;
+    let answer = args.client.call(Call::patch(&path_of(&args.destination, ""), &patch)).await?;
+    args.client.print(&answer, |answer| {
+        format!("{} has version {} now", args.destination, answer["version"])
+    })
+}
+
+/// A merge patch of `FIELD=VALUE` pairs; dots in the name of a field lead into objects.
+fn patch_of(fields: &[String]) -> Result<Value, WrongUsage> {
+    let mut patch = Value::Null;
+    for field in fields {
+        let wrong = || WrongUsage(format!("{field}: write FIELD=VALUE, each field once"));
+        let (path, value) = field.split_once('=').ok_or_else(wrong)?;
+        let mut at = &mut patch;
+        for part in path.split('.') {
+            if part.is_empty() || !(at.is_null() || at.is_object()) {
+                return Err(wrong());
+            }
+            at = &mut at[part];
+        }
+        if !at.is_null() {
+            return Err(wrong());
+        }
+        *at = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+    }
+    Ok(patch)
 }
 
 async fn delete(args: DeleteArgs) -> anyhow::Result<()> {
@@ -132,4 +188,25 @@ fn row(destination: &Value) -> Vec<String> {
         receiver_of(destination),
         text_of(destination, "version"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::patch_of;
+
+    #[test]
+    fn pairs_become_a_merge_patch_of_nested_fields() {
+        let of = |pairs: &[&str]| {
+            patch_of(&pairs.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>())
+        };
+        let patch = of(&["a.b=1", "a.c=x=y", "url=http://h/", "d=null", "e=[\"f\"]"]).unwrap();
+        let expected =
+            json!({"a": {"b": 1, "c": "x=y"}, "url": "http://h/", "d": null, "e": ["f"]});
+        assert_eq!(patch, expected);
+        for wrong in [&["a"][..], &["=1"], &["a=1", "a.b=2"], &["a=1", "a=2"], &["a..b=1"]] {
+            assert!(of(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

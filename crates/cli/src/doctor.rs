@@ -13,6 +13,7 @@ use super::{
     exit::Exit,
     output::{counted, text_of},
     style,
+    watch::WatchArgs,
 };
 
 /// The arguments of `reseq doctor`.
@@ -20,18 +21,26 @@ use super::{
 pub struct DoctorArgs {
     #[command(flatten)]
     client: ClientArgs,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
-/// Checks, and prints what was found. The worst finding decides the exit code.
+/// Checks, and prints what was found. The worst finding of the last report decides the exit code.
 pub async fn run(args: DoctorArgs) -> anyhow::Result<Exit> {
-    let report = args.client.get("/v1/doctor").await?;
-    args.client.print(&report, |report| shown(report))?;
-    Ok(match (number_of(&report, "error"), number_of(&report, "warning")) {
-        (0, 0) if not_checked(&report).next().is_none() => Exit::Ok,
-        // Whoever relies on a check must hear that it was not made.
-        (0, _) => Exit::Warnings,
-        _ => Exit::Unhealthy,
-    })
+    let DoctorArgs { client, watch } = args;
+    let mut exit = Exit::Ok;
+    let shown = async || {
+        let report = client.get("/v1/doctor").await?;
+        exit = match (number_of(&report, "error"), number_of(&report, "warning")) {
+            (0, 0) if not_checked(&report).next().is_none() => Exit::Ok,
+            // Whoever relies on a check must hear that it was not made.
+            (0, _) => Exit::Warnings,
+            _ => Exit::Unhealthy,
+        };
+        client.shown(&report, |report| shown(report))
+    };
+    watch.print(client.output, shown).await?;
+    Ok(exit)
 }
 
 fn findings(report: &Value) -> impl Iterator<Item = &Value> {

@@ -40,7 +40,17 @@ pub struct Paging {
     /// How many items to print, 1 to 1000
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: u32,
+    /// Print all items, page by page
+    #[arg(long, conflicts_with = "limit")]
+    pub all: bool,
     /// Continue at this cursor, which the list printed at its end
     #[arg(long)]
     pub cursor: Option<String>,
+}
+
+impl Paging {
+    /// How many items to print.
+    pub fn max(&self) -> usize {
+        if self.all { usize::MAX } else { self.limit as usize }
+    }
 }

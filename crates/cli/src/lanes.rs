@@ -1,12 +1,12 @@
-//! `reseq lanes`: the lanes with the most pending messages. The service scans the keys in Redis part by part,
-//! and the command keeps the largest lanes of all parts.
+//! `reseq lanes list|why|retry|skip`. To list the lanes with the most pending messages, the service scans the keys in
+//! Redis part by part, and the command keeps the largest lanes of all parts.
 
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
 };
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{
@@ -14,9 +14,13 @@ use super::{
     client::{Answer, Call, Service},
     client_args::ClientArgs,
     durations::duration,
-    output::{Output, count_of, human_age, plain, table, text_of, write_out},
+    output::{Output, count_of, human_age, plain, table, text_of},
     paths::{path_of, query},
+    retry_head::{self, RetryHeadArgs},
+    skip_head::{self, SkipHeadArgs},
     style,
+    watch::WatchArgs,
+    why::{self, WhyArgs},
 };
 
 const COLUMNS: [&str; 8] = ["key", "pending", "ready", "head", "state", "age", "attempts", ""];
@@ -26,6 +30,36 @@ const BAR_WIDTH: u64 = 24;
 /// The arguments of `reseq lanes`.
 #[derive(Debug, Clone, Args)]
 pub struct LanesArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What to do with lanes.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Command {
+    /// List the lanes with the most pending messages
+    List(ListArgs),
+    /// Show what blocks a lane, and what to do
+    Why(WhyArgs),
+    /// Retry the head of a lane now, optionally with a corrected body
+    Retry(RetryHeadArgs),
+    /// Make the head of a lane a dead letter, so that the lane continues
+    Skip(SkipHeadArgs),
+}
+
+/// Runs the command.
+pub async fn run(args: LanesArgs) -> anyhow::Result<()> {
+    match args.command {
+        Command::List(args) => list(args).await,
+        Command::Why(args) => why::run(args).await,
+        Command::Retry(args) => retry_head::run(args).await,
+        Command::Skip(args) => skip_head::run(args).await,
+    }
+}
+
+/// The arguments of `reseq lanes list`.
+#[derive(Debug, Clone, Args)]
+pub struct ListArgs {
     #[command(flatten)]
     client: ClientArgs,
     /// Name of the destination
@@ -36,6 +70,8 @@ pub struct LanesArgs {
     /// Stop the scan after this time, and show what it found
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     scan_time: Duration,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 /// The largest lanes of all parts that were visited.
@@ -49,26 +85,30 @@ struct Found {
 }
 
 /// Scans, and prints the lanes.
-pub async fn run(args: LanesArgs) -> anyhow::Result<()> {
+async fn list(args: ListArgs) -> anyhow::Result<()> {
+    args.watch.print(args.client.output, async || shown(&args).await).await
+}
+
+async fn shown(args: &ListArgs) -> anyhow::Result<String> {
     let service = args.client.service()?;
     let mut found = Found::default();
     let scanned = tokio::select! {
-        scanned = found.scan(&service, &args) => scanned,
+        scanned = found.scan(&service, args) => scanned,
         // Show what is known so far.
-        signal = tokio::signal::ctrl_c() => Ok(signal?),
+        signal = tokio::signal::ctrl_c(), if !args.watch.watch => Ok(signal?),
     };
     args.client.print_problem(&scanned)?;
     scanned?;
     let lanes = found.largest(args.limit as usize);
     match args.client.output {
-        Output::Json => write_out(&found.json(&lanes).to_string()),
-        Output::Table => write_out(&found.shown(&args.destination, &lanes)),
+        Output::Table => Ok(found.shown(&args.destination, &lanes)),
+        output => output.render(&found.json(&lanes).to_string()),
     }
 }
 
 impl Found {
     /// Visits all parts, as long as there is time.
-    async fn scan(&mut self, service: &Service, args: &LanesArgs) -> anyhow::Result<()> {
+    async fn scan(&mut self, service: &Service, args: &ListArgs) -> anyhow::Result<()> {
         let (begun, bar) = (Instant::now(), progress_bar());
         let mut cursor = None;
         loop {

@@ -28,6 +28,7 @@ mod topics;
 mod verify;
 mod why;
 
+pub mod advice;
 mod apply;
 mod bulk;
 mod client;
@@ -38,11 +39,14 @@ pub mod durations;
 pub mod exit;
 mod files;
 mod filters;
+pub mod groups;
 mod header;
 pub mod output;
 mod pages;
 mod paths;
+pub mod spellings;
 pub mod style;
 pub mod usage;
+mod watch;
 
 pub use commands::ClientCommand;

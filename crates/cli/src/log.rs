@@ -1,14 +1,22 @@
 //! `reseq log`: shows the outcome of the last messages.
 
+use std::time::Duration;
+
 use clap::{Args, builder::PossibleValuesParser};
 use serde_json::Value;
 
 use super::{
+    client::{Call, Service},
     client_args::ClientArgs,
     filters::{Paging, Range},
-    output::{count_of, human_age, plain, text_of},
-    paths::{path_of, text},
+    output::{Output, count_of, human_age, plain, table, text_of, write_out},
+    paths::{path_of, query, text},
 };
+
+/// How often `--follow` reads the log.
+const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// The most pages that it reads at a time. If more messages left, it leaves some out.
+const FOLLOW_PAGES_MAX: usize = 100;
 
 const COLUMNS: [&str; 7] = ["sequence", "key", "outcome", "settled", "attempts", "took", "id"];
 /// The states in which messages leave.
@@ -31,15 +39,90 @@ pub struct LogArgs {
     range: Range,
     #[command(flatten)]
     paging: Paging,
+    /// Print the last messages, the oldest first, and then each that leaves, until Ctrl-C
+    #[arg(
+        short,
+        long,
+        conflicts_with_all = ["from_sequence", "to_sequence", "from_time", "to_time", "limit", "all", "cursor"]
+    )]
+    follow: bool,
 }
 
-/// Lists them, newest first.
+/// Lists them, newest first; or follows the log.
 pub async fn run(args: LogArgs) -> anyhow::Result<()> {
+    if args.follow {
+        return tokio::select! {
+            followed = follow(&args) => followed,
+            signal = tokio::signal::ctrl_c() => Ok(signal?),
+        };
+    }
     let mut fields =
         vec![("key", text(args.key.as_deref())), ("state", text(args.state.as_deref()))];
     fields.extend(args.range.fields());
     let path = path_of(&args.destination, "log");
     args.client.list((&path, &fields), &args.paging, &COLUMNS, row).await
+}
+
+/// Prints what leaves, from the last page on.
+async fn follow(args: &LogArgs) -> anyhow::Result<()> {
+    let (service, output) = (args.client.service()?, args.client.output);
+    let mut ticks = tokio::time::interval(FOLLOW_EVERY);
+    let (mut known, mut columns) = (None, Some(COLUMNS.map(str::to_owned).to_vec()));
+    loop {
+        ticks.tick().await;
+        let read = newer_than(&service, &args.destination, &known).await;
+        args.client.print_problem(&read)?;
+        let new = read?;
+        if let Some(newest) = new.first() {
+            known = Some(newest["sequence"].clone());
+        }
+        let wanted = new.iter().rev().filter(|item| args.takes(item));
+        match output {
+            Output::Table => {
+                let rows: Vec<Vec<String>> =
+                    columns.take().into_iter().chain(wanted.map(row)).collect();
+                if !rows.is_empty() {
+                    write_out(&table(&rows))?;
+                }
+            }
+            output => wanted
+                .map(|item| write_out(&output.render(&item.to_string())?))
+                .collect::<anyhow::Result<()>>()?,
+        }
+    }
+}
+
+/// The entries of the log after this one, the newest first; the last page if none is known.
+async fn newer_than(
+    service: &Service,
+    destination: &str,
+    known: &Option<Value>,
+) -> anyhow::Result<Vec<Value>> {
+    let (mut new, mut cursor) = (Vec::new(), None);
+    for _ in 0..FOLLOW_PAGES_MAX {
+        let path = path_of(destination, &format!("log{}", query(&[("cursor", cursor.take())])));
+        let page = service.call(Call::get(&path)).await?;
+        for item in page["items"].as_array().into_iter().flatten() {
+            if known.as_ref() == Some(&item["sequence"]) {
+                return Ok(new);
+            }
+            new.push(item.clone());
+        }
+        cursor = Some(page["next_cursor"].clone()).filter(|cursor| !cursor.is_null());
+        if known.is_none() || cursor.is_none() {
+            break;
+        }
+    }
+    Ok(new)
+}
+
+impl LogArgs {
+    /// True if the filters take this entry.
+    fn takes(&self, item: &Value) -> bool {
+        let key = item["key"].as_str().unwrap_or_default();
+        self.key.as_deref().is_none_or(|wanted| wanted == key)
+            && self.state.as_deref().is_none_or(|wanted| item["state"] == *wanted)
+    }
 }
 
 fn row(item: &Value) -> Vec<String> {

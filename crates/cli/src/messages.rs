@@ -1,4 +1,4 @@
-//! `reseq messages list|show|run-now|cancel`.
+//! `reseq messages list|show|find|retry|run-now|cancel`.
 
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use serde_json::Value;
@@ -11,6 +11,7 @@ use super::{
     filters::{Paging, Range},
     output::{count_of, counted, error_of, human_age, in_lines, text_of},
     paths::{flag, object, path_of, percent_encoded, query, text},
+    retry_head::{self, Corrected},
 };
 
 const COLUMNS: [&str; 8] =
@@ -33,6 +34,8 @@ enum Command {
     Show(ShowArgs),
     /// Find the messages with an id, in all destinations
     Find(FindArgs),
+    /// Retry a message now that is halted or waits for a backoff, if it is the head of its lane
+    Retry(RetryArgs),
     /// Make delayed messages due now: one, or all
     RunNow(RunNowArgs),
     /// Cancel one pending message
@@ -83,6 +86,18 @@ struct FindArgs {
 }
 
 #[derive(Debug, Clone, Args)]
+struct RetryArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the destination
+    destination: String,
+    /// Sequence of the message
+    sequence: u64,
+    #[command(flatten)]
+    corrected: Corrected,
+}
+
+#[derive(Debug, Clone, Args)]
 struct RunNowArgs {
     #[command(flatten)]
     client: ClientArgs,
@@ -127,6 +142,7 @@ pub async fn run(args: MessagesArgs) -> anyhow::Result<()> {
         Command::List(args) => list(args).await,
         Command::Show(args) => show(args).await,
         Command::Find(args) => find(args).await,
+        Command::Retry(args) => retry(args).await,
         Command::RunNow(args) => run_now(args).await,
         Command::Cancel(args) => cancel(args).await,
     }
@@ -171,6 +187,18 @@ async fn find(args: FindArgs) -> anyhow::Result<()> {
             lines.join("\n")
         }
     })
+}
+
+async fn retry(args: RetryArgs) -> anyhow::Result<()> {
+    let RetryArgs { client, destination, sequence, corrected } = args;
+    let definition = client.get(&path_of(&destination, "")).await?;
+    // With ordering by key, the key names the lane: `""` stands for the messages without one.
+    let key = match definition["ordering"] == "key" {
+        true => Some(client.get(&path_of(&destination, &format!("messages/{sequence}"))).await?),
+        false => None,
+    };
+    let key = key.as_ref().map(|message| message["key"].as_str().unwrap_or_default());
+    retry_head::retry(&client, &destination, key, Some(sequence), corrected).await
 }
 
 async fn run_now(args: RunNowArgs) -> anyhow::Result<()> {

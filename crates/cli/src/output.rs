@@ -1,4 +1,4 @@
-//! What the commands print: tables and lines, or JSON.
+//! What the commands print: tables and lines, JSON, YAML, or names.
 
 use std::{
     collections::BTreeMap,
@@ -15,13 +15,41 @@ pub use domain::shell::quoted;
 /// The least width of the names of fields.
 const NAME_WIDTH: usize = 14;
 
-/// The format of the output: tables and lines for people, or JSON for programs.
+/// The format of the output: tables and lines for people; JSON, YAML or names for programs.
 // The variants have no documentation: with it, clap prints the long form of all helps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     #[default]
     Table,
     Json,
+    Yaml,
+    Name,
+}
+
+/// The fields that name an item for other commands: the first that it has counts.
+const NAMES: [&str; 6] = ["sequence", "id", "pod", "name", "destination", "key"];
+
+impl Output {
+    /// JSON in this format; for tables, the JSON itself.
+    pub fn render(self, json: &str) -> anyhow::Result<String> {
+        match self {
+            Output::Table | Output::Json => Ok(json.to_owned()),
+            // Each answer is a document of its own, for those who print several.
+            Output::Yaml => {
+                let value: Value = serde_json::from_str(json)?;
+                Ok(format!("---\n{}", serde_saphyr::to_string(&value)?))
+            }
+            Output::Name => {
+                let value: Value = serde_json::from_str(json)?;
+                let items = value["items"].as_array().cloned().unwrap_or_else(|| vec![value]);
+                let name = |item: &Value| {
+                    let field = NAMES.iter().find(|field| !item[**field].is_null())?;
+                    Some(text_of(item, field))
+                };
+                Ok(items.iter().filter_map(name).collect::<Vec<_>>().join("\n"))
+            }
+        }
+    }
 }
 
 /// The reader of the output has closed it.
@@ -172,6 +200,15 @@ mod tests {
         assert_eq!(error_of(&item), "status: no\\u{1b}[2J\\u{9b}");
         assert_eq!(text_of(&json!({"a": "ä\tb"}), "a"), "ä\\tb");
         assert_eq!(plain("a\u{202e}b"), "a\\u{202e}b");
+    }
+
+    #[test]
+    fn names_and_yaml_are_printed_for_items_and_objects() {
+        let list = json!({"items": [{"id": "x", "sequence": 7}, {"key": null}, {"name": "erp"}]});
+        assert_eq!(Output::Name.render(&list.to_string()).unwrap(), "7\nerp");
+        assert_eq!(Output::Name.render("{\"id\": \"ab\", \"name\": \"a\"}").unwrap(), "ab");
+        let yaml = Output::Yaml.render("{\"a\": {\"b\": [1, \"no\", null]}}").unwrap();
+        assert_eq!(yaml, "---\na:\n  b:\n  - 1\n  - \"no\"\n  - null\n");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `reseq pause` and `reseq resume`.
+//! `reseq destinations pause` and `resume`.
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ impl What {
     }
 }
 
-/// The arguments of `reseq pause` and `reseq resume`.
+/// The arguments of `reseq destinations pause` and `resume`.
 #[derive(Debug, Clone, Args)]
 pub struct PauseArgs {
     #[command(flatten)]
@@ -40,12 +40,12 @@ pub struct PauseArgs {
     what: Option<What>,
 }
 
-/// Runs `reseq pause`.
+/// Runs `reseq destinations pause`.
 pub async fn pause(args: PauseArgs) -> anyhow::Result<()> {
     set_paused(args, "pause").await
 }
 
-/// Runs `reseq resume`.
+/// Runs `reseq destinations resume`.
 pub async fn resume(args: PauseArgs) -> anyhow::Result<()> {
     set_paused(args, "resume").await
 }

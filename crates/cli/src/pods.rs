@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use super::{
     client_args::ClientArgs,
     filters::Paging,
-    output::{Output, list, text_of, write_out},
+    output::{Output, list, text_of},
     pages,
     paths::path_of,
+    watch::WatchArgs,
 };
 
 const COLUMNS: [&str; 7] =
@@ -20,22 +21,25 @@ pub struct PodsArgs {
     #[command(flatten)]
     client: ClientArgs,
     /// Only the pod that delivers to this destination
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["limit", "cursor"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["limit", "cursor", "all"])]
     destination: Option<String>,
     #[command(flatten)]
     paging: Paging,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 /// Lists them.
 pub async fn run(args: PodsArgs) -> anyhow::Result<()> {
-    if let Some(destination) = &args.destination {
-        return owner(&args.client, destination).await;
-    }
-    args.client.list(("/v1/pods", &[]), &args.paging, &COLUMNS, row).await
+    let shown = async || match &args.destination {
+        Some(destination) => owner(&args.client, destination).await,
+        None => args.client.list_shown(("/v1/pods", &[]), &args.paging, &COLUMNS, row).await,
+    };
+    args.watch.print(args.client.output, shown).await
 }
 
-/// Shows the pod that owns the partition of a destination.
-async fn owner(client: &ClientArgs, destination: &str) -> anyhow::Result<()> {
+/// The pod that owns the partition of a destination.
+async fn owner(client: &ClientArgs, destination: &str) -> anyhow::Result<String> {
     let definition = client.get(&path_of(destination, "")).await?;
     let partition = &definition["partition"];
     let pods = pages::read(&client.service()?, "/v1/pods", &[], usize::MAX, None).await?;
@@ -43,13 +47,11 @@ async fn owner(client: &ClientArgs, destination: &str) -> anyhow::Result<()> {
         |pod: &&Value| pod["partitions"].as_array().is_some_and(|all| all.contains(partition));
     let owners: Vec<&Value> = pods["items"].as_array().into_iter().flatten().filter(owns).collect();
     let answer = json!({"items": owners, "next_cursor": null, "partition": partition});
-    match (client.output, owners.is_empty()) {
-        (Output::Json, _) => write_out(&answer.to_string()),
-        (Output::Table, true) => {
-            write_out(&format!("no pod owns partition {partition} of {destination} now"))
-        }
-        (Output::Table, false) => write_out(&list(&answer, &COLUMNS, row)),
-    }
+    Ok(match (client.output, owners.is_empty()) {
+        (Output::Table, true) => format!("no pod owns partition {partition} of {destination} now"),
+        (Output::Table, false) => list(&answer, &COLUMNS, row),
+        (output, _) => output.render(&answer.to_string())?,
+    })
 }
 
 /// The row of a pod.

@@ -1,4 +1,4 @@
-//! `reseq purge`: cancels all pending messages.
+//! `reseq destinations purge`: cancels all pending messages.
 
 use clap::Args;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use super::{
     paths::{flag, object, path_of, text},
 };
 
-/// The arguments of `reseq purge`.
+/// The arguments of `reseq destinations purge`.
 #[derive(Debug, Clone, Args)]
 pub struct PurgeArgs {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `reseq retry-head`: retries the head of a lane now, or all heads that are halted or in backoff.
+//! `reseq lanes retry` and `reseq messages retry`: retries the head of a lane now, or all heads that are halted or in backoff.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use super::{
     paths::{flag, object, path_of, text},
 };
 
-/// The arguments of `reseq retry-head`.
+/// The arguments of `reseq lanes retry`.
 #[derive(Debug, Clone, Args)]
 pub struct RetryHeadArgs {
     #[command(flatten)]
@@ -28,12 +28,8 @@ pub struct RetryHeadArgs {
     /// Sequence of the head; refused if another message is the head. Required with ordering "none"
     #[arg(long)]
     sequence: Option<u64>,
-    /// Corrected body for a halted head: a file, or "-" for standard input
-    #[arg(long, value_name = "FILE")]
-    body: Option<PathBuf>,
-    /// Content type of the corrected body; unchanged if left out
-    #[arg(long, requires = "body")]
-    content_type: Option<String>,
+    #[command(flatten)]
+    corrected: Corrected,
     /// Retry every head of the destination that is halted or waits for a backoff
     #[arg(long, conflicts_with_all = ["key", "sequence", "body"])]
     all: bool,
@@ -53,18 +49,41 @@ pub async fn run(args: RetryHeadArgs) -> anyhow::Result<()> {
         let (bulk, request) = (BulkArgs { detach }, object(&[("all", flag(true)), rate]));
         return bulk::run(&client, &bulk, &destination, "retry-head", &request, all_words).await;
     }
-    let RetryHeadArgs { client, destination, key, sequence, body, content_type, .. } = args;
+    let RetryHeadArgs { client, destination, key, sequence, corrected, .. } = args;
+    retry(&client, &destination, key.as_deref(), sequence, corrected).await
+}
+
+/// A corrected body.
+#[derive(Debug, Clone, Args)]
+pub struct Corrected {
+    /// Corrected body for a halted message: a file, or "-" for standard input
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
+    /// Content type of the corrected body; unchanged if left out
+    #[arg(long, requires = "body")]
+    content_type: Option<String>,
+}
+
+/// Retries one head.
+pub async fn retry(
+    client: &ClientArgs,
+    destination: &str,
+    key: Option<&str>,
+    sequence: Option<u64>,
+    corrected: Corrected,
+) -> anyhow::Result<()> {
+    let Corrected { body, content_type } = corrected;
     let body = match &body {
         Some(file) => Some(read(file).await?),
         None => None,
     };
     let request = object(&[
-        ("key", text(key.as_deref())),
+        ("key", text(key)),
         ("sequence", sequence.map(Value::from)),
         ("body_base64", body.map(|bytes| json!(STANDARD.encode(bytes)))),
         ("content_type", text(content_type.as_deref())),
     ]);
-    let answer = client.post(&path_of(&destination, "retry-head"), &request).await?;
+    let answer = client.post(&path_of(destination, "retry-head"), &request).await?;
     client.print(&answer, |answer| {
         format!("{} is {} again", answer["sequence"], text_of(answer, "state"))
     })

@@ -1,4 +1,4 @@
-//! `reseq skip-head`: makes the head of a lane a dead letter, so that the lane continues.
+//! `reseq lanes skip`: makes the head of a lane a dead letter, so that the lane continues.
 
 use clap::Args;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use super::{
     paths::{object, path_of, text},
 };
 
-/// The arguments of `reseq skip-head`.
+/// The arguments of `reseq lanes skip`.
 #[derive(Debug, Clone, Args)]
 pub struct SkipHeadArgs {
     #[command(flatten)]

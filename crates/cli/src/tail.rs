@@ -132,12 +132,14 @@ impl Tail {
             (Some("delivery"), output) => {
                 self.left = self.left.map(|left| left.saturating_sub(1));
                 match output {
-                    Output::Json => write_out(&String::from_utf8_lossy(line)),
                     Output::Table => write_out(&shown(&value)),
+                    output => write_out(&output.render(&String::from_utf8_lossy(line))?),
                 }
             }
-            (Some("missed"), Output::Json) => write_out(&String::from_utf8_lossy(line)),
-            (Some("missed"), Output::Table) => {
+            (Some("missed"), Output::Json | Output::Yaml) => {
+                write_out(&self.output.render(&String::from_utf8_lossy(line))?)
+            }
+            (Some("missed"), _) => {
                 let what = match count_of(&value, "count") {
                     1 => "1 delivery is".to_owned(),
                     count => format!("{count} deliveries are"),

@@ -1,4 +1,4 @@
-//! `reseq why`: what blocks a lane, since when, and what to do.
+//! `reseq why` and `reseq lanes why`: what blocks a lane, since when, and what to do.
 
 use std::fmt::Write as _;
 
@@ -10,6 +10,7 @@ use super::{
     output::{count_of, counted, human_age, plain, text_of},
     paths::{path_of, query, text},
     style,
+    watch::WatchArgs,
 };
 
 /// The width of the names of lines.
@@ -25,14 +26,17 @@ pub struct WhyArgs {
     /// Ordering key of the lane; "" means no key. Default: the lane with the oldest head
     #[arg(long)]
     key: Option<String>,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 /// Asks, and prints the answer.
 pub async fn run(args: WhyArgs) -> anyhow::Result<()> {
-    let WhyArgs { client, destination, key } = args;
+    let WhyArgs { client, destination, key, watch } = args;
     let query = query(&[("key", text(key.as_deref()))]);
-    let answer = client.get(&path_of(&destination, &format!("why{query}"))).await?;
-    client.print(&answer, |answer| shown(answer))
+    let path = path_of(&destination, &format!("why{query}"));
+    let shown = async || client.shown(&client.get(&path).await?, |answer| shown(answer));
+    watch.print(client.output, shown).await
 }
 
 fn shown(why: &Value) -> String {
@@ -128,8 +132,8 @@ mod tests {
             "blocked_ms_by_cause": {"halted": 1_000, "processing": 59_000}, "behind": 1, "bytes_behind": 2048,
             "head": {"sequence": 33, "id": "x", "age_ms": 1000, "state": "halted"},
             "summary": ["8 messages wait."], "owner": "ab12", "owner_seen_at": "2026-11-23T10:00:00Z",
-            "actions": [{"when": "if the cause is gone", "command": "reseq retry-head erp"},
-                {"when": "else", "command": "reseq skip-head erp"}],
+            "actions": [{"when": "if the cause is gone", "command": "reseq lanes retry erp"},
+                {"when": "else", "command": "reseq lanes skip erp"}],
         });
         let expected = "head    33 of key \"a b\", id x, 1.0 s old\n\
              state   halted (halted)\n\
@@ -139,8 +143,8 @@ mod tests {
              in all  8 messages wait.\n\
              owner   ab12, last heartbeat 2026-11-23T10:00:00Z\n\
              behind  1 message, 2.00 KiB\n\
-             do      if the cause is gone  reseq retry-head erp\n\
-             \u{20}       else                  reseq skip-head erp\n";
+             do      if the cause is gone  reseq lanes retry erp\n\
+             \u{20}       else                  reseq lanes skip erp\n";
         let plain = anstream::adapter::strip_str(&shown(&why)).to_string();
         assert_eq!(plain, expected);
         assert_eq!(shown(&json!({"head": null})), "nothing is pending\n");

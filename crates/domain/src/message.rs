@@ -69,14 +69,20 @@ pub struct MessageIds {
     /// Its id.
     pub id: String,
     /// Its trace, if it has one.
-    pub trace: Option<String>,
+    pub trace: Option<TraceContext>,
+}
+
+impl MessageIds {
+    /// The id of its trace.
+    pub fn trace_id(&self) -> Option<String> {
+        self.trace.map(|trace| trace.trace_id_text())
+    }
 }
 
 impl Message {
     /// What names it in logs.
     pub fn ids(&self) -> MessageIds {
-        let trace = TraceContext::of(&self.headers).map(|context| context.trace_id_text());
-        MessageIds { id: self.id.clone(), trace }
+        MessageIds { id: self.id.clone(), trace: TraceContext::of(&self.headers) }
     }
 }
 

@@ -168,6 +168,7 @@ impl Attempt {
                 outcome,
                 error,
                 links: &[],
+                waited_for: None,
             },
         );
     }
@@ -222,7 +223,7 @@ impl Attempt {
             destination: self.token.destination.as_str(),
             sequence: self.token.sequence,
             id: Some(&ids.id),
-            trace: ids.trace.as_deref(),
+            trace: ids.trace_id().as_deref(),
             attempt: self.message.attempts.number(),
             reason: &logged,
             wait: (!is_final).then_some(wait),

@@ -158,9 +158,11 @@ impl Claims {
         }
     }
 
-    /// Slots in use or reserved.
-    pub(super) fn taken(&self) -> usize {
-        self.classes.iter().map(|slots| slots.shares.taken()).sum()
+    /// Reports the slots in use or reserved.
+    pub(super) fn report(&self) {
+        for (of, slots) in ["working", "calling"].into_iter().zip(&self.classes) {
+            telemetry::slots(of, slots.shares.taken(), slots.shares.all());
+        }
     }
 
     /// Takes a wake-up. False if there will be no more.

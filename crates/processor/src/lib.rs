@@ -116,7 +116,7 @@ impl Processor {
                 }
             }
             claims.claim(|entry| attempts.at_once_max(entry));
-            telemetry::processing(claims.taken());
+            claims.report();
         }
         // Claims in flight still complete: their messages are processed or requeued like the rest.
         let deadline = Instant::now() + drain;

@@ -64,6 +64,17 @@ pub enum UnfitServer {
         /// Its URL, without the password.
         url: String,
     },
+    /// The server is a replica, and the URL names a single server.
+    #[error(
+        "Redis at {url} is a replica of {primary}, and takes no writes. Set redis.url to the primary, or to \
+         redis+sentinel://host:port,…/service-name, which follows it."
+    )]
+    IsReplica {
+        /// Its URL, without the password.
+        url: String,
+        /// The host and port of its primary.
+        primary: String,
+    },
     /// The server does not accept the user or the password, or the URL has none.
     #[error(
         "Redis at {url} does not accept the name or the password of redis.url, or wants a password, and \
@@ -131,11 +142,11 @@ impl RedisClient {
         let unreachable =
             |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
         self.survey().await.map_err(|error| unreachable(error.to_string()))?;
-        let in_cluster = self.deployment() == Deployment::Cluster;
+        let deployment = self.deployment();
         let deadline = Instant::now() + LOADING_PATIENCE;
         let primaries = self.primaries();
         let checks =
-            primaries.iter().map(|node| check_loaded(node, url, deadline, in_cluster, admission));
+            primaries.iter().map(|node| check_loaded(node, url, deadline, deployment, admission));
         let mut all: Option<Fitness> = None;
         for checked in join_all(checks).await {
             match checked {
@@ -156,7 +167,7 @@ async fn check_loaded<Q: Question<Answer: Into<Admitted>>>(
     node: &Arc<Node>,
     url: &str,
     deadline: Instant,
-    in_cluster: bool,
+    deployment: Deployment,
     admission: &Q,
 ) -> Result<Fitness, UnfitServer> {
     let unfit = |error: ClientError| {
@@ -173,7 +184,7 @@ async fn check_loaded<Q: Question<Answer: Into<Admitted>>>(
                 return Err(UnfitServer::NoRights { url: url.to_owned(), sentence });
             }
             Ok(Admitted::Yes(lacks)) => {
-                let fitness = check_server(&mut link.connection, url, in_cluster).await?;
+                let fitness = check_server(&mut link.connection, url, deployment).await?;
                 return Ok(Fitness { lacks, ..fitness });
             }
             Err(error) if error.code() == Some("LOADING") && Instant::now() < deadline => {
@@ -189,7 +200,7 @@ async fn check_loaded<Q: Question<Answer: Into<Admitted>>>(
 async fn check_server(
     connection: &mut MultiplexedConnection,
     url: &str,
-    in_cluster: bool,
+    deployment: Deployment,
 ) -> Result<Fitness, UnfitServer> {
     let unreachable = |error: RedisError| UnfitServer::Unreachable {
         url: url.to_owned(),
@@ -199,6 +210,7 @@ async fn check_server(
         redis::cmd("INFO").query_async(connection).await.map_err(unreachable)?;
     let field = |name: &str| info.get::<String>(name).unwrap_or_default();
     let version = field("redis_version");
+    let in_cluster = deployment == Deployment::Cluster;
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
     let number = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if number < (7, 0) {
@@ -208,6 +220,10 @@ async fn check_server(
         true if !in_cluster => return Err(UnfitServer::IsCluster { url: url.into() }),
         false if in_cluster => return Err(UnfitServer::IsNoCluster { url: url.into() }),
         _ => {}
+    }
+    if deployment == Deployment::Single && field("role") == "slave" {
+        let primary = format!("{}:{}", field("master_host"), field("master_port"));
+        return Err(UnfitServer::IsReplica { url: url.into(), primary });
     }
     let policy = field("maxmemory_policy");
     if policy != "noeviction" {

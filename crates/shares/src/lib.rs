@@ -162,6 +162,7 @@ impl<K: Hash + Eq + Clone> Drop for Waiting<'_, K> {
 impl<K: Hash + Eq + Clone> FairShare<K> {
     /// Divides these places. `of` is their label in metrics.
     pub fn new(of: &'static str, shares: Shares<K>) -> FairShare<K> {
+        gauge!("reseq_places_max", "of" => of).set(shares.all() as f64);
         let gauges =
             [gauge!("reseq_places_taken", "of" => of), gauge!("reseq_places_waiting", "of" => of)];
         let (waiting, turns) = (HashMap::new(), VecDeque::new());

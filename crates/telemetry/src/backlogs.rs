@@ -2,13 +2,19 @@
 
 use std::{
     cmp::Reverse,
-    collections::HashMap,
-    fmt::Write,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use super::{by_destination::REST, names};
+use super::{
+    by_destination::REST,
+    names::Kind,
+    render::{label, render},
+};
+
+/// For each cause, the most destinations that are named as those that need attention.
+const WORST_MAX: usize = 20;
 
 /// The pending messages of a destination by state, and those that need an operator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,6 +81,8 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Backlogs {
     backlogs: Mutex<HashMap<Arc<str>, Backlog>>,
     head_ages: Mutex<HashMap<Arc<str>, Duration>>,
+    /// By cause: the destinations that need attention, and how many messages it concerns.
+    attention: Mutex<BTreeMap<&'static str, Vec<(String, u64)>>>,
 }
 
 impl Backlogs {
@@ -90,6 +98,15 @@ impl Backlogs {
             Some(age) => drop(locked(&self.head_ages).insert(destination.into(), age)),
             None => drop(locked(&self.head_ages).remove(destination)),
         }
+    }
+
+    pub(super) fn set_attention(&self, cause: &'static str, mut all: Vec<(&str, u64)>) {
+        all.sort_unstable_by_key(|(name, count)| (Reverse(*count), *name));
+        let rest = all.get(WORST_MAX..).map(|rest| rest.iter().map(|(_, count)| count).sum());
+        all.truncate(WORST_MAX);
+        all.extend(rest.filter(|rest| *rest > 0).map(|rest| (REST, rest)));
+        let worst = all.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+        locked(&self.attention).insert(cause, worst);
     }
 
     /// The gauges of at most `series_max` destinations by name, and of the others as one sum.
@@ -110,7 +127,23 @@ impl Backlogs {
             let values = all.iter().map(|(name, backlog)| (&**name, value(backlog) as f64));
             render_gauge(&mut text, metric, values);
         }
-        text + &self.render_head_ages(series_max)
+        text + &self.render_head_ages(series_max) + &self.render_attention()
+    }
+
+    fn render_attention(&self) -> String {
+        let (mut text, all) = (String::new(), locked(&self.attention));
+        let series = |cause, (name, count): &(String, u64)| {
+            let labels = [label("destination", name), label("cause", cause)].join(",");
+            (labels, *count as f64)
+        };
+        let all: Vec<(String, f64)> = all
+            .iter()
+            .flat_map(|(cause, worst)| worst.iter().map(|one| series(cause, one)))
+            .collect();
+        if !all.is_empty() {
+            render(&mut text, "reseq_needs_attention_messages", Kind::Gauge, all);
+        }
+        text
     }
 
     fn render_head_ages(&self, series_max: usize) -> String {
@@ -134,11 +167,8 @@ impl Backlogs {
 }
 
 fn render_gauge<'a>(text: &mut String, metric: &str, values: impl Iterator<Item = (&'a str, f64)>) {
-    let _ = writeln!(text, "# HELP {metric} {}\n# TYPE {metric} gauge", names::help(metric));
-    for (name, value) in values {
-        let _ = writeln!(text, "{metric}{{destination=\"{name}\"}} {value}");
-    }
-    text.push('\n');
+    let series = values.map(|(name, value)| (label("destination", name), value));
+    render(text, metric, Kind::Gauge, series);
 }
 
 #[cfg(test)]
@@ -183,5 +213,23 @@ mod tests {
         assert_eq!(lines(&backlogs.render(2), "reseq_head_age_seconds{"), expected);
         ["a", "b", "c", "d"].iter().for_each(|name| backlogs.set_head_age(name, None));
         assert_eq!(backlogs.render(2), "");
+    }
+
+    #[test]
+    fn worst_destinations_are_named_the_others_summed() {
+        let backlogs = Backlogs::default();
+        let names: Vec<String> = (0..WORST_MAX + 2).map(|number| format!("d{number:02}")).collect();
+        let all = names.iter().zip(1..).map(|(name, count)| (name.as_str(), count)).collect();
+        backlogs.set_attention("failing", all);
+        let text = backlogs.render(9);
+        let of = |name: &str, count: u64| {
+            let metric = "reseq_needs_attention_messages";
+            format!("{metric}{{destination=\"{name}\",cause=\"failing\"}} {count}")
+        };
+        let shown = lines(&text, "reseq_needs_attention_messages{");
+        assert_eq!((shown.len(), shown[0]), (WORST_MAX + 1, of("d21", 22).as_str()));
+        assert_eq!(shown[WORST_MAX], of("*", 1 + 2));
+        backlogs.set_attention("failing", Vec::new());
+        assert_eq!(backlogs.render(9), "");
     }
 }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    SECONDS,
+    SECONDS, SHORT,
     backlogs::{Backlog, Backlogs},
     names,
     others::Others,
@@ -41,10 +41,18 @@ struct Values {
     durations: BTreeMap<&'static str, Durations>,
 }
 
+/// The buckets of a histogram: a message may wait for long, an attempt has a time limit.
+fn bounds(metric: &str) -> &'static [f64] {
+    match metric {
+        "reseq_delivery_seconds" | "reseq_transform_seconds" => &SECONDS[..SHORT],
+        _ => &SECONDS,
+    }
+}
+
 /// A histogram of durations.
 #[derive(Default, Clone)]
 struct Durations {
-    /// One count per bucket, not cumulative. The last bucket is for values above all bounds.
+    /// One count per bucket, not cumulative. The bucket after those of [`bounds`] is for values above all bounds.
     counts: [u64; SECONDS.len() + 1],
     sum: f64,
 }
@@ -86,7 +94,7 @@ impl Series {
         let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
         for (metric, took) in all {
             let seconds = took.as_secs_f64();
-            let at = SECONDS.partition_point(|bound| *bound < seconds);
+            let at = bounds(metric).partition_point(|bound| *bound < seconds);
             let durations = values.durations.entry(metric).or_default();
             durations.counts[at] += 1;
             durations.sum += seconds;
@@ -141,13 +149,18 @@ pub(super) fn set_head_age(destination: &str, age: Option<Duration>) {
     REGISTRY.backlogs.set_head_age(destination, age);
 }
 
+/// Sets the destinations that need attention for a cause, and how many messages it concerns.
+pub(super) fn set_attention(cause: &'static str, destinations: Vec<(&str, u64)>) {
+    REGISTRY.backlogs.set_attention(cause, destinations);
+}
+
 /// Removes the series of destinations that are gone.
 pub fn forget_gone() {
     REGISTRY.forget_gone();
 }
 
 /// The series of destinations, in Prometheus's text format.
-pub fn render_destinations() -> String {
+pub(super) fn render_destinations() -> String {
     REGISTRY.render()
 }
 
@@ -288,7 +301,7 @@ impl Registry {
 impl Durations {
     fn render(&self, metric: &str, name: &str, text: &mut String) {
         let mut count = 0;
-        let bounds = SECONDS.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
+        let bounds = bounds(metric).iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
         for (bound, of_bucket) in bounds.zip(self.counts) {
             count += of_bucket;
             let _ =

@@ -8,6 +8,9 @@ mod log_limit;
 mod names;
 mod one_line;
 mod others;
+#[cfg(target_os = "linux")]
+mod process;
+mod render;
 mod traces;
 
 use std::{sync::Arc, time::Duration};
@@ -17,26 +20,29 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 
 pub use backlogs::Backlog;
 use by_destination::Series;
-pub use by_destination::{Knows, forget_gone, render_destinations};
+pub use by_destination::{Knows, forget_gone};
 pub use failures::{Failed, Failures, RECEIVERS, TRANSFORMS, WORKERS};
 pub use log::{Log, Process, check_level, install_log};
+use render::label;
 pub use traces::{
-    Noted, SpanOf, TracesEnd, TracesError, begin_trace, install_traces, is_traced, note_ingest,
-    note_span, note_wait, span_of, time_of,
+    Noted, SpanOf, TracesEnd, TracesError, begin_trace, install_traces, is_traced, note_given_up,
+    note_ingest, note_span, note_wait, span_of, time_of,
 };
 
 /// Histogram buckets for durations, in seconds.
-const SECONDS: [f64; 16] = [
+const SECONDS: [f64; 20] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-    60.0,
+    60.0, 300.0, 900.0, 1800.0, 3600.0,
 ];
+/// How many of these buckets the durations of single attempts and calls have.
+const SHORT: usize = 16;
 /// Histogram buckets for batch sizes.
 const COUNTS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0, 1024.0];
 
 /// Starts to collect metrics in this process. The handle renders them for Prometheus.
 pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
     let handle = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS[..SHORT])?
         .set_buckets_for_metric(Matcher::Suffix("_batch_size".into()), &COUNTS)?
         .set_buckets_for_metric(Matcher::Full("reseq_redis_call_blocks".into()), &COUNTS)?
         .install_recorder()?;
@@ -50,6 +56,7 @@ pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
 fn begin_counters() {
     counter!("reseq_redis_confirmed_lost_total").increment(0);
     counter!("reseq_reaped_leases_total").increment(0);
+    counter!("reseq_audit_failed_total").increment(0);
     for reason in ["full", "displaced"] {
         counter!("reseq_connections_closed_total", "reason" => reason).increment(0);
     }
@@ -190,9 +197,10 @@ pub fn worker_results(destination: &str, outcome: &'static str, count: usize) {
     }
 }
 
-/// Messages in processing in this pod.
-pub fn processing(count: usize) {
-    gauge!("reseq_processing").set(count as f64);
+/// Slots of this processor for this kind of transforms: those in use or reserved, and all.
+pub fn slots(of: &'static str, taken: usize, all: usize) {
+    gauge!("reseq_slots_taken", "of" => of).set(taken as f64);
+    gauge!("reseq_slots_max", "of" => of).set(all as f64);
 }
 
 /// A delivery attempt of this many messages ended: `accepted` or `refused`.
@@ -289,9 +297,10 @@ pub fn backlog(destination: &str, backlog: Option<Backlog>) {
     by_destination::set_backlog(destination, backlog);
 }
 
-/// How many of the destinations that this pod reports need attention for this cause.
-pub fn needs_attention(cause: &'static str, destinations: usize) {
-    gauge!("reseq_needs_attention", "cause" => cause).set(destinations as f64);
+/// The destinations that this pod reports and that need attention for this cause, and how many messages it concerns.
+pub fn needs_attention(cause: &'static str, destinations: Vec<(&str, u64)>) {
+    gauge!("reseq_needs_attention", "cause" => cause).set(destinations.len() as f64);
+    by_destination::set_attention(cause, destinations);
 }
 
 /// The age of the oldest head; `None` if no message is pending, or this pod no longer reports the destination.
@@ -303,6 +312,47 @@ pub fn head_age(destination: &str, age: Option<Duration>) {
 pub fn blocked(destination: &str, cause: &'static str, time: Duration) {
     let key = ("reseq_blocked_seconds_total", Some(("cause", cause)));
     by_destination::of(destination).add_seconds(key, time.as_secs_f64());
+}
+
+/// The metrics that the recorder does not hold, in Prometheus's text format. `ends`: the certificates and tokens that
+/// end, as [`End`]s.
+pub fn render_others(ends: &[End]) -> String {
+    let mut text = by_destination::render_destinations();
+    for metric in [CERTIFICATE_END, TOKEN_END] {
+        let of_it = ends.iter().filter(|end| end.metric == metric);
+        let mut series = of_it.map(|end| (end.labels.clone(), end.at_ms as f64 / 1e3)).peekable();
+        if series.peek().is_some() {
+            render::render(&mut text, metric, names::Kind::Gauge, series);
+        }
+    }
+    #[cfg(target_os = "linux")]
+    text.push_str(&process::render_process());
+    text
+}
+
+const CERTIFICATE_END: &str = "reseq_certificate_expiry_timestamp_seconds";
+const TOKEN_END: &str = "reseq_token_expiry_timestamp_seconds";
+
+/// When a certificate or a token ends, as a series.
+#[derive(Debug)]
+pub struct End {
+    metric: &'static str,
+    labels: String,
+    at_ms: u64,
+}
+
+impl End {
+    /// The first end of a certificate in the file that this field of the configuration names.
+    pub fn of_certificate(field: &str, file: &str, at_ms: u64) -> End {
+        let labels = [label("field", field), label("file", file)].join(",");
+        End { metric: CERTIFICATE_END, labels, at_ms }
+    }
+
+    /// The end of the token with this id and name.
+    pub fn of_token(id: &str, name: &str, at_ms: u64) -> End {
+        let labels = [label("id", id), label("name", name)].join(",");
+        End { metric: TOKEN_END, labels, at_ms }
+    }
 }
 
 /// Running tasks of this process.

@@ -12,6 +12,17 @@ pub(super) enum Kind {
 
 use Kind::{Counter, Gauge, Histogram};
 
+impl Kind {
+    /// Its name in Prometheus's text format.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Counter => "counter",
+            Gauge => "gauge",
+            Histogram => "histogram",
+        }
+    }
+}
+
 /// All metrics, in the order of docs/reference/metrics.md.
 const ALL: &[(Kind, &str, &str)] = &[
     (Counter, "reseq_ingested_total", "Messages of producers that this process stored."),
@@ -22,7 +33,8 @@ const ALL: &[(Kind, &str, &str)] = &[
     (Gauge, "reseq_redis_memory_max_bytes", "Memory that Redis may use; 0: no limit."),
     (Counter, "reseq_claimed_total", "Messages claimed by this process."),
     (Histogram, "reseq_claim_batch_size", "Messages of one claim that got some."),
-    (Gauge, "reseq_processing", "Slots of this processor in use or reserved."),
+    (Gauge, "reseq_slots_taken", "Slots of this processor in use or reserved."),
+    (Gauge, "reseq_slots_max", "Slots of this processor."),
     (Histogram, "reseq_transform_seconds", "Duration of one attempt of a built-in transform."),
     (Counter, "reseq_transformed_total", "Attempts of built-in transforms that ended."),
     (Counter, "reseq_worker_results_total", "Results that workers returned."),
@@ -57,6 +69,7 @@ const ALL: &[(Kind, &str, &str)] = &[
     ),
     (Gauge, "reseq_sender_deliveries_in_flight", "Messages that this sender is delivering now."),
     (Gauge, "reseq_places_taken", "Connections, look-ups and processes of expressions in use."),
+    (Gauge, "reseq_places_max", "The most of these at a time."),
     (Gauge, "reseq_places_waiting", "Deliveries, transforms and keys that wait for one of these."),
     (Gauge, "reseq_pending", "Pending messages."),
     (Gauge, "reseq_pending_bytes", "Bytes of the bodies of pending messages, as they arrived."),
@@ -69,6 +82,11 @@ const ALL: &[(Kind, &str, &str)] = &[
     (Gauge, "reseq_dead_letters_max", "The most dead letters that the destination keeps."),
     (Gauge, "reseq_head_age_seconds", "Age of the oldest head of all lanes."),
     (Gauge, "reseq_needs_attention", "Destinations that need attention, by cause."),
+    (
+        Gauge,
+        "reseq_needs_attention_messages",
+        "Messages that the cause concerns, of the destinations with most.",
+    ),
     (
         Counter,
         "reseq_blocked_seconds_total",
@@ -89,11 +107,30 @@ const ALL: &[(Kind, &str, &str)] = &[
     (Gauge, "reseq_connections", "Open incoming connections."),
     (Counter, "reseq_connections_closed_total", "Connections closed before the client was done."),
     (Counter, "reseq_accept_errors_total", "Connections that could not be accepted."),
+    (Counter, "reseq_audit_failed_total", "Actions that could not be added to the audit log."),
+    (
+        Gauge,
+        "reseq_certificate_expiry_timestamp_seconds",
+        "When the first certificate of a file ends, in seconds since 1970.",
+    ),
+    (Gauge, "reseq_token_expiry_timestamp_seconds", "When a token ends, in seconds since 1970."),
+    (Counter, "process_cpu_seconds_total", "CPU time of this process."),
+    (Gauge, "process_resident_memory_bytes", "Resident memory of this process."),
+    (Gauge, "process_threads", "Threads of this process."),
+    (Gauge, "process_start_time_seconds", "When this process began, in seconds since 1970."),
+    (Gauge, "process_open_fds", "Open file descriptors of this process."),
+    (Gauge, "process_max_fds", "File descriptors that this process may open."),
 ];
 
 /// The text for a metric.
 pub(super) fn help(metric: &str) -> &'static str {
     ALL.iter().find(|(_, name, _)| *name == metric).map_or("", |(.., help)| help)
+}
+
+/// The kind of a metric.
+#[cfg(target_os = "linux")]
+pub(super) fn kind(metric: &str) -> Kind {
+    ALL.iter().find(|(_, name, _)| *name == metric).map_or(Gauge, |(kind, ..)| *kind)
 }
 
 /// Tells the recorder the texts of all metrics.

@@ -13,7 +13,7 @@ use std::{
 
 use opentelemetry::{
     InstrumentationScope, KeyValue,
-    trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState},
+    trace::{Event, Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState},
 };
 use opentelemetry_sdk::trace::{
     BatchSpanProcessor, SpanData, SpanEvents, SpanLinks, SpanProcessor,
@@ -22,8 +22,8 @@ use opentelemetry_sdk::trace::{
 pub use export::TracesError;
 
 use domain::{
-    Arrival, DestinationName, Message, Sequence, Stamped, TraceContext, message::Traced,
-    trace::TRACEPARENT,
+    Arrival, DestinationName, Message, MessageIds, Sequence, Stamped, TraceContext,
+    message::Traced, trace::TRACEPARENT,
 };
 
 /// The most links of one span.
@@ -74,6 +74,8 @@ pub enum SpanOf {
     Resequence,
     /// An attempt to deliver the message.
     Deliver,
+    /// The moment when its attempts were used up, or it was withdrawn after an attempt.
+    Exhausted,
 }
 
 impl SpanOf {
@@ -84,13 +86,14 @@ impl SpanOf {
             SpanOf::Transform => "transform",
             SpanOf::Resequence => "resequence",
             SpanOf::Deliver => "deliver",
+            SpanOf::Exhausted => "exhausted",
         }
     }
 
     fn kind(self) -> SpanKind {
         match self {
             SpanOf::Ingest => SpanKind::Producer,
-            SpanOf::Wait | SpanOf::Resequence => SpanKind::Internal,
+            SpanOf::Wait | SpanOf::Resequence | SpanOf::Exhausted => SpanKind::Internal,
             SpanOf::Transform | SpanOf::Deliver => SpanKind::Consumer,
         }
     }
@@ -151,8 +154,10 @@ pub struct Noted<'a> {
     pub outcome: &'static str,
     /// What went wrong.
     pub error: Option<&'a str>,
-    /// Spans of other messages in the same batch.
+    /// Spans of other messages: those in the same batch, or the one that it waited for.
     pub links: &'a [TraceContext],
+    /// The message of its lane that had to leave before it.
+    pub waited_for: Option<Sequence>,
 }
 
 /// An attempt at a stage of a message has ended.
@@ -162,8 +167,10 @@ pub fn note_span(message: &Stamped, noted: &Noted<'_>) {
     let Some(parent) = context else { return };
     let span = parent.child(noted.stage.name(), noted.attempt);
     let (name, sequence) = (&message.destination, Some(message.position.sequence));
-    let attributes =
+    let mut attributes =
         attributes(name, sequence, &message.message, Some(noted.attempt), noted.outcome);
+    let waited_for = noted.waited_for.map(|sequence| sequence as i64);
+    attributes.extend(waited_for.map(|sequence| KeyValue::new("reseq.waited_for", sequence)));
     traces.record(span, Some(parent.span_id), attributes, noted);
 }
 
@@ -172,10 +179,51 @@ pub fn note_wait(message: &Stamped, claimed_ms: u64) {
     let begun = time_of(message.message.received_ms);
     let (stage, outcome) = (SpanOf::Wait, "claimed");
     let ended = time_of(claimed_ms).max(begun);
-    note_span(
-        message,
-        &Noted { stage, attempt: 1, begun, ended, outcome, error: None, links: &[] },
-    );
+    let noted = Noted {
+        stage,
+        attempt: 1,
+        begun,
+        ended,
+        outcome,
+        error: None,
+        links: &[],
+        waited_for: None,
+    };
+    note_span(message, &noted);
+}
+
+/// The attempts of a message are used up, or it was withdrawn after one: it is `halted`, `dead_lettered`, `dropped` or
+/// `cancelled`. `error`: the kind of its last error.
+pub fn note_given_up(
+    destination: &str,
+    sequence: Sequence,
+    ids: &MessageIds,
+    outcome: &'static str,
+    error: &'static str,
+) {
+    let Some(traces) = TRACES.get() else { return };
+    let Some(parent) = ids.trace.filter(|context| context.is_sampled) else { return };
+    // An operator may have it tried again, so it may happen more than once.
+    let span = TraceContext { span_id: rand::random(), ..parent };
+    let attributes = vec![
+        KeyValue::new("messaging.system", "reseq"),
+        KeyValue::new("messaging.destination.name", destination.to_owned()),
+        KeyValue::new("messaging.message.id", ids.id.clone()),
+        KeyValue::new("reseq.sequence", sequence as i64),
+        KeyValue::new("reseq.outcome", outcome),
+    ];
+    let now = SystemTime::now();
+    let noted = Noted {
+        stage: SpanOf::Exhausted,
+        attempt: 1,
+        begun: now,
+        ended: now,
+        outcome,
+        error: Some(error),
+        links: &[],
+        waited_for: None,
+    };
+    traces.record(span, Some(parent.span_id), attributes, &noted);
 }
 
 /// The ingest of an arrival has ended. The sequence is known if the message was stored.
@@ -197,6 +245,7 @@ pub fn note_ingest(
         outcome,
         error: sequence.is_none().then_some(outcome),
         links: &[],
+        waited_for: None,
     };
     traces.record(span, traced.parent, attributes, &noted);
 }
@@ -240,6 +289,16 @@ impl Traces {
         let mut links = SpanLinks::default();
         let some = noted.links.iter().filter(|link| **link != span).take(LINKS_MAX);
         links.links = some.map(|link| Link::with_context(context_of(*link))).collect();
+        let mut events = SpanEvents::default();
+        if noted.stage == SpanOf::Exhausted {
+            let error = noted.error.map(|error| KeyValue::new("reseq.error", error.to_owned()));
+            events.events.push(Event::new(
+                noted.outcome,
+                noted.ended,
+                error.into_iter().collect(),
+                0,
+            ));
+        }
         self.processor.on_end(SpanData {
             span_context: context_of(span),
             parent_span_id: parent.map_or(SpanId::INVALID, SpanId::from_bytes),
@@ -250,7 +309,7 @@ impl Traces {
             end_time: noted.ended,
             attributes,
             dropped_attributes_count: 0,
-            events: SpanEvents::default(),
+            events,
             links,
             status: match noted.error {
                 Some(error) => Status::error(error.to_owned()),

@@ -185,7 +185,7 @@ impl World {
         assert!(found.messages >= self.ledger.count());
         for one in self.pods.iter().filter(|one| one.role == "processor") {
             eventually(&format!("{} has nothing in its slots", one.pod.name), async || {
-                match one.pod.metric("reseq_processing").await {
+                match one.pod.metric("reseq_slots_taken{of=\"calling\"}").await {
                     0.0 => Ok(()),
                     taken => Err(format!("{taken} slots are taken")),
                 }

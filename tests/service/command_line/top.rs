@@ -28,7 +28,7 @@ async fn top_shows_what_is_stuck_its_lane_and_restores_terminal() {
     // The stuck destination is first, so it is selected.
     terminal.types("\r");
     let screen = terminal.shows("cannot read this").await;
-    for part in ["lane of erp, key \"a b\"", "1H", "2w", "reseq retry-head erp", "t tombstone"] {
+    for part in ["lane of erp, key \"a b\"", "1H", "2w", "reseq lanes retry erp", "t tombstone"] {
         assert!(screen.contains(part), "{part:?} is missing:\n{screen}");
     }
     // The display is live: the lane continues.

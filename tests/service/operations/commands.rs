@@ -89,10 +89,13 @@ async fn a_stuck_lane_is_found_and_freed_by_command() {
     service.said(&["pause", "crm", "delivery"]).await;
 
     let status = service.said(&["status"]).await;
-    assert!(status.contains("! delivery is paused; reseq resume crm delivery"), "{status}");
+    assert!(
+        status.contains("! delivery is paused; reseq destinations resume crm delivery"),
+        "{status}"
+    );
     assert!(status.contains("1 of key \"acct 7\" is halted for"), "{status}");
     assert!(status.contains("cannot read this"), "{status}");
-    assert!(status.contains("reseq retry-head crm --key 'acct 7' --sequence 1"), "{status}");
+    assert!(status.contains("reseq lanes retry crm --key 'acct 7' --sequence 1"), "{status}");
 
     assert!(service.said(&["resume", "crm"]).await.contains("delivery is running"));
     let listed = service.said(&["messages", "list", "crm", "--state", "halted"]).await;

@@ -177,7 +177,7 @@ async fn repair_needs_a_paused_destination_and_leaves_leases_alone() {
     let leases = service.lease("crm", 1).await;
     let repair = || service.post("destinations/crm/repair", json!({}));
     for part in ["ingest", "processing", "delivery"] {
-        repair().await.is_problem(409, "wrong_state", "reseq pause crm");
+        repair().await.is_problem(409, "wrong_state", "reseq destinations pause crm");
         service.post("destinations/crm/pause", json!({"what": part})).await.ok();
     }
     assert_eq!(repair().await.ok()["matched"], 0);
@@ -346,7 +346,7 @@ async fn repair_command_says_what_it_did_and_exits_accordingly() {
     let service = Service::start().await;
     service.define_worker("crm", "destination").await;
     service.send("crm", json!(1), json!({})).await;
-    service.run(&["repair", "crm", "--yes"]).await.failed(3, "reseq pause crm");
+    service.run(&["repair", "crm", "--yes"]).await.failed(3, "reseq destinations pause crm");
     let paused = "crm: ingest is paused, processing is paused, delivery is paused";
     assert_eq!(service.said(&["pause", "crm"]).await, paused);
     assert_eq!(service.said(&["repair", "crm"]).await, "nothing to repair");

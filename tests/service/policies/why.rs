@@ -58,14 +58,14 @@ async fn why_says_who_works_on_head_and_how_to_resume_if_halted() {
 
     scenario.end("fail", &lease, json!({"error": "no such \u{1b}[2Jaccount", "final": true})).await;
     let why = scenario.blocked_by("halted").await;
-    assert_eq!(why["actions"][0]["command"], "reseq retry-head erp --sequence 1", "{why}");
+    assert_eq!(why["actions"][0]["command"], "reseq lanes retry erp --sequence 1", "{why}");
     let said = scenario.prints(&["why", ERP]).await;
     for part in [
         "head    1, id ",
         "halted in processing",
         "no such",
         "behind  2 messages",
-        "reseq skip-head erp --sequence 1",
+        "reseq lanes skip erp --sequence 1",
     ] {
         assert!(said.contains(part), "{part:?} is missing:\n{said}");
     }
@@ -101,7 +101,7 @@ async fn with_ordering_by_key_each_lane_is_asked_for_by_its_key() {
     scenario.end("fail", &lease, json!({"error": "no", "final": true})).await;
     let why = scenario.why("?key=a%20b").await;
     assert_eq!((&why["cause"], &why["behind"]), (&json!("halted"), &json!(1)), "{why}");
-    let command = "reseq retry-head erp --key 'a b' --sequence 1";
+    let command = "reseq lanes retry erp --key 'a b' --sequence 1";
     assert_eq!(why["actions"][0]["command"], command, "{why}");
     assert_eq!(why.get("bytes_behind"), None, "{why}");
     let why = scenario.why("?key=b").await;
@@ -127,7 +127,7 @@ async fn a_delivery_waits_for_its_backoff_for_a_pause_or_for_a_sender() {
     assert!(why["next_attempt_at"].is_string(), "{why}");
     scenario.steer("pause", json!({"what": "delivery"})).await;
     let why = scenario.blocked_by("paused").await;
-    assert_eq!(why["actions"][0]["command"], "reseq resume erp delivery", "{why}");
+    assert_eq!(why["actions"][0]["command"], "reseq destinations resume erp delivery", "{why}");
     scenario.receiver.accept("\"one\"");
     scenario.steer("retry-head", json!({})).await;
     scenario.steer("resume", json!({})).await;

@@ -108,6 +108,24 @@ async fn result_that_is_none_says_why() {
     assert_eq!(state(6).await["state"], "cancelled");
 }
 
+/// A dead letter keeps its place in its lane until what is before it has left.
+#[tokio::test]
+async fn result_of_dead_letter_behind_others_has_its_error() {
+    let worker = format!("{WORKER}, attempts_max = 1");
+    let more = "on_exhausted = \"dead_letter\"";
+    let service = Service::start("ingest,processor,sender", &[("work", &worker, more)]).await;
+    for sequence in 1..=2 {
+        let sent = service.send_one("work", sequence, json!({"keep_result": true})).await;
+        assert_eq!(sent.0, 202);
+    }
+    let leases = service.lease(json!({"destinations": ["work"], "max": 2})).await;
+    let second = leases.iter().find(|lease| lease["sequence"] == 2).unwrap();
+    service.end("fail", json!({"token": second["token"], "error": "no such tax"})).await;
+    let (_, result) = result_at(&service.pod, "work", 2, LONG_MS).await;
+    let found = (&result["state"], &result["error"]["detail"]);
+    assert_eq!(found, (&json!("failed"), &json!("no such tax")), "{result}");
+}
+
 #[tokio::test]
 async fn message_with_fewer_attempts_halts_before_others() {
     let worker = format!("{WORKER}, attempts_max = 3");

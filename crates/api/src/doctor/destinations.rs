@@ -168,7 +168,7 @@ fn said(entry: &CatalogEntry, found: &Attention) -> (String, String) {
                 "{} pending: it accepts no more (backlog_max, backlog_bytes_max).",
                 are(found.count)
             ),
-            format!("See what it waits for: reseq why {name}, reseq lanes {name}."),
+            format!("See what it waits for: reseq why {name}, reseq lanes list {name}."),
         ),
         Trouble::Slow => (
             format!(
@@ -208,7 +208,7 @@ fn paused(all: &[Arc<CatalogEntry>], numbered: &[Numbered], findings: &mut Findi
                 (severity, "paused"),
                 "",
                 format!("{what} is paused: {}.", named(&names)),
-                format!("To resume one: reseq resume DESTINATION {what}."),
+                format!("To resume one: reseq destinations resume DESTINATION {what}."),
             );
         }
     }
@@ -238,7 +238,7 @@ fn sizes(all: &[Numbered], findings: &mut Findings) {
                 "{} pending ({mb} MiB); it accepts up to {max} (backlog_max).",
                 are(stats.pending)
             ),
-            format!("See what it waits for: reseq why {}, reseq lanes {0}.", quoted(name)),
+            format!("See what it waits for: reseq why {}, reseq lanes list {0}.", quoted(name)),
         );
     }
     rest(&long, (Warning, "backlogs"), "have long backlogs", findings);

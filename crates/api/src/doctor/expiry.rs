@@ -7,9 +7,28 @@ use super::{
 };
 use crate::{Api, views::rfc3339};
 use store::server_clock_ms;
+use telemetry::End;
 
 /// A token or certificate that ends within this time is reported: 14 days, in ms.
 const SOON_MS: u64 = 14 * 86_400_000;
+
+/// The most tokens whose ends are metrics: those that end first.
+const TOKENS_MAX: usize = 100;
+
+/// The ends of tokens, the first ones first, and of certificates, as metrics.
+pub(crate) fn ends(api: &Api) -> Vec<End> {
+    let tokens = api.catalog.tokens();
+    let mut ending: Vec<_> =
+        tokens.iter().filter_map(|one| one.token.expires_ms.zip(Some(&one.token))).collect();
+    ending.sort_by_key(|(end, _)| *end);
+    let ends = ending.into_iter().filter(|(end, _)| *end > server_clock_ms()).take(TOKENS_MAX);
+    let ends = ends.map(|(end, token)| End::of_token(&token.id, &token.name, end));
+    let certificates = api.certificates.iter().filter_map(|file| {
+        let end = tls::first_end_ms(&file.path).ok()?;
+        Some(End::of_certificate(&file.field, &file.path.display().to_string(), end))
+    });
+    ends.chain(certificates).collect()
+}
 
 pub(super) fn check(api: &Api, findings: &mut Findings) {
     let now_ms = server_clock_ms();

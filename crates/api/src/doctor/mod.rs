@@ -2,7 +2,7 @@
 
 mod deployment;
 mod destinations;
-mod expiry;
+pub(crate) mod expiry;
 mod sentinels;
 mod servers;
 

@@ -164,8 +164,8 @@ pub(super) fn actions(
     let action = |when, command: String| Action { when, command };
     let show =
         action("to see its body and errors", format!("reseq messages show {name} {sequence}"));
-    let retry = format!("reseq retry-head {name}{of_key} --sequence {sequence}");
-    let skip = format!("reseq skip-head {name}{of_key} --sequence {sequence}");
+    let retry = format!("reseq lanes retry {name}{of_key} --sequence {sequence}");
+    let skip = format!("reseq lanes skip {name}{of_key} --sequence {sequence}");
     let again = action("if the cause is gone", retry.clone());
     let aside = action("to go on without it, and keep it as a dead letter", skip);
     let cancel =
@@ -203,7 +203,7 @@ pub(super) fn actions(
         }
         Cause::Paused => {
             let part = if lane.head.state == State::Waiting { "processing" } else { "delivery" };
-            vec![action("to let it go on", format!("reseq resume {name} {part}"))]
+            vec![action("to let it go on", format!("reseq destinations resume {name} {part}"))]
         }
         Cause::RateLimit | Cause::TransformRateLimit => {
             let of = if cause == Cause::RateLimit { "delivery" } else { "transform" };

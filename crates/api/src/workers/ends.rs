@@ -139,7 +139,7 @@ fn failed(
         destination: token.destination.as_str(),
         sequence: token.sequence,
         id: Some(ids.id.as_str()).filter(|id| !id.is_empty()),
-        trace: ids.trace.as_deref(),
+        trace: ids.trace_id().as_deref(),
         attempt: attempts.number(),
         reason: &shown,
         wait: (!is_final).then_some(wait),

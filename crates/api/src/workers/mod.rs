@@ -82,6 +82,7 @@ fn note_span(token: &LeaseToken, message: &Stamped, outcome: &'static str, error
             outcome,
             error,
             links: &[],
+            waited_for: None,
         },
     );
 }

@@ -165,12 +165,12 @@ fn list(args: &PrintArgs) -> anyhow::Result<()> {
     let items: Vec<Value> = all.contexts.keys().map(|name| shown(&all, name)).collect();
     let answer = json!({"items": items});
     match args.output {
-        Output::Json => write_out(&answer.to_string()),
         Output::Table => write_out(&as_list(&answer, &COLUMNS, |item| {
             let mark = if item["current"] == true { "*" } else { "" };
             let token = if item["token"] == true { "yes" } else { "none" };
             vec![mark.to_owned(), text_of(item, "name"), text_of(item, "url"), token.to_owned()]
         })),
+        output => write_out(&output.render(&answer.to_string())?),
     }
 }
 
@@ -181,8 +181,8 @@ fn show(args: ShowArgs) -> anyhow::Result<()> {
     all.find(&name)?;
     let object = shown(&all, &name).to_string();
     match args.print.output {
-        Output::Json => write_out(&object),
         Output::Table => write_out(&in_lines(&object)),
+        output => write_out(&output.render(&object)?),
     }
 }
 

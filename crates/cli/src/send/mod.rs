@@ -100,7 +100,7 @@ pub async fn run(args: SendArgs) -> anyhow::Result<()> {
     let mut sending = Sending { service, retry_max: args.retry, meter, tallies: BTreeMap::new() };
     let outcome = sending.send_all(&mut source).await;
     sending.meter.finish();
-    let written = write_out(&sending.summary(args.client.output));
+    let written = sending.summary(args.client.output).and_then(|summary| write_out(&summary));
     outcome.and(written)
 }
 
@@ -258,23 +258,23 @@ impl Sending {
     }
 
     /// What each destination got.
-    fn summary(&self, output: Output) -> String {
-        if output == Output::Json {
+    fn summary(&self, output: Output) -> anyhow::Result<String> {
+        if output != Output::Table {
             let items = self.tallies.iter().map(|(destination, tally)| {
                 let Tally { count, first, last } = tally;
                 json!({"destination": destination, "messages": count, "first_sequence": first,
                     "last_sequence": last})
             });
-            return json!({"items": items.collect::<Vec<_>>()}).to_string();
+            return output.render(&json!({"items": items.collect::<Vec<_>>()}).to_string());
         }
         let lines = self.tallies.iter().map(|(destination, Tally { count, first, last })| {
             let messages = counted(*count, "message");
             format!("sent {messages} to {destination}: sequences {first} to {last}")
         });
-        match lines.collect::<Vec<_>>() {
+        Ok(match lines.collect::<Vec<_>>() {
             none if none.is_empty() => "sent 0 messages".to_owned(),
             lines => lines.join("\n"),
-        }
+        })
     }
 }
 

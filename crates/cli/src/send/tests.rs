@@ -125,8 +125,8 @@ async fn a_message_that_is_bad_for_good_stops_with_its_line() {
     assert_eq!(format!("{error:#}"), "line 3: body: no (invalid_field, status 400)");
     assert_eq!(Exit::of(&error), Exit::Refused);
     assert_eq!(sending.tallies["erp"].count, 2);
-    assert_eq!(sending.summary(Output::Table), "sent 2 messages to erp: sequences 1 to 2");
-    let summary: Value = serde_json::from_str(&sending.summary(Output::Json)).unwrap();
+    assert_eq!(sending.summary(Output::Table).unwrap(), "sent 2 messages to erp: sequences 1 to 2");
+    let summary: Value = serde_json::from_str(&sending.summary(Output::Json).unwrap()).unwrap();
     let erp = json!({"destination": "erp", "messages": 2, "first_sequence": 1, "last_sequence": 2});
     assert_eq!(summary, json!({"items": [erp]}));
 }
@@ -149,7 +149,7 @@ async fn a_batch_of_which_nothing_is_accepted_names_its_first_line() {
     let (_, sending, outcome) = send(fake, &lines(1)).await;
     let problem = format!("{:#}", outcome.unwrap_err());
     assert_eq!(problem, "line 1: body: no (invalid_field, status 400)");
-    assert_eq!(sending.summary(Output::Table), "sent 0 messages");
+    assert_eq!(sending.summary(Output::Table).unwrap(), "sent 0 messages");
     // The second call, too, refuses everything, but only for the time being.
     let fake = Fake { full_from: Some(0), ..Fake::default() };
     let (fake, _, outcome) = send(fake, &lines(2)).await;

@@ -21,7 +21,7 @@ pub(super) fn blocks(name: &str, stats: &Stats) -> Vec<String> {
         lines.push(format!("damaged: {damaged}; reseq repair {name} --dry-run"));
     }
     for what in stats.paused.parts() {
-        lines.push(format!("{what} is paused; reseq resume {name} {what}"));
+        lines.push(format!("{what} is paused; reseq destinations resume {name} {what}"));
     }
     lines.extend(stats.attention.iter().filter_map(|found| attention(name, found)));
     let heads = match stats.heads.is_empty() {
@@ -83,8 +83,8 @@ fn block(name: &str, head: &Head) -> String {
     };
     let since = head.halted_for_ms.map(|ms| format!(" for {}", human_age(ms))).unwrap_or_default();
     format!(
-        "{sequence}{of_key} is halted{since}{error}; reseq retry-head {name}{key} --sequence \
-         {sequence}, or skip-head",
+        "{sequence}{of_key} is halted{since}{error}; reseq lanes retry {name}{key} --sequence \
+         {sequence}, or lanes skip",
     )
 }
 
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(
             block("erp", &head("halted", error)),
             "7 of key \"a b\" is halted for 1 min 1 s (status 422: no); \
-             reseq retry-head erp --key 'a b' --sequence 7, or skip-head"
+             reseq lanes retry erp --key 'a b' --sequence 7, or lanes skip"
         );
         assert_eq!(
             block("erp", &head("delayed", Value::Null)),

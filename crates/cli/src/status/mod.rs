@@ -5,7 +5,7 @@ mod drained;
 mod stats;
 mod table;
 
-use std::{cmp::Reverse, io::IsTerminal, time::Duration};
+use std::cmp::Reverse;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -15,11 +15,10 @@ use super::{
     client_args::ClientArgs,
     exit::Exit,
     output::{Output, plain, write_out},
+    watch::WatchArgs,
 };
 use stats::{Seen, Stats, read};
 
-/// How often `--watch` updates.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// How the readiness check of a process names damage that the process knows.
 const DAMAGED: &str = "damaged: ";
 
@@ -37,11 +36,10 @@ pub struct StatusArgs {
     /// Wait until nothing is pending, and show the progress on standard error
     #[arg(long, conflicts_with_all = ["watch", "check"])]
     until_drained: bool,
-    /// Update every second until Ctrl-C
-    #[arg(long, conflicts_with = "check")]
-    watch: bool,
+    #[command(flatten)]
+    watch: WatchArgs,
     /// Show only destinations that need attention; if there are any, exit with code 5
-    #[arg(long)]
+    #[arg(long, conflicts_with = "watch")]
     check: bool,
 }
 
@@ -65,8 +63,9 @@ struct Status {
 pub async fn run(args: StatusArgs) -> anyhow::Result<Exit> {
     let service = args.client.service()?;
     let (output, check) = (args.client.output, args.check);
-    if args.watch {
-        watch(&service, &args).await?;
+    if args.watch.watch {
+        let shown = async || Status::read(&service, &args, false).await?.shown(output, false);
+        args.watch.print(output, shown).await?;
         return Ok(Exit::Ok);
     }
     if args.until_drained {
@@ -78,40 +77,11 @@ pub async fn run(args: StatusArgs) -> anyhow::Result<Exit> {
     };
     args.client.print_problem(&status)?;
     let status = status?;
-    write_out(&status.shown(output, check))?;
+    write_out(&status.shown(output, check)?)?;
     Ok(match check && !status.is_empty() {
         true => Exit::Unhealthy,
         false => Exit::Ok,
     })
-}
-
-async fn watch(service: &Service, args: &StatusArgs) -> anyhow::Result<()> {
-    let output = args.client.output;
-    let clear = std::io::stdout().is_terminal() && output == Output::Table;
-    let mut ticks = tokio::time::interval(WATCH_EVERY);
-    loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            signal = tokio::signal::ctrl_c() => return Ok(signal?),
-        }
-        let now =
-            async { anyhow::Ok(Status::read(service, args, false).await?.shown(output, false)) };
-        let text = tokio::select! {
-            text = now => text,
-            signal = tokio::signal::ctrl_c() => return Ok(signal?),
-        };
-        if clear {
-            // Move home and clear to the end, which does not flicker. Not a colour, so `write_out` would remove
-            // it where colours are not wanted.
-            print!("\x1b[H\x1b[J");
-        }
-        match (text, output) {
-            (Ok(text), _) => write_out(&text)?,
-            // Show a service that does not answer, and continue.
-            (Err(error), Output::Table) => write_out(&format!("{error:#}"))?,
-            (Err(error), Output::Json) => eprintln!("{error:#}"),
-        }
-    }
 }
 
 impl Status {
@@ -147,19 +117,19 @@ impl Status {
         self.destinations.is_empty() && self.damaged.is_empty()
     }
 
-    fn shown(&self, output: Output, check: bool) -> String {
-        if output == Output::Json {
-            return self.json(check).to_string();
+    fn shown(&self, output: Output, check: bool) -> anyhow::Result<String> {
+        if output != Output::Table {
+            return output.render(&self.json(check).to_string());
         }
         if self.is_empty() {
             let nothing = "no destination needs attention, and no data is damaged";
-            return if check { nothing } else { "there are no destinations" }.to_owned();
+            return Ok(if check { nothing } else { "there are no destinations" }.to_owned());
         }
         let all_blocks = self.destinations.iter();
         let all_blocks = all_blocks.map(|seen| blocks::blocks(&seen.name, &seen.stats));
         let mut text = table::shown(&self.destinations, &all_blocks.collect::<Vec<_>>());
         text.extend(self.damaged.iter().map(|damaged| format!("! damaged: {}\n", plain(damaged))));
-        text
+        Ok(text)
     }
 
     fn json(&self, check: bool) -> Value {

@@ -249,7 +249,7 @@ mod tests {
             stats: json!({"delivering": 0, "heads": [{"key": "a"}, {"key": "b"}]}),
             why: json!({"key": "a", "cause": "halted", "explanation": "Message 7 is halted.",
                 "behind": 3, "head": {"sequence": 7, "id": "x", "age_ms": 1000},
-                "actions": [{"when": "if the cause is gone", "command": "reseq retry-head erp"}]}),
+                "actions": [{"when": "if the cause is gone", "command": "reseq lanes retry erp"}]}),
             messages: json!({"items": [message(7, "halted"), message(9, "ready"),
                 message(8, "processing"), message(10, "cancelled")], "next_cursor": null}),
             log: json!({"items": [message(6, "delivered"), message(5, "delivered")]}),
@@ -260,7 +260,7 @@ mod tests {
             "lane of erp, key \"a\"",
             " 5.  6.  7H  8p  9r 10t",
             "Message 7 is halted.",
-            "reseq retry-head erp",
+            "reseq lanes retry erp",
             "t tombstone",
         ] {
             assert!(shown.contains(part), "{part:?} is missing:\n{shown}");

@@ -78,15 +78,15 @@ pub async fn run(args: VerifyArgs) -> anyhow::Result<Exit> {
     let (history, report, is_torn) = checked?;
     let is_complete = history.has_log && history.is_whole && report.forgotten == 0;
     match args.client.output {
-        Output::Json => {
+        Output::Table => write_out(&shown(&args.destination, &history, &report, is_torn))?,
+        output => {
             let mut object = json!(report);
             object["destination"] = json!(args.destination);
             object["ordering"] = json!(history.ordering);
             object["complete"] = json!(is_complete);
             object["ok"] = json!(report.violations.is_empty());
-            write_out(&object.to_string())?;
+            write_out(&output.render(&object.to_string())?)?;
         }
-        Output::Table => write_out(&shown(&args.destination, &history, &report, is_torn))?,
     }
     Ok(if report.violations.is_empty() { Exit::Ok } else { Exit::Violated })
 }

@@ -15,7 +15,7 @@ use crate::{
     tail::Ended,
 };
 use domain::excerpt::excerpt;
-use domain::{AttemptError, DeliveryKind, MessageIds, Stamped, TransformKind};
+use domain::{AttemptError, DeliveryKind, Stamped, TransformKind};
 use faults::pause::{Point, point};
 use telemetry::{Failed, RECEIVERS};
 
@@ -130,7 +130,8 @@ impl DestinationSender {
                 Verdict::Accepted(accepted) => (*accepted, None),
                 Verdict::Refused { accepted, error, .. } => (*accepted, Some(&*error.detail)),
             };
-            spans::note(&messages, accepted, error, has_transform, took);
+            let before = self.lanes.get(&key).and_then(|lane| lane.before());
+            spans::note(&messages, accepted, error, has_transform, took, before);
         }
         if self.deps.tail.is_wanted(&self.deps.name, now.instant) {
             self.show(&messages, &verdict, took, now.ms);
@@ -202,7 +203,7 @@ impl DestinationSender {
             None => disposition(destination, failed, finality, retry_after, rand::random()),
         };
         let (reason, count) = (excerpt(error.detail.as_bytes()), messages.len());
-        let MessageIds { id, trace } = head.message.ids();
+        let ids = head.message.ids();
         let wait = match &disposition {
             Disposition::Postpone(wait) => Some(*wait),
             _ => None,
@@ -210,8 +211,8 @@ impl DestinationSender {
         RECEIVERS.failed(&Failed {
             destination: self.deps.name.as_str(),
             sequence,
-            id: Some(&id),
-            trace: trace.as_deref(),
+            id: Some(&ids.id),
+            trace: ids.trace_id().as_deref(),
             attempt: failed,
             reason: &reason,
             wait,

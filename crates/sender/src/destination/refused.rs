@@ -142,12 +142,13 @@ impl DestinationSender {
             Disposition::Withdraw(Tombstone::Cancelled, _) => "cancelled",
         };
         telemetry::exhausted(destination, outcome);
+        telemetry::note_given_up(destination, sequence, ids, outcome, head.error.kind.as_str());
         if head.disposition != Disposition::Halt {
             tracing::warn!(
                 destination,
                 sequence,
                 id = ids.id,
-                trace = ids.trace,
+                trace = ids.trace_id(),
                 key,
                 attempts,
                 error,
@@ -165,7 +166,7 @@ impl DestinationSender {
             destination,
             sequence,
             id = ids.id,
-            trace = ids.trace,
+            trace = ids.trace_id(),
             key,
             attempts,
             error,

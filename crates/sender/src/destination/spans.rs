@@ -6,14 +6,18 @@ use domain::{Stamped, TraceContext};
 use store::server_clock;
 use telemetry::{Noted, SpanOf};
 
+use crate::lane::Before;
+
 /// Notes the spans of the accepted messages of a delivery, and of the first message that was not accepted. In a
-/// batch, links each span to the span of the first message, whose `traceparent` the request had.
+/// batch, links each span to the span of the first message, whose `traceparent` the request had. `before`: the message
+/// that left before these.
 pub(super) fn note(
     messages: &[Arc<Stamped>],
     accepted: usize,
     error: Option<&str>,
     has_transform: bool,
     took: Duration,
+    before: Option<&Before>,
 ) {
     let count = accepted + usize::from(error.is_some());
     let attempt = |message: &Stamped| message.attempts.failed + 1;
@@ -32,6 +36,9 @@ pub(super) fn note(
             && let Some(processed_ms) = message.processed_ms(has_transform)
         {
             let begun_to_wait = telemetry::time_of(processed_ms);
+            let waited_for = before.filter(|before| before.left_ms > processed_ms);
+            let link: Vec<TraceContext> =
+                waited_for.and_then(|before| before.span).into_iter().collect();
             telemetry::note_span(
                 message,
                 &Noted {
@@ -41,7 +48,8 @@ pub(super) fn note(
                     ended: begun.max(begun_to_wait),
                     outcome: "released",
                     error: None,
-                    links: &[],
+                    links: &link,
+                    waited_for: waited_for.map(|before| before.sequence),
                 },
             );
         }
@@ -56,6 +64,7 @@ pub(super) fn note(
                 outcome: if error.is_some() { "refused" } else { "accepted" },
                 error,
                 links: if number == 0 { &all } else { first },
+                waited_for: None,
             },
         );
     }

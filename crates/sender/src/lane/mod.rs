@@ -54,6 +54,7 @@ pub(super) use phase::{Disposition, Next, Outcome, Refusal, Refused, Turn};
 use phase::{Phase, Supply};
 use settling::Settling;
 use store::LaneRequest;
+pub(super) use times::Before;
 
 /// How many times a lane asks Redis for more messages while a batch waits to become full.
 const LINGER_ASKS: u32 = 4;
@@ -90,6 +91,8 @@ pub(super) struct Lane {
     delivered: usize,
     /// When the last delivery could have ended at the earliest, in ms since 1970.
     ideal_end_ms: u64,
+    /// The message that was delivered last.
+    before: Option<Before>,
 }
 
 /// The events.

@@ -3,10 +3,33 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Lane, Now};
-use domain::Stamped;
-use telemetry::Times;
+use domain::{Sequence, Stamped, TraceContext};
+use telemetry::{SpanOf, Times};
+
+/// The message of a lane that was delivered last, for the spans of those behind it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Before {
+    pub(crate) sequence: Sequence,
+    /// The span of its delivery, if its trace is recorded.
+    pub(crate) span: Option<TraceContext>,
+    /// When its delivery ended, in ms since 1970.
+    pub(crate) left_ms: u64,
+}
+
+impl Before {
+    fn of(message: &Stamped, left_ms: u64) -> Before {
+        let attempt = message.attempts.failed + 1;
+        let span = telemetry::span_of(&message.message, SpanOf::Deliver, attempt);
+        Before { sequence: message.position.sequence, span, left_ms }
+    }
+}
 
 impl Lane {
+    /// The message that was delivered last, if the lane remembers it.
+    pub(crate) fn before(&self) -> Option<&Before> {
+        self.before.as_ref()
+    }
+
     /// The times of the accepted messages of a delivery that has just ended and took `took_ms`.
     /// For the least possible time, processing begins at the arrival, and a delivery begins when
     /// its messages are processed and the previous delivery has ended.
@@ -22,6 +45,7 @@ impl Lane {
             accepted.iter().filter_map(|message| could_begin_ms(message, has_transform));
         self.ideal_end_ms =
             could_begin.chain([self.ideal_end_ms]).max().unwrap_or_default() + took_ms;
+        self.before = accepted.last().map(|last| Before::of(last, now.ms));
         let times = |message: &Arc<Stamped>| {
             let is_first_attempt = message.attempts.failed == 0;
             let processed_ms = message.processed_ms(has_transform).filter(|_| is_first_attempt);

@@ -31,8 +31,8 @@ pub(super) struct Backlogs {
     reporting: HashSet<DestinationName>,
     /// Destinations known to have pending messages.
     pending: BTreeSet<DestinationName>,
-    /// Destinations that need attention, and why.
-    attention: HashMap<DestinationName, Vec<Trouble>>,
+    /// Destinations that need attention, why, and how many messages that concerns.
+    attention: HashMap<DestinationName, Vec<(Trouble, u64)>>,
     /// Destinations with halted messages, and the number of these already checked for damage.
     halted: BTreeMap<DestinationName, usize>,
     /// The destination in `halted` that was checked last.
@@ -67,9 +67,11 @@ impl Backlogs {
             }
             self.reported = reporting;
             for cause in Trouble::ALL {
-                let count =
-                    self.attention.values().filter(|causes| causes.contains(&cause)).count();
-                telemetry::needs_attention(cause.as_str(), count);
+                let all = self.attention.iter().flat_map(|(name, causes)| {
+                    let of_it = causes.iter().filter(|(one, _)| *one == cause);
+                    of_it.map(|(_, count)| (name.as_str(), *count))
+                });
+                telemetry::needs_attention(cause.as_str(), all.collect());
             }
         }
     }
@@ -112,7 +114,7 @@ impl Backlogs {
             match found.is_empty() {
                 true => drop(self.attention.remove(&name)),
                 false => {
-                    let causes = found.iter().map(|one| one.cause).collect();
+                    let causes = found.iter().map(|one| (one.cause, one.count)).collect();
                     self.attention.insert(name, causes);
                 }
             }

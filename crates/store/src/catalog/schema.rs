@@ -79,6 +79,13 @@ impl Store {
         self.heartbeat_as(&presence::role(), about, PRESENCE).await.map(drop)
     }
 
+    /// Takes this process out of the list of live pods: it was only here to look, or to migrate.
+    pub async fn leave_pods(&self) {
+        if let Err(error) = self.leave(&presence::role()).await {
+            tracing::debug!(%error, "cannot leave the list of pods");
+        }
+    }
+
     /// Reports that this pod is alive, and what it says of itself, until `stop`.
     pub async fn stay(self, of_pod: About, stop: CancellationToken) {
         let (host, started_ms) = (host(), server_clock_ms());

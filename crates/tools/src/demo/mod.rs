@@ -146,7 +146,7 @@ async fn demonstrate(args: DemoArgs) -> anyhow::Result<Exit> {
     let Some(report) = report? else { bail!("interrupted: everything was stopped") };
     match args.output {
         Output::Table => write_out(&format!("\n{report}"))?,
-        Output::Json => write_out(&serde_json::to_string(&report)?)?,
+        output => write_out(&output.render(&serde_json::to_string(&report)?)?)?,
     }
     Ok(if report.complete_and_in_order { Exit::Ok } else { Exit::Error })
 }

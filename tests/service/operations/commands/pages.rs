@@ -22,7 +22,7 @@ async fn there_is_a_man_page_for_each_command() {
     let read = |page: &str| std::fs::read_to_string(pages.join(page)).unwrap();
     assert!(read("reseq.1").contains("the service cannot be reached"));
     assert!(read("reseq-destinations-apply.1").contains("TOML or JSON"));
-    assert!(read("reseq-purge.1").contains("RESEQ_URL"));
+    assert!(read("reseq-destinations-purge.1").contains("RESEQ_URL"));
     for noun in ["destinations", "topics"] {
         for verb in ["list", "show", "apply", "delete"] {
             read(&format!("reseq-{noun}-{verb}.1"));

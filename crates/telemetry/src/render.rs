@@ -1,0 +1,29 @@
+//! Series in Prometheus's text format, for metrics whose series end: the recorder keeps a series for ever.
+
+use std::fmt::Write;
+
+use super::names::{self, Kind};
+
+/// Appends a metric with its series: the labels of each, and its value.
+pub(super) fn render(
+    text: &mut String,
+    metric: &str,
+    kind: Kind,
+    series: impl IntoIterator<Item = (String, f64)>,
+) {
+    let kind = kind.as_str();
+    let _ = writeln!(text, "# HELP {metric} {}\n# TYPE {metric} {kind}", names::help(metric));
+    for (labels, value) in series {
+        let _ = match labels.is_empty() {
+            true => writeln!(text, "{metric} {value}"),
+            false => writeln!(text, "{metric}{{{labels}}} {value}"),
+        };
+    }
+    text.push('\n');
+}
+
+/// A label.
+pub(super) fn label(name: &str, value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("{name}=\"{value}\"")
+}
