@@ -36,3 +36,16 @@ pub fn about(error: &str) -> String {
     });
     found.map(|(_, advice)| format!("\n  {advice}")).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::about;
+
+    #[test]
+    fn known_errors_have_advice_and_others_none() {
+        let tls = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
+        assert!(about(tls).contains("basicConstraints=CA:FALSE"));
+        assert!(about("Redis at rediss://h:1 cannot be reached: timed out").contains("no TLS"));
+        assert_eq!(about("Redis at rediss://h:1 cannot be reached: refused"), "");
+    }
+}

@@ -85,9 +85,11 @@ async fn follow(args: &LogArgs) -> anyhow::Result<()> {
                     write_out(&table(&rows))?;
                 }
             }
-            output => wanted
-                .map(|item| write_out(&output.render(&item.to_string())?))
-                .collect::<anyhow::Result<()>>()?,
+            output => {
+                for item in wanted {
+                    write_out(&output.render(&item.to_string())?)?;
+                }
+            }
         }
     }
 }
