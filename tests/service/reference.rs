@@ -204,7 +204,7 @@ async fn each_example_of_the_reference_is_run_and_is_right() {
     deliver(&mut service, &mut examples).await;
     service.run(&examples.next("cli", "sh")).await;
     prove(&service, &mut examples).await;
-    for page in ["cli", "cli", "cli"] {
+    for page in ["cli"; 4] {
         let example = examples.next(page, "sh");
         service.run(&example).await;
     }

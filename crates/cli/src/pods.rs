@@ -13,7 +13,7 @@ use super::{
 };
 
 const COLUMNS: [&str; 7] =
-    ["pod", "host", "address", "roles", "version", "partitions", "expires_at"];
+    ["pod", "host", "roles", "version", "partitions", "address", "expires_at"];
 
 /// The arguments of `reseq pods`.
 #[derive(Debug, Clone, Args)]
@@ -61,10 +61,10 @@ pub fn row(pod: &Value) -> Vec<String> {
     vec![
         text_of(pod, "pod"),
         text_of(pod, "host"),
-        text_of(pod, "address"),
         roles.collect::<Vec<_>>().join(","),
         text_of(pod, "version"),
         ranges(&numbers.collect::<Vec<_>>()),
+        text_of(pod, "address"),
         text_of(pod, "expires_at"),
     ]
 }

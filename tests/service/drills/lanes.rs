@@ -21,15 +21,15 @@ async fn poison_message_is_named_with_its_error_and_how_to_skip_it() {
     scenario.send_all(&["good", "bad", "later"]).await;
     scenario.until("it halts", |stats| stats["halted"] == 1).await;
     let says = Says {
-        why: &["halted", "500", "reseq skip-head erp --sequence 2", "reseq retry-head erp"],
+        why: &["halted", "500", "reseq lanes skip erp --sequence 2", "reseq lanes retry erp"],
         doctor: &["halted", "reseq why erp"],
-        status: &["erp", "halted", "reseq retry-head erp"],
+        status: &["erp", "halted", "reseq lanes retry erp"],
         console: &["\"halted\""],
         log: &["halted", "destination=\"erp\""],
     };
     says.by(&scenario.pod).await;
     is_quiet(&scenario.pod, before);
-    scenario.prints(&["skip-head", ERP, "--sequence", "2", "--yes"]).await;
+    scenario.prints(&["lanes", "skip", ERP, "--sequence", "2", "--yes"]).await;
     assert_eq!(scenario.is_drained().await["delivered_total"], 2);
 }
 

@@ -13,7 +13,7 @@ use crate::pods::row;
 /// Draws them.
 pub(super) fn draw(pods: &Value, frame: &mut Frame<'_>, area: Rect, selected: usize) {
     let items = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let header = Row::new(["pod", "host", "roles", "schema", "partitions"])
+    let header = Row::new(["pod", "host", "roles", "version", "partitions"])
         .style(Style::new().add_modifier(Modifier::BOLD));
     let rows = items.iter().map(|pod| Row::new(row(pod).into_iter().take(5)));
     let widths = [
