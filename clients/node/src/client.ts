@@ -114,6 +114,9 @@ export class Reseq<Bodies extends object = Record<string, any>> {
     this.#retryMs = options.retryMs ?? 10_000;
   }
 
+  // The error of a wrong call ends with the last of these signatures, so the most usual one is the last.
+  /** Sends a message to several destinations. */
+  send<Name extends NameOf<Bodies>>(destinations: Name[], body: BodyOfAll<Bodies, Name>, options?: SendOptions): Sending<Receipts>;
   /**
    * Sends a message to a destination, and waits until it is processed: the receipt has its `output` (JSON as a value,
    * anything else as a `Buffer`; at most 1 MiB). Throws a `ResultError` if the message fails, or is not processed in time.
@@ -124,8 +127,6 @@ export class Reseq<Bodies extends object = Record<string, any>> {
    * stored in the order of the calls, also if some have to be tried again.
    */
   send<Name extends NameOf<Bodies>>(destination: Name, body: Bodies[Name], options?: SendOptions): Sending<Receipt>;
-  /** Sends a message to several destinations. */
-  send<Name extends NameOf<Bodies>>(destinations: Name[], body: BodyOfAll<Bodies, Name>, options?: SendOptions): Sending<Receipts>;
   send(to: string | string[], body: unknown, options: SendOptions & Partial<WaitOptions> = {}): Sending<Receipt> | Sending<Receipts> | Promise<Receipt & { output: unknown }> {
     if (options.waitFor !== undefined) return this.#processed(to, body, options);
     const several = this.#send({ destinations: typeof to === "string" ? [to] : to }, body, options);

@@ -1,11 +1,15 @@
-/** Refuses an option that does not exist, with the nearest name: a mistyped one would be ignored. */
-export function checkOptions(options: object | undefined, known: object, of: string): void {
+/**
+ * Refuses an option that does not exist, with the nearest name: a mistyped one would be ignored. `elsewhere` says what to
+ * write for options of other clients, whose nearest name here means something else.
+ */
+export function checkOptions(options: object | undefined, known: object, of: string, elsewhere: Record<string, string> = {}): void {
   if (options === undefined) return;
   if (typeof options !== "object" || options === null) throw new TypeError(`the options of ${of} must be an object`);
   for (const name in options) {
     if (Object.hasOwn(known, name)) continue;
     const names = Object.keys(known);
-    throw new TypeError(`unknown option \`${name}\` of ${of} (did you mean \`${nearest(name, names)}\`?), expected one of ${names.join(", ")}`);
+    const meant = Object.hasOwn(elsewhere, name) ? elsewhere[name] : `\`${nearest(name, names)}\``;
+    throw new TypeError(`unknown option \`${name}\` of ${of} (did you mean ${meant}?), expected one of ${names.join(", ")}`);
   }
 }
 

@@ -189,7 +189,7 @@ test("typescript-eslint with its strictest rules finds nothing in the README", a
 
 test("a forgotten return does not compile, and options may be undefined with exactOptionalPropertyTypes", () => {
   const code = `
-import { DROP, KEEP, Output, Reseq, REQUEUE, Worker, checkedBody, memoryStore, orderGuard, redisStore, type ConsumeOptions, type DestinationDefinition, type GuardOptions, type Handler, type ReseqOptions, type SendOptions, type SqlStoreOptions, type WorkerOptions } from "reseq";
+import { DROP, KEEP, Output, Reseq, REQUEUE, Worker, checkedBody, memoryStore, orderGuard, redisStore, type ConsumeOptions, type DestinationDefinition, type GuardOptions, type Handler, type Message, type ReseqOptions, type SendOptions, type SqlStoreOptions, type WorkerOptions } from "reseq";
 import { startReseq, type TestReseq } from "reseq/testing";
 import * as v from "valibot";
 import { z } from "zod";
@@ -237,6 +237,21 @@ void typed.send("mails", order);
 // @ts-expect-error
 void typed.send(["invoices", "mails"], { id: "1" });
 new Worker<Order>("invoices", () => 1, { reseq: typed });
+new Worker("invoices", ({ body }) => body.id.trim(), { reseq: typed, concurrency: 4 });
+new Worker(["invoices", "both"], ({ body }) => body.id.trim(), { reseq: typed });
+new Worker("invoices", ({ body }) => body.net, { reseq: typed, schema: z.object({ net: z.number() }) });
+new Worker("mails", ({ body }: Message<Order>) => body.id, { reseq: typed });
+new Worker("mails", new URL("file:///mails.mjs"), { reseq: typed });
+new Worker(["a"] as string[], ({ body }) => body.anything, { reseq: new Reseq() });
+export const anyWorker: Worker = new Worker("invoices", () => 1, { reseq: typed });
+// @ts-expect-error
+new Worker("invoice", () => 1, { reseq: typed });
+// @ts-expect-error
+new Worker("invoice", new URL("file:///mails.mjs"), { reseq: typed });
+// @ts-expect-error
+new Worker("mails", ({ body }) => body.id, { reseq: typed });
+// @ts-expect-error
+new Worker("invoices", ({ body }) => { body.id.trim(); }, { reseq: typed });
 const guarded = orderGuard({ store: memoryStore(), reseq: typed });
 const service: TestReseq = await startReseq({ program: none, config: none, receive: none, log: none });
 service.deliveries<Order>("invoices")[0]?.body.id.trim();
@@ -258,6 +273,25 @@ redisStore({ call: async () => 1 }, { prefix: none, lockMs: none });
   compile("--exactOptionalPropertyTypes", "types.mts");
   writeFileSync(join(project, "default.mts"), 'import Reseq from "reseq";\nnew Reseq();\n');
   assert.throws(() => compile("default.mts"), /has no default export/);
+});
+
+test("a mistake in a send is reported against the body, the option or the name", () => {
+  const begin = 'import { Reseq } from "reseq";\nconst reseq = new Reseq<{ mails: { to: string }; calls: { number: number } }>();\n';
+  for (const [call, sentence] of [
+    ['send("mails", { to: 7 })', /Type 'number' is not assignable to type 'string'/],
+    ['send("mails", { to: "ann" }, { delayMs: "5" })', /Type 'string' is not assignable to type 'number'/],
+    ['send("mails", { to: "ann" }, { jobId: "5" })', /'jobId' does not exist in type 'SendOptions'/],
+    ['send("mail", { to: "ann" })', /Argument of type '"mail"' is not assignable to parameter of type 'NameOf<.*>'/],
+  ]) {
+    writeFileSync(join(project, "mistake.mts"), `${begin}void reseq.${call};\n`);
+    assert.throws(() => compile("mistake.mts"), ({ message }) => {
+      // TypeScript lists the signatures in their order, and says which is the last.
+      const last = message.split(/Overload \d of \d/).at(-1);
+      assert.match(last, sentence);
+      assert.doesNotMatch(last, /\[\]'/);
+      return true;
+    });
+  }
 });
 
 test("all other examples of the README compile with --strict, as ES modules and as CommonJS", () => {

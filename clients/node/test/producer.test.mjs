@@ -227,6 +227,19 @@ test("an option that does not exist is refused with the nearest name", async () 
   assert.ok(new Reseq({ token: undefined }));
 });
 
+test("an option of BullMQ is refused with the name of ours", async () => {
+  const reseq = new Reseq();
+  for (const [make, sentence] of [
+    [() => reseq.send("erp", 1, { jobId: "order-7" }), /did you mean `idempotencyKey`, which .*, and `id`, by which /],
+    [() => reseq.send("erp", 1, { attempts: 5 }), /did you mean `attemptsMax`\?/],
+    [() => reseq.send("erp", 1, { backoff: 5 }), /did you mean `backoffMs`\?/],
+    [() => reseq.send("erp", 1, { delay: 5 }), /did you mean `delayMs`\?/],
+    [() => new Worker("erp", () => 1, { connection: {} }), /`connection` of Worker \(did you mean `url`\?\)/],
+    [() => new Worker("erp", () => 1, { lockDuration: 5 }), /did you mean `leaseMs`\?/],
+    [() => new Worker("erp", () => 1, { limiter: {} }), /did you mean `transform\.rate_per_second_max` of the destination\?/],
+  ]) await assert.rejects(async () => make(), (error) => (assert.ok(error instanceof TypeError), assert.match(error.message, sentence), true));
+});
+
 test("a wrong URL and a wrong import get a sentence", async () => {
   for (const url of ["http://reseq:8080/v1", "http://reseq:8080/base/v1/"]) assert.throws(() => new Reseq({ url }), /url must not end in \/v1/);
   const { default: wrong } = await import("reseq");

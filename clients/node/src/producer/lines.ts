@@ -4,7 +4,7 @@ import { checkOptions } from "../options.js";
 export interface SendOptions {
   /** The ordering key: messages with the same key stay in order, if the destination orders by key. */
   key?: string | undefined;
-  /** An id of your own; a UUID if left out. */
+  /** An id of your own, by which you find the message; a UUID if left out. It prevents no repeat: see `idempotencyKey`. */
   id?: string | undefined;
   /**
    * A name for the fact that the message tells, such as `order-7`. Sending it again stores nothing. If left out,
@@ -45,13 +45,19 @@ const SEND_OPTIONS: Record<keyof WaitOptions, true> = {
   key: true, id: true, idempotencyKey: true, headers: true, delayMs: true, dueAt: true, priority: true, contentType: true, signal: true, retryMs: true,
 };
 
+/** Options of a job of BullMQ. */
+const JOB_OPTIONS = {
+  jobId: "`idempotencyKey`, which stores a repeat only once, and `id`, by which you find the message",
+  attempts: "`attemptsMax`", backoff: "`backoffMs`", delay: "`delayMs`",
+};
+
 export type Target = { destinations: string[] } | { topic: string };
 
 type NewMessage = components["schemas"]["NewMessage"];
 
 /** One line of a batch. Throws a `TypeError` at once if the body cannot be sent. */
 export function lineOf(target: Target, body: unknown, options: SendOptions & Partial<WaitOptions>, idempotencyKey: string | undefined): string {
-  checkOptions(options, SEND_OPTIONS, "a message");
+  checkOptions(options, SEND_OPTIONS, "a message", JOB_OPTIONS);
   const fields: NewMessage = {
     ...target,
     key: options.key,

@@ -1,4 +1,4 @@
-import { CLIENT_OPTIONS, type Reseq, type ReseqOptions } from "../client.js";
+import { CLIENT_OPTIONS, type NameOf, type Reseq, type ReseqOptions } from "../client.js";
 import type { Later } from "../errors.js";
 import type { StandardSchema } from "../schema.js";
 import type { Message } from "./message.js";
@@ -29,14 +29,17 @@ export type HandlerResult<Result = AnyOutput> = Result | typeof KEEP | typeof DR
  */
 export type Handler<Body = any, Result = AnyOutput, Checkpoint = any> = (message: Message<Body, Checkpoint>, context: Context) => HandlerResult<Result> | PromiseLike<HandlerResult<Result>>;
 
-export interface WorkerOptions<Body = any> extends ReseqOptions {
+/** The body that a worker gets: of the type that it names, of its schema, or as its client knows it. */
+export type BodyOf<Body, Bodies, Name extends NameOf<Bodies>> = 0 extends 1 & Body ? Bodies[Name] : Body;
+
+export interface WorkerOptions<Body = any, Bodies extends object = any> extends ReseqOptions {
   /**
    * The schema of the bodies: of zod, valibot or whatever else follows Standard Schema. The handler gets what it returns. A
    * body that does not fit is a `Permanent` failure, and the handler is not called.
    */
   schema?: StandardSchema<Body> | undefined;
-  /** A client to share; in place of `url` and `token`. */
-  reseq?: Reseq<any> | undefined;
+  /** A client to share; in place of `url` and `token`. A worker without type arguments has the names and bodies of its client. */
+  reseq?: Reseq<Bodies> | undefined;
   /**
    * Who holds a message, as the API and the console show it: 1 to 64 letters, digits and `. _ : @ -`. The default is
    * `<host>:<process id>:<number of the worker in its process>`.
@@ -64,4 +67,9 @@ export interface WorkerOptions<Body = any> extends ReseqOptions {
 
 export const WORKER_OPTIONS: Record<keyof WorkerOptions, true> = {
   ...CLIENT_OPTIONS, schema: true, reseq: true, name: true, concurrency: true, leaseMs: true, prefetchMax: true, attemptTimeoutMs: true, closeOn: true, closeMs: true,
+};
+
+/** Options of a worker of BullMQ. */
+export const BULLMQ_OPTIONS = {
+  connection: "`url`", lockDuration: "`leaseMs`", limiter: "`transform.rate_per_second_max` of the destination",
 };

@@ -1,4 +1,4 @@
-import { CLIENT_OPTIONS, Reseq } from "../client.js";
+import { CLIENT_OPTIONS, Reseq, type NameOf } from "../client.js";
 import { ReseqError, asError, isLater, isPermanent, isRetry, sentenceOf, type Later } from "../errors.js";
 import { attemptLimit, checkOptions, whole } from "../options.js";
 import { jsonOf } from "../producer/lines.js";
@@ -6,7 +6,7 @@ import { checkedBody, type StandardSchema } from "../schema.js";
 import { pause } from "../timing.js";
 import { refusal } from "../transport.js";
 import { SafeEvents, type WorkerEvents } from "./events.js";
-import { WORKER_OPTIONS, type AnyOutput, type Context, type Handler, type WorkerOptions } from "./handler.js";
+import { BULLMQ_OPTIONS, WORKER_OPTIONS, type AnyOutput, type BodyOf, type Context, type Handler, type WorkerOptions } from "./handler.js";
 import { Held, Keeper } from "./held.js";
 import { leasesIn, type Leased, type Message } from "./message.js";
 import { checkedName, newName } from "./name.js";
@@ -28,10 +28,11 @@ const BUFFERED_MS_MAX = 1000;
 
 /**
  * Leases messages of some destinations, hands them to a handler, and reports what becomes of them. The types are those
- * of the body and of the output: `new Worker<Order, Invoice>(…)`.
+ * of the body and of the output: `new Worker<Order, Invoice>(…)`. Without them, the client in `reseq` says which names
+ * there are, and which body each has.
  * An attempt that neither ends nor saves a checkpoint within `attemptTimeoutMs` fails, and its `signal` is aborted.
  */
-export class Worker<Body = any, Result = AnyOutput, Checkpoint = any> {
+export class Worker<Body = any, Result = AnyOutput, Checkpoint = any, Bodies extends object = any, Name extends NameOf<Bodies> = NameOf<Bodies>> {
   /** The name under which this worker leases messages. */
   readonly name: string;
   readonly #reseq: Reseq<any>;
@@ -62,8 +63,8 @@ export class Worker<Body = any, Result = AnyOutput, Checkpoint = any> {
   #closed: Promise<void> | undefined;
 
   /** `handler` is a function, or the URL or path of a module whose default export is one: it then runs in threads. */
-  constructor(destinations: string | string[], handler: Handler<Body, NoInfer<Result>, Checkpoint> | URL | string, options: WorkerOptions<Body> = {}) {
-    checkOptions(options, WORKER_OPTIONS, "Worker");
+  constructor(destinations: Name | Name[], handler: Handler<BodyOf<Body, Bodies, Name>, NoInfer<Result>, Checkpoint> | URL | string, options: WorkerOptions<Body, Bodies> = {}) {
+    checkOptions(options, WORKER_OPTIONS, "Worker", BULLMQ_OPTIONS);
     this.#destinations = typeof destinations === "string" ? [destinations] : [...destinations];
     this.name = options.name === undefined ? newName() : checkedName(options.name);
     this.#concurrency = whole(options.concurrency ?? 8, "concurrency", 1, 1000);
