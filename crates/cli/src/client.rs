@@ -175,6 +175,11 @@ impl<'a> Call<'a> {
         Call::new(Method::PUT, path, Some(body))
     }
 
+    /// A PATCH of JSON.
+    pub fn patch(path: &'a str, body: &'a Value) -> Call<'a> {
+        Call::new(Method::PATCH, path, Some(body))
+    }
+
     /// With this header `Prefer`.
     pub fn prefer(self, prefer: &'a str) -> Call<'a> {
         Call { prefer: Some(prefer), ..self }

@@ -1,19 +1,32 @@
-//! `reseq destinations list|show|apply|delete`.
+//! `reseq destinations list|show|apply|set|delete`, and those of `versions`.
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    apply::{ApplyArgs, Noun, apply},
+    apply::{ADDED, ApplyArgs, Noun, apply, preview},
     client::{Call, problem_of},
     client_args::ClientArgs,
     confirm::Confirmation,
     filters::Paging,
     output::{count_of, counted, in_lines, text_of},
     paths::{flag, path_of, query},
+    usage::WrongUsage,
+    versions::{RollbackArgs, VersionsArgs, rollback, versions},
 };
+use domain::merge_patch::merge;
 
 const COLUMNS: [&str; 5] = ["destination", "ordering", "transform", "delivery", "version"];
+
+/// What a file with destinations defines.
+pub const NOUN: Noun = Noun {
+    table: "destination",
+    path_of: |name| path_of(name, ""),
+    changing: "version",
+    has_diff: true,
+};
 
 /// The arguments of `reseq destinations`.
 #[derive(Debug, Clone, Args)]
@@ -30,6 +43,14 @@ enum Command {
     Show(ShowArgs),
     /// Create or change the destinations that a file defines
     Apply(ApplyArgs),
+    /// Show what apply would change: the same as apply --dry-run
+    Diff(DiffArgs),
+    /// Change single fields of a destination
+    Set(SetArgs),
+    /// Show the last versions of a definition: who wrote each, when, and what changed
+    Versions(VersionsArgs),
+    /// Define a destination as it was before
+    Rollback(RollbackArgs),
     /// Delete a destination
     Delete(DeleteArgs),
 }
@@ -51,6 +72,28 @@ struct ShowArgs {
 }
 
 #[derive(Debug, Clone, Args)]
+struct DiffArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// TOML or JSON file with one definition or several; "-" is standard input
+    file: PathBuf,
+}
+
+#[derive(Debug, Clone, Args)]
+struct SetArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the destination
+    destination: String,
+    /// Field and value, such as delivery.lanes_max=8; the value is JSON or a text; null is the default
+    #[arg(required = true, value_name = "FIELD=VALUE")]
+    fields: Vec<String>,
+    /// Change nothing: print what would change
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Clone, Args)]
 struct DeleteArgs {
     #[command(flatten)]
     client: ClientArgs,
@@ -68,10 +111,13 @@ pub async fn run(args: DestinationsArgs) -> anyhow::Result<()> {
     match args.command {
         Command::List(args) => list(args).await,
         Command::Show(args) => show(args).await,
-        Command::Apply(args) => {
-            let path_of = |name: &str| path_of(name, "");
-            apply(args, &Noun { table: "destination", path_of, changing: "version" }).await
+        Command::Apply(args) => apply(args, &NOUN).await,
+        Command::Diff(DiffArgs { client, file }) => {
+            apply(ApplyArgs { client, file, dry_run: true }, &NOUN).await
         }
+        Command::Set(args) => set(args).await,
+        Command::Versions(args) => versions(args).await,
+        Command::Rollback(args) => rollback(args).await,
         Command::Delete(args) => delete(args).await,
     }
 }
@@ -83,6 +129,31 @@ async fn list(args: ListArgs) -> anyhow::Result<()> {
 async fn show(args: ShowArgs) -> anyhow::Result<()> {
     let answer = args.client.get(&path_of(&args.destination, "")).await?;
     args.client.print(&answer, |answer| in_lines(&answer.text))
+}
+
+async fn set(args: SetArgs) -> anyhow::Result<()> {
+    let SetArgs { client, destination, fields, dry_run } = args;
+    let mut patch = json!({});
+    for field in &fields {
+        let wrong = || WrongUsage(format!("{field}: write FIELD=VALUE, such as weight=5"));
+        let (path, text) = field.split_once('=').ok_or_else(wrong)?;
+        let value = serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+        let parts = path.split('.').rev();
+        merge(&mut patch, parts.fold(value, |value, name| json!({name: value})));
+    }
+    let path = path_of(&destination, "");
+    if dry_run {
+        let mut definition = (*client.get(&path).await?).clone();
+        if let Some(fields) = definition.as_object_mut() {
+            ADDED.iter().for_each(|field| drop(fields.remove(*field)));
+        }
+        merge(&mut definition, patch);
+        return preview(&client, &NOUN, &destination, &definition).await;
+    }
+    let answer = client.call(Call::patch(&path, &patch)).await?;
+    client.print(&answer, |answer| {
+        format!("{destination} is changed: version {}", text_of(answer, "version"))
+    })
 }
 
 async fn delete(args: DeleteArgs) -> anyhow::Result<()> {

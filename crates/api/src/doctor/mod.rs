@@ -1,5 +1,6 @@
 //! `GET /v1/doctor`: what may go wrong in this deployment, and what to do about it.
 
+mod definitions;
 mod deployment;
 mod destinations;
 mod expiry;
@@ -84,6 +85,7 @@ const CHECKS: &[&str] = &[
     "schema",
     "partitions",
     "damage",
+    "definitions",
     "credentials",
     "expiry",
     "stuck_lanes",
@@ -144,6 +146,7 @@ pub(super) async fn doctor(
     match api.store.ping().await {
         Ok(()) => {
             deployment::check(&api, &mut findings).await;
+            definitions::check(&api, &mut findings).await;
             destinations::check(&api, &mut findings).await;
         }
         // Without Redis, nothing else can be said.
