@@ -1,6 +1,6 @@
 #!lua
--- define: creates a destination, or changes its definition. The partition's definition decides; the index of
--- all destinations is updated afterwards.
+-- define: creates a destination, or changes its definition, and keeps the last versions with who wrote them. The
+-- partition's definition decides; the index of all destinations is updated afterwards.
 --
 -- Returns: {version, 1 if this changed anything, 1 if it was created, what is paused as in pause.lua, the
 --   epoch in which it was created}
@@ -12,10 +12,11 @@
 if IS_FULL and redis.call('HEXISTS', key_destination, 'version') == 0 then
   return redis.error_reply('NO_MEMORY Redis has no memory left for another destination')
 end
+local VERSIONS_BYTES_MAX = 1048576
 local now = now_ms()
 local _, _, _, birth = current_epoch(key_epoch, now, seen_epoch)
 local known = redis.call('HMGET', key_destination, 'version', 'definition', 'ordering', 'last', 'settled', 'deleted',
-  'processing', 'paused', 'born', 'delivery')
+  'processing', 'paused', 'born', 'delivery', 'versions')
 if known[6] then return redis.error_reply('BEING_REMOVED the destination is being removed') end
 if known[2] == new_definition then return {known[1], 0, 0, known[8] or '', known[9] or '0'} end
 -- The version stays, because pods need not know of this change.
@@ -47,9 +48,18 @@ if not before then
   before = math.max(tonumber(redis.call('HGET', key_epoch, 'removed_version')) or 0, birth)
 end
 local version = text(math.max(before + 1, now))
+-- The newest first, each on its line.
+local kept, upto = known[11] or '', 0
+for _ = 2, versions_max do
+  local line = string.find(kept, '\n', upto + 1, true)
+  if not line or line > VERSIONS_BYTES_MAX then break end
+  upto = line
+end
+kept = version .. ' ' .. text(now) .. ' ' .. note .. '\n' .. string.sub(kept, 1, upto)
 redis.call('HSET', key_destination, 'version', version, 'definition', new_definition, 'ordering', ordering,
   'claimers', claimers, 'processing', processing, 'attempts_max', attempts_max, 'stalls_max', stalls_max,
-  'delivery', delivery)
+  'delivery', delivery, 'versions', kept)
+if file_forms ~= '' then redis.call('HSET', key_destination, 'file_forms', file_forms) end
 if not known[1] then redis.call('HSET', key_destination, 'born', born) end
 if known[3] ~= ordering then
   -- The list contains at most withdrawn messages, and its key may become one of another type. The keys of earlier lanes

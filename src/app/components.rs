@@ -15,7 +15,8 @@ use store::{About, Catalog, DueTimer, InFile, Keyring, Store, WakeKind, Wakes};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    AppError, Role, definitions,
+    AppError, Role,
+    definitions::{self, FileWriter},
     own_addresses::{self, RedisAddresses},
     supervisor::Supervisor,
 };
@@ -71,7 +72,8 @@ impl Components {
         let noting = of_redis.keep_noted(background.clone()).await;
         tokio::spawn(supervisor.watch("addresses of Redis", noting));
         definitions::check_addresses(clients.outgoing(), &config.destinations).await?;
-        let later = definitions::define_destinations(&store, &config.destinations).await?;
+        let writer = FileWriter::new(store.clone(), config);
+        let later = definitions::define_destinations(&writer, &config.destinations).await?;
         let catalog = Catalog::load(store.clone()).await?;
         let following =
             catalog.clone().follow(wakes.listen(WakeKind::Definitions), background.clone());
@@ -79,9 +81,14 @@ impl Components {
         let listening = wakes.clone().run(store.clone(), background.clone());
         tokio::spawn(supervisor.watch("listener for wake-ups", listening));
         definitions::define_topics(&store, &catalog, &config.topics).await?;
-        let in_file = InFile::new(catalog.clone(), &config.destinations, &config.topics);
+        let in_file = InFile::new(
+            catalog.clone(),
+            &config.destinations,
+            &config.topics,
+            config.definitions.file,
+        );
         let (of_file, end) = (in_file.clone(), background.clone());
-        let keeping = definitions::keep_in_force(store.clone(), later, of_file, end);
+        let keeping = definitions::keep_in_force(writer, later, of_file, end);
         tokio::spawn(supervisor.watch("check of the file's definitions", keeping));
         let (due, timing) = DueTimer::new(store.clone(), background.clone());
         tokio::spawn(supervisor.watch("timer of due messages", timing));

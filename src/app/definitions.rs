@@ -3,17 +3,20 @@
 use std::{
     collections::{HashMap, HashSet},
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use futures::{Stream, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use config::invalid;
+use config::{Config, FileRule, invalid};
 use domain::{Destination, Topic};
 use outbound::outgoing::Outgoing;
-use store::{Catalog, InFile, Store, StoreError};
+use store::{Author, Catalog, FromFile, InFile, Store, StoreError};
 
 use super::AppError;
 
@@ -24,6 +27,80 @@ const NAMES_AT_ONCE: usize = 64;
 const NAMES_MAX: Duration = Duration::from_secs(10);
 /// The pause before the next attempt to define destinations whose Redis was not available.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
+
+/// The most destinations of one kind that the log and the audit log name at a start.
+const NAMED_MAX: usize = 20;
+
+/// Writes the definitions of the configuration file. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct FileWriter {
+    store: Store,
+    rule: FileRule,
+    audit_entries_max: usize,
+    by: Author,
+    /// How many destinations it changed, and how many it left as they were.
+    changed: Arc<AtomicUsize>,
+    kept: Arc<AtomicUsize>,
+}
+
+impl FileWriter {
+    pub(super) fn new(store: Store, config: &Config) -> FileWriter {
+        let pod = Some(store.pod().to_owned());
+        FileWriter {
+            rule: config.definitions.file,
+            audit_entries_max: config.audit.entries_max,
+            by: Author { actor: "configuration_file".to_owned(), actor_name: pod },
+            store,
+            changed: Arc::default(),
+            kept: Arc::default(),
+        }
+    }
+
+    async fn define(&self, destination: &Destination) -> Result<(), StoreError> {
+        let written = self.store.define_from_file(destination, self.rule, &self.by).await?;
+        let FromFile { defined, changes } = &written;
+        let is_changed = defined.is_some_and(|defined| defined.changed && !defined.created);
+        let (count, outcome) = match defined {
+            None => (&self.kept, "not_written"),
+            Some(_) if is_changed => (&self.changed, "succeeded"),
+            Some(_) => return Ok(()),
+        };
+        if count.fetch_add(1, Ordering::Relaxed) >= NAMED_MAX {
+            return Ok(());
+        }
+        let name = &destination.name;
+        let fields = changes.iter().map(|change| change.field.as_str()).collect::<Vec<_>>();
+        let fields = fields.join(", ");
+        match defined {
+            Some(_) => tracing::info!(
+                destination = %name, fields,
+                "the configuration file has changed a destination"
+            ),
+            None => tracing::warn!(
+                destination = %name, fields,
+                "a destination runs otherwise than the configuration file says, and stays so: the file had this form \
+                 before, and the destination was changed since. Correct the file; or see reseq destinations versions \
+                 and rollback; or set definitions.file = \"always\""
+            ),
+        }
+        api::record_of_file(&self.store, self.audit_entries_max, &self.by, name, outcome).await;
+        Ok(())
+    }
+
+    /// Says how many there were, if not all were named.
+    fn sum_up(&self) {
+        let [changed, kept] =
+            [&self.changed, &self.kept].map(|count| count.load(Ordering::Relaxed));
+        if changed.max(kept) > NAMED_MAX {
+            tracing::warn!(
+                changed,
+                kept,
+                "the configuration file has changed destinations, and others run otherwise than it says; not all were \
+                 named"
+            );
+        }
+    }
+}
 
 /// Checks the addresses in the URLs of the file's destinations, then the names, each name only once.
 pub(super) async fn check_addresses(
@@ -64,12 +141,12 @@ pub(super) async fn check_addresses(
 /// Defines the destinations of the file. Returns the destinations whose partition is not available now,
 /// for example because a primary of the cluster is down: the process must still serve the others.
 pub(super) async fn define_destinations(
-    store: &Store,
+    writer: &FileWriter,
     all: &[Destination],
 ) -> Result<Vec<Destination>, AppError> {
     let mut later = Vec::new();
     // Returns the error of the first refused destination in the file.
-    let mut defined = pin!(define_all(store, all.to_vec()));
+    let mut defined = pin!(define_all(writer, all.to_vec()));
     while let Some((destination, defined)) = defined.next().await {
         match defined {
             Defined::Now => {}
@@ -79,6 +156,7 @@ pub(super) async fn define_destinations(
             }
         }
     }
+    writer.sum_up();
     if !later.is_empty() {
         tracing::warn!(
             destinations = later.len(),
@@ -91,26 +169,26 @@ pub(super) async fn define_destinations(
 /// Encrypts secrets that are not encrypted yet, defines the remaining destinations, and then
 /// checks which definitions of the file are in force, until `stop`.
 pub(super) async fn keep_in_force(
-    store: Store,
+    writer: FileWriter,
     later: Vec<Destination>,
     in_file: InFile,
     stop: CancellationToken,
 ) {
-    seal_secrets(store.clone(), stop.clone()).await;
+    seal_secrets(writer.store.clone(), stop.clone()).await;
     // Retry first: `watch` would report a destination that is not defined yet as removed.
-    retry(store, later, stop.clone()).await;
+    retry(writer, later, stop.clone()).await;
     in_file.watch(stop).await;
 }
 
 /// Defines the remaining destinations once their partitions are available.
-async fn retry(store: Store, mut later: Vec<Destination>, stop: CancellationToken) {
+async fn retry(writer: FileWriter, mut later: Vec<Destination>, stop: CancellationToken) {
     while !later.is_empty() {
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(RETRY_EVERY) => {}
         }
         let mut still = Vec::new();
-        let mut defined = pin!(define_all(&store, later));
+        let mut defined = pin!(define_all(&writer, later));
         while let Some((destination, defined)) = defined.next().await {
             let name = &destination.name;
             match defined {
@@ -135,7 +213,10 @@ enum Defined {
 }
 
 /// Tries to define the destinations, some in parallel. Yields the results in order.
-fn define_all(store: &Store, all: Vec<Destination>) -> impl Stream<Item = (Destination, Defined)> {
+fn define_all(
+    writer: &FileWriter,
+    all: Vec<Destination>,
+) -> impl Stream<Item = (Destination, Defined)> {
     // Tries an unavailable partition only once, not for each of its destinations: every attempt
     // waits for the whole time limit.
     let unavailable = Arc::new(Mutex::new(HashSet::new()));
@@ -143,12 +224,12 @@ fn define_all(store: &Store, all: Vec<Destination>) -> impl Stream<Item = (Desti
         let unavailable = unavailable.clone();
         async move {
             let lock = || unavailable.lock().unwrap_or_else(PoisonError::into_inner);
-            let partition = destination.name.partition(store.keys().partitions());
+            let partition = destination.name.partition(writer.store.keys().partitions());
             if lock().contains(&partition) {
                 return (destination, Defined::Later);
             }
-            let defined = match store.define(&destination).await {
-                Ok(_) => Defined::Now,
+            let defined = match writer.define(&destination).await {
+                Ok(()) => Defined::Now,
                 Err(error) if error.is_temporary() => {
                     lock().insert(partition);
                     Defined::Later

@@ -202,6 +202,12 @@ end",
         "if IS_FULL and redis.call('HEXISTS', key_destination, 'version') == 0 then",
         "if IS_FULL then",
     ),
+    bug(
+        "forgets the earlier versions of a definition with each change",
+        "define",
+        "local kept, upto = known[11] or '', 0",
+        "local kept, upto = '', 0",
+    ),
     bug("ends leases before their deadline", "reap", "score and score <= now", "score"),
     bug(
         "a stall counts against messages that were processed together",

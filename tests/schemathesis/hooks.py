@@ -95,6 +95,9 @@ def before_call(context, case, kwargs):
         body["sequence"] = head()
     elif operation == "repair":
         ask("POST", f"/destinations/{NAME}/pause", {})
+    elif operation == "roll_back_destination" and body.get("to") == 1:
+        ask("PUT", f"/destinations/{NAME}", {**DEFINITION, "weight": 2})
+        body["to"] = ask("GET", f"/destinations/{NAME}/versions").json()["items"][0]["version"]
     elif operation == "remove_destination":
         ask("POST", f"/destinations/{NAME}/purge", {})
         ask("POST", f"/destinations/{NAME}/dead-letters/discard", {"all": True})

@@ -237,6 +237,7 @@ async fn define_and_send(service: &Service, examples: &mut Examples) {
     assert!(examples.next("http-api", "text").text.starts_with("RateLimit-Policy: "));
     let (_, definition) = examples.next_json("http-api");
     let (_, patch) = examples.next_json("http-api");
+    let (version_place, mut version) = examples.next_json("http-api");
     let (_, topic) = examples.next_json("http-api");
     let made = service.ask(Method::POST, "/v1/tokens", Some(&token), 201).await;
     assert_eq!(made["scopes"], token["scopes"]);
@@ -248,6 +249,9 @@ async fn define_and_send(service: &Service, examples: &mut Examples) {
     assert_shape(&audit_place, &audited, &audit["items"][0]);
     let patched = service.ask(Method::PATCH, erp, Some(&patch), 200).await;
     assert_eq!(patched["delivery"]["timeout_ms"], patch["delivery"]["timeout_ms"]);
+    version.as_object_mut().unwrap().remove("actor_name");
+    let versions = service.ask(Method::GET, &format!("{erp}/versions"), None, 200).await;
+    assert_shape(&version_place, &version, &versions["items"][0]);
     service.ask(Method::PUT, "/v1/topics/all", Some(&topic), 201).await;
     let accepted = service.post("/v1/messages", message).await;
     assert_shape(&answer_place, &answer, &accepted);

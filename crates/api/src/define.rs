@@ -19,17 +19,18 @@ use utoipa::{
 };
 
 use super::{
-    Api, at_path,
+    Api, at_path, audit,
     destinations::{View, parse_name, refuse_if_in_file},
     read_json, read_named,
 };
 use domain::{
     Delivery, Destination, DestinationName, Transform,
     destination::{MASK, Sign, Verify},
+    merge_patch::merge,
 };
 use http_server::{openapi_responses, problem::Problem};
 use outbound::outgoing::OutgoingError;
-use store::{CatalogEntry, Replaces, StoreError};
+use store::{CatalogEntry, Replaces, StoreError, Terms};
 
 /// How often a change is made again because the definition has changed meanwhile.
 const STALE_MAX: usize = 5;
@@ -60,7 +61,7 @@ impl ToSchema for Definition {
 
 /// What the request says about the definition that it replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Condition {
+pub(super) enum Condition {
     None,
     /// There must be something to change.
     Known,
@@ -227,7 +228,7 @@ fn headers_patch() -> (&'static str, RefOr<Schema>) {
 
 /// Stores what `wanted` makes of the current definition, if the condition is met. Reads again if
 /// another request was faster.
-async fn change(
+pub(super) async fn change(
     api: &Api,
     name: &DestinationName,
     condition: &Condition,
@@ -256,7 +257,8 @@ async fn stored(
     wanted: &Destination,
     replaces: Replaces,
 ) -> Result<Result<Response, StoreError>, Problem> {
-    let defined = match api.store.define_over(wanted, replaces).await {
+    let terms = Terms::new(audit::author(), replaces);
+    let defined = match api.store.define_over(wanted, &terms).await {
         Err(error @ StoreError::WrongVersion(_)) => return Ok(Err(error)),
         defined => defined?,
     };
@@ -267,7 +269,7 @@ async fn stored(
     Ok(Ok((status, View::of(api, &entry).response()).into_response()))
 }
 
-async fn check(api: &Api, wanted: &Destination) -> Result<(), Problem> {
+pub(super) async fn check(api: &Api, wanted: &Destination) -> Result<(), Problem> {
     wanted.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
     let checked = api.outgoing.check_destination(wanted).await;
     checked.map_err(|(field, error)| {
@@ -285,7 +287,7 @@ fn has_masks(definition: &Destination) -> bool {
 
 /// The definition with each mask replaced by the secret that it stands for. If a URL leads to
 /// another origin, its secrets must be given again, so that nobody can send them elsewhere.
-fn unmasked(
+pub(super) fn unmasked(
     mut wanted: Destination,
     current: Option<&Destination>,
 ) -> Result<Destination, Problem> {
@@ -345,57 +347,10 @@ fn origin(url: Option<&str>) -> Option<(String, Option<String>, Option<u16>)> {
     Some((url.scheme().to_owned(), host, url.port_or_known_default()))
 }
 
-/// Applies a merge patch (RFC 7396).
-fn merge(target: &mut Value, patch: Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch;
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    let Value::Object(fields) = target else { return };
-    for (name, value) in patch {
-        match value {
-            Value::Null => drop(fields.remove(&name)),
-            value => merge(fields.entry(name).or_insert(Value::Null), value),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use formats::code::Code;
-
-    #[test]
-    fn a_merge_patch_follows_the_examples_of_its_specification() {
-        // RFC 7396, appendix A.
-        for (mut target, patch, result) in [
-            (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
-            (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
-            (json!({"a": "b"}), json!({"a": null}), json!({})),
-            (json!({"a": "b", "b": "c"}), json!({"a": null}), json!({"b": "c"})),
-            (json!({"a": ["b"]}), json!({"a": "c"}), json!({"a": "c"})),
-            (json!({"a": "c"}), json!({"a": ["b"]}), json!({"a": ["b"]})),
-            (
-                json!({"a": {"b": "c"}}),
-                json!({"a": {"b": "d", "c": null}}),
-                json!({"a": {"b": "d"}}),
-            ),
-            (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
-            (json!(["a", "b"]), json!(["c", "d"]), json!(["c", "d"])),
-            (json!({"a": "b"}), json!(["c"]), json!(["c"])),
-            (json!({"a": "foo"}), Value::Null, Value::Null),
-            (json!({"a": "foo"}), json!("bar"), json!("bar")),
-            (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
-            (json!([1, 2]), json!({"a": "b", "c": null}), json!({"a": "b"})),
-            (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
-        ] {
-            merge(&mut target, patch.clone());
-            assert_eq!(target, result, "{patch}");
-        }
-    }
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let pair = |(name, value): &(&'static str, &'static str)| {

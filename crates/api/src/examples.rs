@@ -21,7 +21,8 @@ fn body_of(operation: &str) -> Option<Value> {
             "destinations": ["orders"], "body": {"order": 7}, "key": "acct-7",
             "idempotency_key": "order-7", "headers": {"x-tenant": "7"},
         }),
-        "define_destination" => json!({
+        "roll_back_destination" => json!({"to": 1}),
+        "define_destination" | "diff_destination" => json!({
             "url": "http://127.0.0.1:9001/in", "transform": {"kind": "worker"},
             "delivery": {"timeout_ms": 5000},
         }),

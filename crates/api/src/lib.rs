@@ -37,6 +37,7 @@ mod selection;
 mod stats;
 mod tokens;
 mod topics;
+mod versions;
 mod views;
 mod why;
 mod withdraw;
@@ -115,7 +116,7 @@ pub struct Api {
 /// The longest path and query of a request, in bytes.
 const URI_BYTES_MAX: usize = 8192;
 
-pub use audit::Recorder;
+pub use audit::{Recorder, record_of_file};
 pub use deliveries::Tails;
 pub use workers::WorkerRequests;
 
@@ -144,6 +145,9 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(run_now::run_now))
         .routes(routes!(destinations::list))
         .routes(routes!(destinations::show, define::define, define::patch, destinations::remove))
+        .routes(routes!(versions::list))
+        .routes(routes!(versions::diff))
+        .routes(routes!(versions::rollback))
         .routes(routes!(stats::all_stats))
         .routes(routes!(stats::stats))
         .routes(routes!(why::why))

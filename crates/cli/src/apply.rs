@@ -11,20 +11,23 @@ use super::{
     client::{Answer, Call},
     client_args::ClientArgs,
     files::read,
-    output::{Output, write_out},
+    output::{Output, plain, text_of, write_out},
 };
 use config::with_references;
 
 /// Fields that answers of the service have in addition to a definition.
-const ADDED: [&str; 4] = ["version", "partition", "defined_in_file", "paused"];
+pub const ADDED: [&str; 4] = ["version", "partition", "defined_in_file", "paused"];
 
 /// The arguments of `apply`.
 #[derive(Debug, Clone, Args)]
 pub struct ApplyArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    pub client: ClientArgs,
     /// TOML or JSON file with one definition or several; "-" is standard input
-    file: PathBuf,
+    pub file: PathBuf,
+    /// Change nothing: print what would change
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// What a file defines.
@@ -35,16 +38,23 @@ pub struct Noun {
     pub path_of: fn(&str) -> String,
     /// The field of an answer that differs after a change.
     pub changing: &'static str,
+    /// True if the service itself compares a definition with the one that runs.
+    pub has_diff: bool,
 }
 
 /// Applies the definitions one after the other, and prints what became of each. Stops at the first
 /// that the service refuses.
 pub async fn apply(args: ApplyArgs, noun: &Noun) -> anyhow::Result<()> {
-    let ApplyArgs { client, file } = args;
+    let ApplyArgs { client, file, dry_run } = args;
     let text = String::from_utf8(read(&file).await?);
     let text = text.map_err(|_| anyhow!("{} is not UTF-8", file.display()))?;
     let definitions = parse(&file, &text, noun).with_context(|| file.display().to_string())?;
     for Definition { name, value } in &definitions {
+        if dry_run {
+            let shown = preview(&client, noun, name, value).await;
+            shown.with_context(|| format!("{} {name}", noun.table))?;
+            continue;
+        }
         let applied = apply_one(&client, noun, name, value).await;
         let (result, answer) = applied.with_context(|| format!("{} {name}", noun.table))?;
         match client.output {
@@ -78,6 +88,53 @@ async fn apply_one(
         (_, false) => "changed",
     };
     Ok((result, answer))
+}
+
+/// Prints what applying one definition would change.
+pub async fn preview(
+    client: &ClientArgs,
+    noun: &Noun,
+    name: &str,
+    definition: &Value,
+) -> anyhow::Result<()> {
+    let path = (noun.path_of)(name);
+    let (exists, changes) = if noun.has_diff {
+        let diff = client.post(&format!("{path}/diff"), definition).await?;
+        (diff["exists"] == true, diff["changes"].as_array().cloned().unwrap_or_default())
+    } else {
+        let before = client.service()?.find::<Value>(&path).await;
+        client.print_problem(&before)?;
+        let before = before?;
+        let (field, exists) = (noun.changing, before.is_some());
+        let (before, after) = (before.unwrap_or_default()[field].take(), &definition[field]);
+        let change = json!({"field": field, "before": before, "after": after});
+        (exists, if before == *after { Vec::new() } else { vec![change] })
+    };
+    let result = match (exists, changes.is_empty()) {
+        (false, _) => "would be created",
+        (true, true) => "unchanged",
+        (true, false) => "would be changed",
+    };
+    match client.output {
+        Output::Table => write_out(&format!("{name} {result}\n{}", lines_of(&changes))),
+        format => {
+            let found = json!({"name": name, "result": result, "changes": changes});
+            write_out(&format.render(&found.to_string())?)
+        }
+    }
+}
+
+/// A line for each field that changes.
+fn lines_of(changes: &[Value]) -> String {
+    let line = |change: &Value| {
+        let [before, after] = ["before", "after"].map(|side| plain(&change[side].to_string()));
+        let field = text_of(change, "field");
+        match before == after {
+            true => format!("  {field}: another secret\n"),
+            false => format!("  {field}: {before} -> {after}\n"),
+        }
+    };
+    changes.iter().map(line).collect()
 }
 
 /// One definition of a file.
@@ -158,8 +215,12 @@ fn from_toml(text: &str) -> anyhow::Result<Value> {
 mod tests {
     use super::*;
 
-    const NOUN: Noun =
-        Noun { table: "destination", path_of: |_| String::new(), changing: "version" };
+    const NOUN: Noun = Noun {
+        table: "destination",
+        path_of: |_| String::new(),
+        changing: "version",
+        has_diff: true,
+    };
 
     fn parsed(file: &str, text: &str) -> anyhow::Result<Vec<(String, Value)>> {
         let all = parse(Path::new(file), text, &NOUN)?;

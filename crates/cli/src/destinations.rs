@@ -1,10 +1,12 @@
-//! `reseq destinations list|show|apply|set|pause|resume|purge|delete`.
+//! `reseq destinations list|show|apply|diff|set|pause|resume|purge|delete`, and those of `versions`.
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::{
-    apply::{ApplyArgs, Noun, apply},
+    apply::{ADDED, ApplyArgs, Noun, apply, preview},
     client::{Call, problem_of},
     client_args::ClientArgs,
     confirm::Confirmation,
@@ -14,9 +16,19 @@ use super::{
     pause::{self, PauseArgs},
     purge::{self, PurgeArgs},
     usage::WrongUsage,
+    versions::{RollbackArgs, VersionsArgs, rollback, versions},
 };
+use domain::merge_patch::merge;
 
 const COLUMNS: [&str; 5] = ["destination", "ordering", "transform", "delivery", "version"];
+
+/// What a file with destinations defines.
+pub const NOUN: Noun = Noun {
+    table: "destination",
+    path_of: |name| path_of(name, ""),
+    changing: "version",
+    has_diff: true,
+};
 
 /// The arguments of `reseq destinations`.
 #[derive(Debug, Clone, Args)]
@@ -33,7 +45,9 @@ enum Command {
     Show(ShowArgs),
     /// Create or change the destinations that a file defines
     Apply(ApplyArgs),
-    /// Change some fields of a destination
+    /// Show what apply would change: the same as apply --dry-run
+    Diff(DiffArgs),
+    /// Change single fields of a destination
     Set(SetArgs),
     /// Pause ingest, processing or delivery, or all of them
     Pause(PauseArgs),
@@ -41,6 +55,10 @@ enum Command {
     Resume(PauseArgs),
     /// Cancel all pending messages of a destination or of one ordering key
     Purge(PurgeArgs),
+    /// Show the last versions of a definition: who wrote each, when, and what changed
+    Versions(VersionsArgs),
+    /// Define a destination as it was before
+    Rollback(RollbackArgs),
     /// Delete a destination
     Delete(DeleteArgs),
 }
@@ -62,15 +80,25 @@ struct ShowArgs {
 }
 
 #[derive(Debug, Clone, Args)]
+struct DiffArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// TOML or JSON file with one definition or several; "-" is standard input
+    file: PathBuf,
+}
+
+#[derive(Debug, Clone, Args)]
 struct SetArgs {
     #[command(flatten)]
     client: ClientArgs,
     /// Name of the destination
     destination: String,
-    /// New values, such as backlog_max=5000 or delivery.timeout_ms=10000; null stands for the default. A value that is
-    /// not JSON is a text
+    /// Field and value, such as delivery.lanes_max=8; the value is JSON or a text; null is the default
     #[arg(required = true, value_name = "FIELD=VALUE")]
     fields: Vec<String>,
+    /// Change nothing: print what would change
+    #[arg(long)]
+    dry_run: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -91,14 +119,16 @@ pub async fn run(args: DestinationsArgs) -> anyhow::Result<()> {
     match args.command {
         Command::List(args) => list(args).await,
         Command::Show(args) => show(args).await,
-        Command::Apply(args) => {
-            let path_of = |name: &str| path_of(name, "");
-            apply(args, &Noun { table: "destination", path_of, changing: "version" }).await
+        Command::Apply(args) => apply(args, &NOUN).await,
+        Command::Diff(DiffArgs { client, file }) => {
+            apply(ApplyArgs { client, file, dry_run: true }, &NOUN).await
         }
         Command::Set(args) => set(args).await,
         Command::Pause(args) => pause::pause(args).await,
         Command::Resume(args) => pause::resume(args).await,
         Command::Purge(args) => purge::run(args).await,
+        Command::Versions(args) => versions(args).await,
+        Command::Rollback(args) => rollback(args).await,
         Command::Delete(args) => delete(args).await,
     }
 }
@@ -113,10 +143,20 @@ async fn show(args: ShowArgs) -> anyhow::Result<()> {
 }
 
 async fn set(args: SetArgs) -> anyhow::Result<()> {
-    let patch = patch_of(&args.fields)?;
-    let answer = args.client.call(Call::patch(&path_of(&args.destination, ""), &patch)).await?;
-    args.client.print(&answer, |answer| {
-        format!("{} has version {} now", args.destination, answer["version"])
+    let SetArgs { client, destination, fields, dry_run } = args;
+    let patch = patch_of(&fields)?;
+    let path = path_of(&destination, "");
+    if dry_run {
+        let mut definition = (*client.get(&path).await?).clone();
+        if let Some(fields) = definition.as_object_mut() {
+            ADDED.iter().for_each(|field| drop(fields.remove(*field)));
+        }
+        merge(&mut definition, patch);
+        return preview(&client, &NOUN, &destination, &definition).await;
+    }
+    let answer = client.call(Call::patch(&path, &patch)).await?;
+    client.print(&answer, |answer| {
+        format!("{destination} is changed: version {}", text_of(answer, "version"))
     })
 }
 

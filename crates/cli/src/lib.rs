@@ -26,6 +26,7 @@ mod tokens;
 mod top;
 mod topics;
 mod verify;
+mod versions;
 mod why;
 
 pub mod advice;

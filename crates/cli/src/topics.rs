@@ -68,7 +68,8 @@ pub async fn run(args: TopicsArgs) -> anyhow::Result<()> {
             client.print(&answer, |answer| in_lines(&answer.text))
         }
         Command::Apply(args) => {
-            let noun = Noun { table: "topic", path_of: path_of_topic, changing: "destinations" };
+            let (table, path_of, changing) = ("topic", path_of_topic, "destinations");
+            let noun = Noun { table, path_of, changing, has_diff: false };
             apply(args, &noun).await
         }
         Command::Delete(args) => delete(args).await,

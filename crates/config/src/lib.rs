@@ -7,6 +7,7 @@
 mod admin;
 mod audit;
 mod auth;
+mod definitions;
 mod file;
 mod kubernetes;
 mod listen;
@@ -32,6 +33,7 @@ use serde::{Deserialize, Serialize};
 pub use admin::Admin;
 pub use audit::Audit;
 pub use auth::{Auth, AuthMode, CertificateGrant};
+pub use definitions::{Definitions, FileRule};
 pub use listen::{InvalidListen, Listen};
 pub use log::{Log, LogFormat};
 pub use outgoing::Outgoing;
@@ -58,6 +60,8 @@ pub struct Config {
     pub admin: Admin,
     /// The audit log: what operators did.
     pub audit: Audit,
+    /// When the definitions of this file are written.
+    pub definitions: Definitions,
     /// The Redis that holds all state.
     pub redis: Redis,
     /// The ingest role.
@@ -233,6 +237,7 @@ impl Default for Config {
             http: Http::default(),
             admin: Admin::default(),
             audit: Audit::default(),
+            definitions: Definitions::default(),
             redis: Redis::default(),
             ingest: Ingest::default(),
             processor: Processor::default(),

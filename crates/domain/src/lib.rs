@@ -10,6 +10,7 @@ pub mod duration;
 pub mod excerpt;
 pub mod hex;
 pub mod lease;
+pub mod merge_patch;
 pub mod message;
 pub mod name;
 pub mod nearest;

@@ -211,6 +211,8 @@ groups! {
         &[
             Code::UnknownDestination, Code::DefinedInFile, Code::RefusedAddress, Code::WrongVersion,
         ];
+    /// Takes an earlier definition of a destination.
+    RollsBack: ANY, CHANGE, BODY, &[Code::UnknownDestination, Code::DefinedInFile, Code::WrongVersion];
     /// Defines or removes a topic.
     DefinesTopic: ANY, CHANGE, BODY,
         &[Code::UnknownDestination, Code::UnknownTopic, Code::DefinedInFile];

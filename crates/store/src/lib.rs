@@ -40,6 +40,7 @@ pub mod scripts;
 mod sealed;
 mod tail;
 mod unfit;
+mod versions;
 mod wake;
 
 use std::{
@@ -54,7 +55,7 @@ use std::{
 use tokio::time::Instant;
 
 pub use catalog::{
-    Catalog, CatalogToken, CatalogTopic, Changed, ChangedNames, InFile, OlderPod, Round,
+    Catalog, CatalogToken, CatalogTopic, Changed, ChangedNames, FromFile, InFile, OlderPod, Round,
     SecretsFound, Watch,
 };
 pub use chunks::chunks_by_size;
@@ -96,7 +97,7 @@ pub use transitions::{
     claim::Claimed,
     complete::{Completion, Status},
     consume::Consumed,
-    define::{Defined, Replaces},
+    define::{Defined, Replaces, Terms},
     delete_destination::Removed,
     end_session::SESSION_MS_MAX,
     extend::Extension,
@@ -111,6 +112,7 @@ pub use transitions::{
     withdraw::{PendingWithdrawal, WITHDRAW_MAX, Who, Withdrawal, Withdrawn},
 };
 pub use unfit::UnfitServer;
+pub use versions::{Author, KeptDefinition};
 pub use wake::{Wake, WakeKind, Wakes, already_here, woken};
 
 use callers::Callers;

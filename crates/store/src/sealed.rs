@@ -17,6 +17,7 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use ring::{
     aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    hmac,
     rand::{SecureRandom, SystemRandom},
 };
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,10 @@ use domain::{Destination, destination::MASK, hex::hex};
 const SEALED: &str = "sealed";
 /// Digits of the id of a key.
 const ID_DIGITS: usize = 8;
+/// What a fingerprint of secrets without a key begins with.
+const UNKEYED: &str = "-";
+/// Digits of a fingerprint.
+const FINGERPRINT_DIGITS: usize = 32;
 
 /// The keys of a deployment. The first encrypts, all decrypt. Without any, secrets are stored in plain text.
 #[derive(Default)]
@@ -42,6 +47,8 @@ struct SealingKey {
     /// Names the key, and tells nothing about it.
     id: String,
     seal: Seal,
+    /// For fingerprints.
+    mac: hmac::Key,
 }
 
 /// Encrypts texts. Each is bound to its place: it can be decrypted only there.
@@ -70,7 +77,9 @@ impl Keyring {
         let key = |bytes: &[u8; 32]| {
             let digest = Sha256::digest([b"reseq secrets key\0".as_slice(), bytes].concat());
             let id = hex(&digest)[..ID_DIGITS].to_owned();
-            Some(SealingKey { id, seal: Seal::new(bytes)? })
+            let of_mac = Sha256::digest([b"reseq fingerprint key\0".as_slice(), bytes].concat());
+            let mac = hmac::Key::new(hmac::HMAC_SHA256, &of_mac);
+            Some(SealingKey { id, seal: Seal::new(bytes)?, mac })
         };
         Keyring { keys: keys.iter().filter_map(key).collect(), has_warned: AtomicBool::default() }
     }
@@ -135,6 +144,23 @@ impl Keyring {
             })?;
         }
         Ok(destination)
+    }
+
+    /// Texts that are the same for the same definition, and from which nobody without the keys can guess a secret: first
+    /// the one to store, then those that were stored with earlier keys, or without any.
+    pub(super) fn fingerprints(&self, destination: &Destination) -> Vec<String> {
+        let text = serde_json::json!(destination.set_fields()).to_string();
+        let short = |digest: &[u8]| hex(digest)[..FINGERPRINT_DIGITS].to_owned();
+        let has_secrets = destination.secrets().next().is_some();
+        let keys = self.keys.iter().filter(|_| has_secrets);
+        let of_keys = keys.map(|key| short(hmac::sign(&key.mac, text.as_bytes()).as_ref()));
+        let mark = if has_secrets { UNKEYED } else { "" };
+        of_keys.chain([format!("{mark}{}", short(&Sha256::digest(&text)))]).collect()
+    }
+
+    /// False for a fingerprint of secrets that was made without a key, once there is one.
+    pub(super) fn may_keep(&self, fingerprint: &str) -> bool {
+        self.is_empty() || !fingerprint.starts_with(UNKEYED)
     }
 
     /// True if this stored definition is as [`Keyring::seal`] would store it.
@@ -249,6 +275,24 @@ mod tests {
         assert_eq!(sealing(&text).unwrap(), Sealing::With(old.current().unwrap().into()));
         assert_eq!(sealing(&plain).unwrap(), Sealing::Plain);
         assert_eq!(sealing(&old.seal(&none).unwrap()).unwrap(), Sealing::NoSecrets);
+    }
+
+    #[test]
+    fn a_fingerprint_outlives_a_new_key_and_tells_secrets_apart() {
+        let [erp, mut other] = ["erp", "erp"].map(destination);
+        other.sign = Some(Sign { secrets: Secrets::new(["another s3cret"]) });
+        let none = Keyring::new(&[]);
+        let [old, new] = [&KEYS[..1], &[KEYS[1], KEYS[0]]].map(Keyring::new);
+        let first = |keyring: &Keyring, of: &Destination| keyring.fingerprints(of).remove(0);
+        for (before, after) in [(&none, &old), (&old, &new), (&old, &old)] {
+            assert!(after.fingerprints(&erp).contains(&first(before, &erp)));
+            assert!(!after.fingerprints(&other).contains(&first(before, &erp)));
+        }
+        assert!(!none.fingerprints(&erp).contains(&first(&old, &erp)));
+        let kept = [&none, &old].map(|keyring| keyring.may_keep(&first(&none, &erp)));
+        assert_eq!((kept, new.may_keep(&first(&old, &erp))), ([true, false], true));
+        let plain = Destination::new("erp".parse().unwrap(), "http://h/");
+        assert_eq!(none.fingerprints(&plain), new.fingerprints(&plain));
     }
 
     #[test]

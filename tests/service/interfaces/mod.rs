@@ -26,6 +26,7 @@ mod in_file;
 mod ingest;
 mod limits;
 mod memory;
+mod older_file;
 mod problems;
 mod redis_gone;
 mod reload;

@@ -9,7 +9,7 @@ use super::{Service, said};
 use crate::support::pods::client;
 
 /// Every route. Add a new route here, and to the tests of its behaviour.
-const ROUTES: [&str; 69] = [
+const ROUTES: [&str; 72] = [
     "DELETE /v1/destinations/{destination}",
     "DELETE /v1/destinations/{destination}/dead-letters/{sequence}",
     "DELETE /v1/destinations/{destination}/messages",
@@ -41,6 +41,7 @@ const ROUTES: [&str; 69] = [
     "GET /v1/destinations/{destination}/operations",
     "GET /v1/destinations/{destination}/operations/{id}",
     "GET /v1/destinations/{destination}/stats",
+    "GET /v1/destinations/{destination}/versions",
     "GET /v1/destinations/{destination}/why",
     "GET /v1/doctor",
     "GET /v1/messages/by-id/{id}",
@@ -58,6 +59,7 @@ const ROUTES: [&str; 69] = [
     "POST /v1/destinations/{destination}/consume",
     "POST /v1/destinations/{destination}/dead-letters/discard",
     "POST /v1/destinations/{destination}/dead-letters/redrive",
+    "POST /v1/destinations/{destination}/diff",
     "POST /v1/destinations/{destination}/messages",
     "POST /v1/destinations/{destination}/messages/{sequence}/run-now",
     "POST /v1/destinations/{destination}/operations/{id}/cancel",
@@ -67,6 +69,7 @@ const ROUTES: [&str; 69] = [
     "POST /v1/destinations/{destination}/replay",
     "POST /v1/destinations/{destination}/resume",
     "POST /v1/destinations/{destination}/retry-head",
+    "POST /v1/destinations/{destination}/rollback",
     "POST /v1/destinations/{destination}/run-now",
     "POST /v1/destinations/{destination}/skip-head",
     "POST /v1/leases",

@@ -9,9 +9,9 @@ use utoipa::ToSchema;
 #[schema(as = AuditedAction)]
 pub struct Entry {
     /// The id of the token; `admin_token` for the one of the configuration, `loopback_without_token` as long as
-    /// there is no token, `anyone` with `auth.mode = "none"`.
+    /// there is no token, `anyone` with `auth.mode = "none"`, `configuration_file` for the file of a process.
     pub actor: String,
-    /// The name of the token.
+    /// The name of the token; for a configuration file that of the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor_name: Option<String>,
     /// The subject of the client's certificate.
@@ -31,7 +31,7 @@ pub struct Entry {
     /// How many messages, definitions or tokens it changed.
     pub affected: u64,
     /// `succeeded`; the code of the error; for a bulk operation its state; `unfinished` if the client left before
-    /// the answer.
+    /// the answer; `not_written` if a configuration file did not change what runs.
     pub outcome: String,
     /// The id of the bulk operation.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -20,8 +20,8 @@ use http_server::{invalid::Location, openapi_responses, principal::Principal, pr
 use store::AuditId;
 
 pub(super) use entry::Entry;
-pub use record::Recorder;
-pub(super) use record::{affected, current, target};
+pub use record::{Recorder, record_of_file};
+pub(super) use record::{affected, author, current, dry_run, target};
 
 /// Entries that are read together.
 const AT_ONCE: usize = 1_000;

@@ -30,7 +30,7 @@ use domain::{DestinationName, Scope, excerpt::excerpt};
 use faults::planted;
 use formats::code::Code;
 use http_server::{client_connection::ClientConnection, principal::Principal, problem::Problem};
-use store::Store;
+use store::{Author, Store};
 
 /// One token may fill this part of the log at once, and then add an entry each time.
 const SHARES: usize = 10;
@@ -168,24 +168,48 @@ impl Recorder {
     }
 
     async fn store(&self, entry: &Entry) {
-        tracing::info!(
-            actor = entry.actor,
-            name = entry.actor_name,
-            certificate = entry.certificate,
-            address = entry.address,
-            action = entry.action,
-            destination = entry.destination,
-            target_of_it = entry.target,
-            affected = entry.affected,
-            outcome = entry.outcome,
-            operation = entry.operation,
-            "an operator acted",
-        );
-        let text = serde_json::to_string(entry).unwrap_or_default();
-        if let Err(error) = self.0.store.audit(&text, self.0.entries_max).await {
-            telemetry::audit_failed();
-            tracing::error!(%error, entry = text, "an action could not be added to the audit log");
-        }
+        store_entry(&self.0.store, self.0.entries_max, entry).await;
+    }
+}
+
+/// Records what the configuration file of this process has done to a destination.
+pub async fn record_of_file(
+    store: &Store,
+    entries_max: usize,
+    by: &Author,
+    destination: &DestinationName,
+    outcome: &str,
+) {
+    let entry = Entry {
+        actor: by.actor.clone(),
+        actor_name: by.actor_name.clone(),
+        action: "define_destination".to_owned(),
+        destination: Some(destination.to_string()),
+        affected: u64::from(outcome == "succeeded"),
+        outcome: outcome.to_owned(),
+        ..Entry::default()
+    };
+    store_entry(store, entries_max, &entry).await;
+}
+
+async fn store_entry(store: &Store, entries_max: usize, entry: &Entry) {
+    tracing::info!(
+        actor = entry.actor,
+        name = entry.actor_name,
+        certificate = entry.certificate,
+        address = entry.address,
+        action = entry.action,
+        destination = entry.destination,
+        target_of_it = entry.target,
+        affected = entry.affected,
+        outcome = entry.outcome,
+        operation = entry.operation,
+        "an operator acted",
+    );
+    let text = serde_json::to_string(entry).unwrap_or_default();
+    if let Err(error) = store.audit(&text, entries_max).await {
+        telemetry::audit_failed();
+        tracing::error!(%error, entry = text, "an action could not be added to the audit log");
     }
 }
 
@@ -275,6 +299,17 @@ impl Drop for Unfinished {
 /// The action that the current request carries out, for what outlives the request.
 pub(crate) fn current() -> Option<Arc<Action>> {
     CURRENT.try_with(Arc::clone).ok()
+}
+
+/// Who carries out the current action.
+pub(crate) fn author() -> Author {
+    let Entry { actor, actor_name, .. } = current().map(|action| action.now()).unwrap_or_default();
+    Author { actor, actor_name }
+}
+
+/// Notes that the current action changes nothing.
+pub(crate) fn dry_run() {
+    let _ = CURRENT.try_with(|action| action.change(|entry| entry.dry_run = true));
 }
 
 /// Notes how many messages or definitions the current action has changed.

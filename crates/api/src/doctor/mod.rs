@@ -1,5 +1,6 @@
 //! `GET /v1/doctor`: what may go wrong in this deployment, and what to do about it.
 
+mod definitions;
 mod deployment;
 mod destinations;
 pub(crate) mod expiry;
@@ -84,6 +85,7 @@ const CHECKS: &[&str] = &[
     "schema",
     "partitions",
     "damage",
+    "definitions",
     "credentials",
     "expiry",
     "stuck_lanes",
@@ -145,6 +147,7 @@ pub(super) async fn doctor(
         // With a full disk, a server refuses even PING, but it answers what is asked.
         Ok(()) | Err(StoreError::RefusesWrites(_)) => {
             deployment::check(&api, &mut findings).await;
+            definitions::check(&api, &mut findings).await;
             destinations::check(&api, &mut findings).await;
         }
         // Without Redis, nothing else can be said.

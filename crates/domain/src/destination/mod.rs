@@ -1,5 +1,6 @@
 //! A destination: a named receiver with its transform and its policies.
 
+mod changes;
 mod defaults;
 mod delivery;
 pub mod expression;
@@ -15,6 +16,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use changes::Change;
 pub use delivery::{Ack, BatchFormat, Delivery, DeliveryKind, Envelope, Framing};
 pub use forward_headers::{ForwardHeaders, REQUEST_ID, is_reserved};
 pub use ids::IDS_SEARCHED_MAX;

@@ -8,11 +8,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use config::FileRule;
 use tokio_util::sync::CancellationToken;
 
 use super::{Catalog, ChangedNames};
-use crate::StoreError;
-use domain::{Destination, DestinationName, Topic, TopicName};
+use crate::{CatalogEntry, StoreError};
+use domain::{Destination, DestinationName, Topic, TopicName, destination::Change};
 
 /// The destinations and topics of this process's configuration file. Cheap to clone.
 #[derive(Clone)]
@@ -21,6 +22,7 @@ pub struct InFile {
     destinations: Arc<HashMap<DestinationName, Destination>>,
     topics: Arc<HashMap<TopicName, Topic>>,
     removed: Arc<Mutex<Removed>>,
+    rule: FileRule,
 }
 
 /// Those that were removed and do not match the file again yet.
@@ -32,7 +34,12 @@ struct Removed {
 
 impl InFile {
     /// The definitions of the file, which have just been written into Redis.
-    pub fn new(catalog: Catalog, destinations: &[Destination], topics: &[Topic]) -> InFile {
+    pub fn new(
+        catalog: Catalog,
+        destinations: &[Destination],
+        topics: &[Topic],
+        rule: FileRule,
+    ) -> InFile {
         let destinations = destinations.iter().map(|one| (one.name.clone(), one.clone()));
         let topics = topics.iter().map(|one| (one.name.clone(), one.clone()));
         InFile {
@@ -40,7 +47,26 @@ impl InFile {
             destinations: Arc::new(destinations.collect()),
             topics: Arc::new(topics.collect()),
             removed: Arc::default(),
+            rule,
         }
+    }
+
+    /// True if the next start writes the definitions of the file, whatever runs then.
+    pub fn is_always_written(&self) -> bool {
+        self.rule == FileRule::Always
+    }
+
+    /// The destinations that run with another definition than that of the file, with what differs, by name.
+    pub fn differing(&self) -> Vec<(Arc<CatalogEntry>, Vec<Change>)> {
+        let differs = |of_file: &Destination| {
+            let entry = self.catalog.get(of_file.name.as_str())?;
+            // To compare is cheaper than to list what differs.
+            let is_other = entry.destination != *of_file && self.controls(&of_file.name);
+            is_other.then(|| (entry.clone(), entry.destination.changes_to(of_file)))
+        };
+        let mut all: Vec<_> = self.destinations.values().filter_map(differs).collect();
+        all.sort_unstable_by(|(a, _), (b, _)| a.destination.name.cmp(&b.destination.name));
+        all
     }
 
     /// True for a destination that the file controls, as far as this process knows.

@@ -2,6 +2,7 @@
 
 mod definitions;
 mod follow;
+mod from_file;
 mod in_file;
 mod index;
 mod names;
@@ -18,6 +19,7 @@ use std::{
 
 use tokio::sync::{Mutex, watch};
 
+pub use from_file::FromFile;
 pub use in_file::InFile;
 pub use names::{Changed, ChangedNames, Counts, Round, Watch};
 pub use schema::OlderPod;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Replaces, Store, StoreError,
+    Author, Replaces, Store, StoreError, Terms,
     sealed::{Sealing, sealing},
 };
 use domain::{Destination, DestinationName};
@@ -121,7 +121,8 @@ impl Store {
         destination: &Destination,
         version: u64,
     ) -> Result<u64, StoreError> {
-        match self.define_over(destination, Replaces::Version(version)).await {
+        let terms = Terms::new(Author::default(), Replaces::Version(version));
+        match self.define_over(destination, &terms).await {
             Ok(_) => Ok(1),
             // It has changed meanwhile: whoever changed it has encrypted it.
             Err(

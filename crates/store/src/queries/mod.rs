@@ -20,5 +20,6 @@ pub mod records;
 pub mod results;
 pub mod servers;
 pub mod stats;
+pub mod versions;
 pub mod why;
 pub mod work;

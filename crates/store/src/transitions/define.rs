@@ -9,6 +9,7 @@ use crate::{
     contract::contract,
     entry::{Paused, claimers_of, delivery_text, ordering_text, processing_text},
     keys::DestinationKeys,
+    versions::{Author, VERSIONS_MAX, note_of},
 };
 use domain::{Destination, Epoch};
 use faults::planted;
@@ -32,6 +33,9 @@ contract! {
         ids_max: u64,
         same_definition: String,
         delivery: &'a str,
+        note: String,
+        versions_max: usize,
+        file_forms: &'a str,
     }
 }
 
@@ -49,9 +53,10 @@ pub struct Defined {
 }
 
 /// Which version of the definition a new one may replace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Replaces {
     /// Any, or none.
+    #[default]
     Any,
     /// Only this one.
     Version(u64),
@@ -69,25 +74,43 @@ impl Replaces {
     }
 }
 
+/// Who writes a definition, and over which version.
+#[derive(Debug, Clone, Default)]
+pub struct Terms {
+    /// The version that it may replace.
+    pub replaces: Replaces,
+    /// Who writes it.
+    pub by: Author,
+    /// The forms that configuration files have written, with this one; empty: they stay as they are.
+    pub(crate) file_forms: String,
+}
+
+impl Terms {
+    /// This author, over this version.
+    pub fn new(by: Author, replaces: Replaces) -> Terms {
+        Terms { replaces, by, file_forms: String::new() }
+    }
+}
+
 /// How often a definition is tried again after a removal was finished.
 const REMOVALS_MAX: usize = 3;
 
 impl Store {
-    /// Creates or changes a destination, and notifies all pods. Finishes an earlier removal first:
-    /// the process that began it may be gone, or a failover may have lost its end.
+    /// Creates or changes a destination, and notifies all pods.
     pub async fn define(&self, destination: &Destination) -> Result<Defined, StoreError> {
-        self.define_over(destination, Replaces::Any).await
+        self.define_over(destination, &Terms::default()).await
     }
 
     /// Like `define`, but only over the version that the caller has read. A definition that is
-    /// already stored counts as done, whatever its version, so that a repeat succeeds.
+    /// already stored counts as done, whatever its version, so that a repeat succeeds. Finishes an earlier
+    /// removal first: the process that began it may be gone, or a failover may have lost its end.
     pub async fn define_over(
         &self,
         destination: &Destination,
-        replaces: Replaces,
+        terms: &Terms,
     ) -> Result<Defined, StoreError> {
         for _ in 0..REMOVALS_MAX {
-            match self.call_define(destination, replaces).await {
+            match self.call_define(destination, terms).await {
                 Err(StoreError::BeingRemoved) => {}
                 answer => return answer,
             }
@@ -97,14 +120,14 @@ impl Store {
                 Err(error) => return Err(error),
             }
         }
-        self.call_define(destination, replaces).await
+        self.call_define(destination, terms).await
     }
 
     /// Calls the script once.
     pub async fn call_define(
         &self,
         destination: &Destination,
-        replaces: Replaces,
+        terms: &Terms,
     ) -> Result<Defined, StoreError> {
         let keys = self.keys().destination(&destination.name);
         self.check_defined(destination.durability, &keys.hash()).await?;
@@ -120,10 +143,13 @@ impl Store {
             processing: processing_text(destination.processing),
             attempts_max: destination.transform.attempts_max,
             stalls_max: destination.transform.stalls_max,
-            replaces: replaces.text(),
+            replaces: terms.replaces.text(),
             ids_max: destination.ids_indexed(),
             same_definition: same,
             delivery: delivery_text(destination.delivery.kind),
+            note: note_of(&terms.by, serde_json::json!(destination.masked())),
+            versions_max: VERSIONS_MAX,
+            file_forms: &terms.file_forms,
         }
         .call(self, &keys);
         let answer = self.run(&call).await?;

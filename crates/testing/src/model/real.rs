@@ -377,6 +377,11 @@ impl Real {
             _ if key.ends_with(":idempotency-keys") => self.unique(value),
             // The window is longer than the test.
             (_, "remembered") => value.rsplit(' ').next().unwrap_or_default().to_owned(),
+            (_, "versions") => {
+                let of = |line: &str| number(line.split(' ').next().unwrap_or_default());
+                let versions = value.lines().map(|line| self.version(&key["d:".len()..], of(line)));
+                versions.map(|version| version.to_string()).collect::<Vec<_>>().join(" ")
+            }
             (_, "version") => self.version(&key["d:".len()..], number(value)).to_string(),
             _ => value.to_owned(),
         }

@@ -237,6 +237,8 @@ pub struct Letter {
 pub struct Destination {
     pub version: u64,
     pub definition: Definition,
+    /// The versions that are kept, the newest first.
+    pub versions: Vec<u64>,
     pub paused: &'static str,
     /// The epoch in which the destination was created. Its messages never carry a lower one.
     pub born: u64,

@@ -190,6 +190,9 @@ impl Calls {
             ids_max: IDS_MAX,
             same_definition: String::new(),
             delivery: self.delivery,
+            note: "{}".to_owned(),
+            versions_max: 20,
+            file_forms: "",
         };
         made("define", args.words(&self.keys))
     }

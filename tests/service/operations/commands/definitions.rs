@@ -8,7 +8,7 @@ use super::{Ran, Service, run_at};
 
 impl Service {
     /// Runs a command that reads this from standard input.
-    pub(super) async fn run_with_input(&self, args: &[&str], input: &str) -> Ran {
+    pub async fn run_with_input(&self, args: &[&str], input: &str) -> Ran {
         run_at(&self.pod.url(""), args, &[], input).await
     }
 

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use domain::{Arrival, ErrorKind, LeaseToken, MessageIds, Sequence, Stage, State};
 use redis_client::ClientError;
 use store::{
-    Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Replaces,
-    Retry, StoreError, Who, Withdrawal,
+    Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Retry,
+    StoreError, Terms, Who, Withdrawal,
 };
 
 use super::{
@@ -232,7 +232,7 @@ impl Real {
                     store.delete_destination(&name.parse().unwrap(), true).await?;
                 }
                 let defined =
-                    store.call_define(&destination(name, definition), Replaces::Any).await?;
+                    store.call_define(&destination(name, definition), &Terms::default()).await?;
                 Ok(Box::new(move |real| Reply::Defined {
                     version: real.version(name, defined.version),
                     changed: defined.changed,

@@ -111,6 +111,7 @@ fn of_hash(all: &mut Snapshot, name: Name, destination: &Destination) {
         ("version", destination.version.to_string()),
         ("definition", real::definition_json(name, &definition)),
         ("ordering", text_of(definition.ordering).to_owned()),
+        ("versions", destination.versions.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")),
         ("processing", if definition.serial { "serial" } else { "parallel" }.to_owned()),
         ("delivery", "push".to_owned()),
         ("claimers", definition.claimers().as_str().to_owned()),

@@ -9,6 +9,9 @@ use crate::model::{
     state::{Definition, Destination, Message, Name, State},
 };
 
+/// The most versions of a definition that are kept.
+const VERSIONS_MAX: usize = 20;
+
 pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
     notice_server(state);
     let known = state.destinations.get(name);
@@ -33,6 +36,7 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
     let destination = state.destinations.entry(name).or_insert_with(|| Destination {
         version,
         definition,
+        versions: Vec::new(),
         paused: "",
         born,
         deleted: false,
@@ -63,6 +67,8 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
     }
     destination.version = version;
     destination.definition = definition;
+    destination.versions.insert(0, version);
+    destination.versions.truncate(VERSIONS_MAX);
     let paused = destination.paused;
     let has_waiting = !destination.waiting.is_empty();
     let other = match definition.claimers() {

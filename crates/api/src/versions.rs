@@ -1,0 +1,168 @@
+//! `/v1/destinations/{d}/versions`, `/diff` and `/rollback`: what a definition was, what would change, and the way back.
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, State, rejection::BytesRejection},
+    response::Response,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{
+    Api, at_path, audit,
+    define::{Condition, Definition, change, check, unmasked},
+    destinations::{parse_name, refuse_if_in_file},
+    read_named,
+    request::{find, read_optional},
+    views::{Items, rfc3339},
+};
+use domain::{Destination, DestinationName, destination::Change};
+use formats::code::Code;
+use http_server::{openapi_responses, problem::Problem};
+use store::KeptDefinition;
+
+/// A definition that a destination has, or had.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DestinationVersion)]
+pub(super) struct Version {
+    version: u64,
+    #[schema(format = DateTime)]
+    written_at: String,
+    /// Who wrote it, as in the audit log; `configuration_file` for the file of a process; empty if it is not known.
+    actor: String,
+    /// The name of the token; for a configuration file that of the process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actor_name: Option<String>,
+    /// What differs from the version before it, if that is kept. Changes of secrets are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<Vec<Change>>,
+    /// The definition, with secrets masked.
+    #[schema(value_type = Object)]
+    definition: Value,
+}
+
+/// `GET /v1/destinations/{d}/versions`
+#[utoipa::path(get, path = "/v1/destinations/{destination}/versions", tag = "destinations",
+    operation_id = "list_versions",
+    params(("destination" = String, Path, description = "The name of the destination")),
+    responses((status = 200, description = "The last versions, the newest first", body = Items<Version>),
+        openapi_responses::ReadsDestination))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Items<Version>>, Problem> {
+    let entry = find(&api, &name).await?;
+    let kept = api.store.versions(&entry.destination.name).await?;
+    let read = |kept: &KeptDefinition| Destination::deserialize(&kept.definition).ok();
+    let changes = |pair: &[KeptDefinition]| Some(read(&pair[1])?.changes_to(&read(&pair[0])?));
+    let changes: Vec<_> = kept.windows(2).map(changes).chain([None]).collect();
+    let items = kept.into_iter().zip(changes).map(|(kept, changes)| Version {
+        version: kept.version,
+        written_at: rfc3339(kept.at_ms),
+        actor: kept.by.actor,
+        actor_name: kept.by.actor_name,
+        changes,
+        definition: kept.definition,
+    });
+    Ok(Json(Items { items: items.collect(), next_cursor: None }))
+}
+
+/// What a definition would change.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DefinitionDiff)]
+pub(super) struct Diff {
+    destination: DestinationName,
+    /// False if it would be created. The changes are then those from the defaults.
+    exists: bool,
+    changes: Vec<Change>,
+}
+
+/// `POST /v1/destinations/{d}/diff`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/diff", tag = "destinations",
+    operation_id = "diff_destination",
+    params(("destination" = String, Path, description = "The name of the destination")),
+    request_body = Definition,
+    responses((status = 200, description = "What PUT would change; nothing has changed", body = Diff),
+        openapi_responses::DefinesDestination))]
+pub(super) async fn diff(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Diff>, Problem> {
+    audit::dry_run();
+    let name = parse_name(&name)?;
+    let wanted: Destination = read_named(name.as_str(), body, api.batch_bytes_max)?;
+    let current = api.catalog.refresh(&name).await?;
+    let current = current.as_deref().map(|entry| &entry.destination);
+    let wanted = unmasked(wanted, current)?;
+    check(&api, &wanted).await?;
+    let changes = match current {
+        Some(current) => current.changes_to(&wanted),
+        None => Destination::new(name.clone(), "").changes_to(&wanted),
+    };
+    Ok(Json(Diff { destination: name, exists: current.is_some(), changes }))
+}
+
+/// Which version a rollback takes.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Rollback {
+    /// One of the kept versions; if absent, the one before the current.
+    to: Option<u64>,
+}
+
+/// `POST /v1/destinations/{d}/rollback`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/rollback", tag = "destinations",
+    operation_id = "roll_back_destination",
+    params(("destination" = String, Path, description = "The name of the destination")),
+    request_body(content = Option<Rollback>, description = "The version to take"),
+    responses(
+        (status = 200, description = "It is defined as in that version, or was the same",
+            body = super::destinations::View,
+            headers(("ETag" = String, description = "For `If-Match`"))),
+        openapi_responses::RollsBack))]
+pub(super) async fn rollback(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let Rollback { to } = read_optional(body, api.batch_bytes_max)?;
+    let entry = find(&api, &name).await?;
+    let name = &entry.destination.name;
+    // With the other rule, the file does not undo it.
+    if api.in_file.is_always_written() {
+        refuse_if_in_file(&api, name).await?;
+    }
+    let kept = api.store.versions(name).await?;
+    let chosen = match to {
+        Some(version) => kept.iter().find(|kept| kept.version == version),
+        None => kept.get(1),
+    };
+    let chosen = chosen.ok_or_else(|| {
+        let known = kept.iter().map(|kept| kept.version.to_string()).collect::<Vec<_>>();
+        let detail = format!("to: there is no such version; kept are {}", known.join(", "));
+        Problem::invalid_field(detail)
+    })?;
+    audit::target(&chosen.version.to_string());
+    let unfit = |problem: Problem| unfit(chosen.version, name, problem);
+    let wanted: Destination = serde_path_to_error::deserialize(&chosen.definition)
+        .map_err(|error| unfit(Problem::invalid_field(at_path(&error))))?;
+    let wanted_over = |current: Option<&Destination>| unmasked(wanted.clone(), current);
+    let changed = change(&api, name, &Condition::Known, wanted_over).await;
+    changed.map_err(|problem| match problem.code {
+        Code::InvalidField | Code::RefusedAddress => unfit(problem),
+        _ => problem,
+    })
+}
+
+/// A version that cannot run today: it is not valid any more, or its secrets are not those of today.
+fn unfit(version: u64, name: &DestinationName, problem: Problem) -> Problem {
+    let detail = format!(
+        "version {version} cannot be used as it is: {}. Take its definition from GET \
+         /v1/destinations/{name}/versions, correct that, and PUT it",
+        problem.detail
+    );
+    Problem::new(Code::WrongState, detail)
+}

@@ -1,0 +1,97 @@
+//! `reseq destinations versions` and `rollback`.
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{
+    apply::preview,
+    client_args::ClientArgs,
+    destinations::NOUN,
+    output::{list, text_of, write_out},
+    paths::path_of,
+};
+
+const COLUMNS: [&str; 4] = ["version", "written_at", "by", "changed"];
+
+/// The arguments of `reseq destinations versions`.
+#[derive(Debug, Clone, Args)]
+pub struct VersionsArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the destination
+    destination: String,
+    /// Print the definition of this version, as apply takes it
+    #[arg(long, value_name = "VERSION")]
+    show: Option<u64>,
+}
+
+/// The arguments of `reseq destinations rollback`.
+#[derive(Debug, Clone, Args)]
+pub struct RollbackArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the destination
+    destination: String,
+    /// The version to take (see reseq destinations versions). Default: the one before the current
+    #[arg(long, value_name = "VERSION")]
+    to: Option<u64>,
+    /// Change nothing: print what would change
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Lists the versions, or prints one.
+pub async fn versions(args: VersionsArgs) -> anyhow::Result<()> {
+    let VersionsArgs { client, destination, show } = args;
+    let answer = client.get(&path_of(&destination, "versions")).await?;
+    match show {
+        None => client.print(&answer, |answer| list(answer, &COLUMNS, row)),
+        Some(version) => {
+            let found = find(&answer, &destination, Some(version))?;
+            write_out(&serde_json::to_string_pretty(&found["definition"])?)
+        }
+    }
+}
+
+/// Defines a destination as it was.
+pub async fn rollback(args: RollbackArgs) -> anyhow::Result<()> {
+    let RollbackArgs { client, destination, to, dry_run } = args;
+    if dry_run {
+        let answer = client.get(&path_of(&destination, "versions")).await?;
+        let found = find(&answer, &destination, to)?;
+        return preview(&client, &NOUN, &destination, &found["definition"]).await;
+    }
+    let body = to.map_or(json!({}), |to| json!({"to": to}));
+    let answer = client.post(&path_of(&destination, "rollback"), &body).await?;
+    client.print(&answer, |answer| {
+        let of = to.map_or("the version before".to_owned(), |to| format!("version {to}"));
+        format!("{destination} is defined as in {of}: now version {}", text_of(answer, "version"))
+    })
+}
+
+/// This version, or the one before the current.
+fn find<'a>(answer: &'a Value, name: &str, version: Option<u64>) -> anyhow::Result<&'a Value> {
+    let Some(version) = version else {
+        return answer["items"].get(1).with_context(|| format!("{name} has no earlier version"));
+    };
+    let mut all = answer["items"].as_array().into_iter().flatten();
+    match all.find(|one| one["version"] == version) {
+        Some(one) => Ok(one),
+        None => bail!(
+            "{name} has no version {version}, or it is not kept any more: see reseq destinations versions {name}"
+        ),
+    }
+}
+
+fn row(item: &Value) -> Vec<String> {
+    let named = if item["actor_name"].is_null() { "actor" } else { "actor_name" };
+    let changes = item["changes"].as_array().into_iter().flatten();
+    let changed: Vec<String> = changes.map(|change| text_of(change, "field")).collect();
+    vec![
+        text_of(item, "version"),
+        text_of(item, "written_at"),
+        text_of(item, named),
+        changed.join(", "),
+    ]
+}

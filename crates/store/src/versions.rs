@@ -1,0 +1,57 @@
+//! Definitions that are kept: the last versions of each destination, and those of removed destinations. Each is a line:
+//!
+//! ```text
+//! <version> <when it was written, in ms since 1970> {"actor": …, "actor_name": …, "definition": {…}}
+//! ```
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The most versions of a destination that are kept.
+pub(crate) const VERSIONS_MAX: usize = 20;
+
+/// Who wrote or removed a definition, as the audit log names callers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Author {
+    /// The id of the token, or why none was needed; empty if it is not known.
+    #[serde(default)]
+    pub actor: String,
+    /// The name of the token, or of the process whose configuration file it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor_name: Option<String>,
+}
+
+/// A definition that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptDefinition {
+    /// Its version.
+    pub version: u64,
+    /// When it was written; of a removed destination, when that was removed. In ms since 1970.
+    pub at_ms: u64,
+    /// Who did that.
+    pub by: Author,
+    /// As it was stored then. Secrets are masked, or encrypted.
+    pub definition: Value,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Note {
+    #[serde(flatten)]
+    by: Author,
+    definition: Value,
+}
+
+/// What a line says behind the time.
+pub(crate) fn note_of(by: &Author, definition: Value) -> String {
+    json!(Note { by: by.clone(), definition }).to_string()
+}
+
+impl KeptDefinition {
+    /// Reads a line.
+    pub(crate) fn read(line: &str) -> Option<KeptDefinition> {
+        let mut parts = line.splitn(3, ' ');
+        let (version, at_ms) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let Note { by, definition } = serde_json::from_str(parts.next()?).ok()?;
+        Some(KeptDefinition { version, at_ms, by, definition })
+    }
+}
