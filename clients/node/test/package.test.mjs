@@ -256,6 +256,11 @@ const guarded = orderGuard({ store: memoryStore(), reseq: typed });
 const service: TestReseq = await startReseq({ program: none, config: none, receive: none, log: none });
 service.deliveries<Order>("invoices")[0]?.body.id.trim();
 void guarded.consume(typed, "mails", ({ body }) => body.to.trim());
+for await (const { body } of typed.consume("mails")) body.to.trim();
+// @ts-expect-error
+typed.consume("mail");
+// @ts-expect-error
+for await (const { body } of typed.consume("mails")) body.id;
 guarded.node(async (message) => { (await checkedBody(message, v.object({ to: v.string() }))).to.trim(); });
 type Undefined<T> = { [Name in keyof T]: undefined };
 export const options: [ReseqOptions, SendOptions, WorkerOptions, ConsumeOptions, Omit<GuardOptions<undefined>, "store">, Pick<SqlStoreOptions<undefined>, "table" | "deliveriesMax">, DestinationDefinition] = [
