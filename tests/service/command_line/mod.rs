@@ -4,6 +4,7 @@ mod attention;
 mod contexts;
 mod doctor;
 mod lanes;
+mod nouns;
 mod status;
 mod tail;
 mod terminal;
