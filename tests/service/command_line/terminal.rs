@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     sync::{Arc, Mutex},
+    thread::JoinHandle,
 };
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
@@ -18,6 +19,8 @@ pub struct Terminal {
     master: Box<dyn MasterPty + Send>,
     keyboard: Box<dyn Write + Send>,
     output: Arc<Mutex<Output>>,
+    /// Reads until the command has ended.
+    reader: JoinHandle<()>,
 }
 
 /// The output of the command.
@@ -43,7 +46,7 @@ impl Terminal {
         let screen = vt100::Parser::new(ROWS, COLUMNS, 0);
         let output = Arc::new(Mutex::new(Output { screen, raw: Vec::new() }));
         let (mut reader, kept) = (pair.master.try_clone_reader().unwrap(), output.clone());
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             // An error means that the command has ended.
             while let Ok(count @ 1..) = reader.read(&mut bytes) {
@@ -53,7 +56,7 @@ impl Terminal {
             }
         });
         let keyboard = pair.master.take_writer().unwrap();
-        Terminal { child, master: pair.master, keyboard, output }
+        Terminal { child, master: pair.master, keyboard, output, reader }
     }
 
     /// The text on the screen.
@@ -130,8 +133,11 @@ impl Terminal {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
         let status = status.unwrap_or_else(|| panic!("it goes on:\n{}", self.screen()));
-        // The reader is a separate thread, so give it time.
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        eventually("everything is read", async || match self.reader.is_finished() {
+            true => Ok(()),
+            false => Err(String::new()),
+        })
+        .await;
         status.exit_code()
     }
 }

@@ -413,10 +413,16 @@ impl Watched {
         self.note("resume").await;
         definition["weight"] = json!(2);
         definition["url"] = json!("http://127.0.0.1:9/");
+        self.post(&format!("destinations/{name}/diff"), definition.clone()).await;
+        self.note("diff of a definition").await;
         self.put(&format!("destinations/{name}"), definition).await;
         self.note("define").await;
         self.patch(&format!("destinations/{name}"), json!({"weight": 3})).await;
         self.note("change a definition").await;
+        self.get(&format!("destinations/{name}/versions")).await;
+        self.note("versions of a definition").await;
+        self.post(&format!("destinations/{name}/rollback"), json!({})).await;
+        self.note("roll back a definition").await;
     }
 
     async fn bulk_operations(&mut self, name: &str) {
