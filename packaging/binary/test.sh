@@ -17,9 +17,9 @@ unpack() {
   [ "$(printf '%s\n' "$newest" "$GLIBC_FLOOR" | sort --version-sort | tail -n 1)" = "$GLIBC_FLOOR" ] ||
     die "$1: the program needs glibc $newest"
 }
-# reseq BUILD ARGUMENT...: runs the program of a tarball.
+# reseq BUILD ARGUMENT...: runs the program of a tarball. With exec=exec it replaces the shell, so that signals reach it.
 reseq() {
-  env --ignore-environment PATH="$work/empty" HOME="$work" RESEQ_REDIS_URL="${redis:-embedded}" RESEQ_REDIS_DATA_DIR="$work/data" \
+  ${exec:-} env --ignore-environment PATH="$work/empty" HOME="$work" RESEQ_REDIS_URL="${redis:-embedded}" RESEQ_REDIS_DATA_DIR="$work/data" \
     "${emulator[@]}" "$work/$1/bin/reseq" "${@:2}"
 }
 
@@ -57,7 +57,7 @@ destination = [{ name = "box", delivery = { kind = "pull" } }]
 END
 within() { for _ in $(seq "$1"); do "${@:2}" >/dev/null 2>&1 && return; sleep 1; done; "${@:2}"; }
 within 60 test -S "$work/redis.sock"
-reseq aarch64 serve --config "$work/reseq.toml" >"$work/log" 2>&1 &
+exec=exec reseq aarch64 serve --config "$work/reseq.toml" >"$work/log" 2>&1 &
 pod=$!
 trap 'kill "$pod" "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
 within 120 curl -fsS "$url/readyz" || die "aarch64: the pod is not ready: $(tail -n 5 "$work/log")"
