@@ -1,40 +1,19 @@
 //! What to do about errors of libraries that do not say it.
 
-/// Parts of such errors, and what to do.
-const KNOWN: [(&str, &str); 5] = [
-    (
-        "CaUsedAsEndEntity",
-        "the server shows the certificate of an authority (CA:TRUE), as `openssl req -x509` makes it. Give the server \
-         a certificate with basicConstraints=CA:FALSE, and name the authority that signed it as the CA file; a \
-         certificate that signed itself is its own CA file",
-    ),
-    (
-        "UnknownIssuer",
-        "nobody trusted here has signed the certificate of the server: name the authority that did, with --ca-file, or \
-         in the field ca_file of redis.tls or outgoing.tls",
-    ),
-    (
-        "NotValidForName",
-        "the certificate of the server is for another host: write a host name that is in it",
-    ),
-    (
-        "rediss://",
-        "the server may speak no TLS at this port: if so, write redis:// in place of rediss://",
-    ),
-    (
-        "InvalidContentType",
-        "the server may speak no TLS at this port: if so, write http:// in place of https://",
-    ),
-];
-
-/// A sentence for this error; empty if there is none.
+/// A sentence for this error, on a line of its own; empty if there is none.
 pub fn about(error: &str) -> String {
     let fits = |part: &str| error.contains(part);
-    let found = KNOWN.iter().find(|(part, _)| {
-        // This may have many reasons. Only with a time-out it is likely that TLS is one.
-        fits(part) && (*part != "rediss://" || fits("timed out") || fits("in time"))
-    });
-    found.map(|(_, advice)| format!("\n  {advice}")).unwrap_or_default()
+    let no_tls = "the server may speak no TLS at this port: if so, write";
+    let advice = if let Some(advice) = tls::advice(error) {
+        advice.to_owned()
+    } else if fits("rediss://") && (fits("timed out") || fits("in time")) {
+        format!("{no_tls} redis:// in place of rediss://")
+    } else if fits("InvalidContentType") {
+        format!("{no_tls} http:// in place of https://")
+    } else {
+        return String::new();
+    };
+    format!("\n  {advice}")
 }
 
 #[cfg(test)]
@@ -47,5 +26,6 @@ mod tests {
         assert!(about(tls).contains("basicConstraints=CA:FALSE"));
         assert!(about("Redis at rediss://h:1 cannot be reached: timed out").contains("no TLS"));
         assert_eq!(about("Redis at rediss://h:1 cannot be reached: refused"), "");
+        assert_eq!(about("the token is Expired"), "");
     }
 }

@@ -296,7 +296,7 @@ impl Endpoint {
         let (kind, reason) = if is_head_too_long {
             (ErrorKind::Connection, HEAD_TOO_LONG.to_owned())
         } else if error.is_connect() {
-            (ErrorKind::Connection, format!("no connection: {cause}"))
+            (ErrorKind::Connection, format!("no connection: {}", tls::explained(cause.to_string())))
         } else if error.is_timeout() {
             let timeout_ms = self.timeout.as_millis();
             (ErrorKind::Timeout, format!("timed out after {timeout_ms} ms"))

@@ -2,6 +2,7 @@
 //! rustls made from them.
 
 mod acceptor;
+mod advice;
 mod connector;
 mod expiry;
 mod files;
@@ -11,6 +12,7 @@ mod subject;
 use std::{sync::Once, time::Duration};
 
 pub use acceptor::Acceptor;
+pub use advice::{advice, explained};
 pub use connector::Connector;
 pub use expiry::{CertificateFile, certificate_files, first_end_ms};
 pub use files::{Files, Pem, Reloaded, Unusable};

@@ -198,7 +198,7 @@ async fn transform_and_receiver_of_private_authority_need_trust() {
         .await;
         assert_eq!(error["kind"], "connection", "{name}: {error}");
         let detail = error["detail"].as_str().unwrap();
-        assert!(detail.contains("UnknownIssuer"), "{name}: {detail}");
+        assert!(detail.contains("UnknownIssuer; no authority"), "{name}: {detail}");
     }
     assert_eq!(inbox.journal.messages(), 0, "nothing was sent to who is not known");
 

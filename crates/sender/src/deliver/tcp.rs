@@ -373,7 +373,7 @@ fn error(kind: ErrorKind, reason: String) -> AttemptError {
 
 fn unconnected(error: &OutgoingError) -> Stop {
     let is_refused = matches!(error, OutgoingError::Refused(_));
-    let stop = Stop::broken(format!("no connection: {error}"));
+    let stop = Stop::broken(format!("no connection: {}", tls::explained(error.to_string())));
     let finality = if is_refused { Finality::RetryableThenHalts } else { stop.finality };
     Stop { finality, ..stop }
 }
