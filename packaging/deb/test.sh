@@ -26,13 +26,14 @@ cleanup() {
 }
 trap cleanup EXIT
 check() { # SENTENCE COMMAND...: the sentence is true if the command succeeds
+  local began=$SECONDS
   if ! "${@:2}" > "$work/output" 2>&1; then
     tail -n 30 "$work/output" >&2
     [ -z "$init" ] || inside journalctl --no-pager --lines 30 >&2
     die "not true: $1"
   fi
   passed=$((passed + 1))
-  say "ok: $1"
+  say "ok, $((SECONDS - began)) s: $1"
 }
 eventually() { for _ in {1..300}; do if "$@" 2> "$work/try"; then return; fi; sleep 0.2; done; cat "$work/try"; false; }
 

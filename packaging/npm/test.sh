@@ -19,7 +19,9 @@ echo "Object.defineProperty(process, 'arch', { value: 's390x' });" >"$T/s390x.cj
 missing "install reseq-server again on this machine, without --omit=optional" node:fs --omit=optional
 missing "install reseq-server again on this machine, without --omit=optional" node:fs --cpu=arm
 missing "this Linux has musl: use a Debian image, not Alpine" "$T/musl.cjs" --libc=musl
-missing "there is no program for linux-s390x: use linux-x64" "$T/s390x.cjs"
+platforms=$(cd "$T/home" && node -p "Object.keys(require('reseq-server/package.json').optionalDependencies)
+  .map((each) => each.replace('@reseq/server-', '')).join(' or ')")
+missing "there is no program for linux-s390x: use $platforms" "$T/s390x.cjs"
 
 [ "${1-}" != --quick ] || exit 0
 rm -r "$T/home/node_modules" "$T/home/.npm" # so that npx fetches the packages again
