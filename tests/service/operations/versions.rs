@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{Said, Service, each, said};
-use crate::support::pods::client;
+use crate::support::{
+    pods::{Pod, Settings, client},
+    redis::TestRedis,
+};
 
 const CRM: &str = "destinations/crm";
 
@@ -296,11 +299,13 @@ async fn an_export_is_imported_twice_and_replaces_nothing_unasked() {
     renamed["topic"] = json!([]);
     write(&renamed);
     service.run(&["import", path]).await.failed(3, "has more masks than there are secrets");
-    renamed["destination"][0]["headers"] = json!({"authorization": {"env": "RESEQ_SRC"}});
+    renamed["destination"][0]["headers"] = json!({"authorization": {"env": "NEW_AUTHORIZATION"}});
     renamed["destination"][0].as_object_mut().unwrap().remove("sign");
     write(&renamed);
     let url = service.pod.url("");
-    let ran = super::commands::run_at(&url, &["import", path], &[("RESEQ_SRC", "given")], "").await;
+    let ran =
+        super::commands::run_at(&url, &["import", path], &[("NEW_AUTHORIZATION", "given")], "")
+            .await;
     assert_eq!(ran.ended(0), "destination new created\n");
 }
 
@@ -368,4 +373,25 @@ async fn import_says_how_to_make_the_tokens_that_are_missing() {
     let command = "reseq tokens create orders --scope ingest --scope read --destination crm\n";
     let said = run(&["import", file]).await.ended(0);
     assert!(said.starts_with("token missing") && said.ends_with(command), "{said}");
+}
+
+#[tokio::test]
+async fn encrypted_secrets_come_back_with_a_restored_destination() {
+    let redis = TestRedis::start().await;
+    let mut settings = Settings::new(redis.url());
+    let key = format!("{}AQE=", "AQEB".repeat(10));
+    settings.environment = vec![("RESEQ_SECRETS_KEY".into(), key)];
+    let pod = Pod::start("reseq", "ingest,processor", &settings).await;
+    let url = |path: &str| pod.url(&format!("/v1/{path}"));
+    let definition =
+        json!({"url": "http://127.0.0.1:9/", "headers": {"authorization": "s3cret"}, "weight": 2});
+    assert_eq!(said(client().put(url(CRM)).json(&definition)).await.status, 201);
+    said(client().delete(url(CRM))).await.ok();
+    let listed = said(client().get(url("removed-destinations"))).await.ok();
+    let kept = &listed["items"][0]["definition"];
+    assert_eq!((&kept["headers"]["authorization"], &kept["sealed"]), (&json!("***"), &Value::Null));
+    let restored = said(client().post(url(&format!("{CRM}/restore")))).await;
+    assert_eq!(restored.status, 201, "{restored:?}");
+    let same = said(client().post(url(&format!("{CRM}/diff"))).json(&definition)).await.ok();
+    assert_eq!(same["changes"], json!([]), "{same}");
 }
