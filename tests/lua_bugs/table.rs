@@ -208,6 +208,12 @@ end",
         "local kept, upto = known[11] or '', 0",
         "local kept, upto = '', 0",
     ),
+    bug(
+        "keeps the definition of a removed destination under a version that it never had",
+        "index",
+        "text(noted_version) .. ' ' .. text(now)",
+        "text(now) .. ' ' .. text(now)",
+    ),
     bug("ends leases before their deadline", "reap", "score and score <= now", "score"),
     bug(
         "a stall counts against messages that were processed together",

@@ -98,9 +98,11 @@ def before_call(context, case, kwargs):
     elif operation == "roll_back_destination" and body.get("to") == 1:
         ask("PUT", f"/destinations/{NAME}", {**DEFINITION, "weight": 2})
         body["to"] = ask("GET", f"/destinations/{NAME}/versions").json()["items"][0]["version"]
-    elif operation == "remove_destination":
+    elif operation in ("remove_destination", "restore_destination"):
         ask("POST", f"/destinations/{NAME}/purge", {})
         ask("POST", f"/destinations/{NAME}/dead-letters/discard", {"all": True})
+        if operation == "restore_destination":
+            ask("DELETE", f"/destinations/{NAME}?force=true")
     elif operation in ("show_operation", "cancel_operation") and str(path.get("id", "")).startswith("01a20b3e"):
         path["id"] = ask("POST", f"/destinations/{NAME}/purge", {"dry_run": True}).json()["id"]
 

@@ -142,6 +142,13 @@ fn scope_of(method: &Method, path: &str) -> Option<&'static str> {
         ("PUT" | "PATCH" | "DELETE", "/v1/destinations/{destination}" | "/v1/topics/{topic}") => {
             "admin"
         }
+        ("POST", path)
+            if ["diff", "rollback", "restore"]
+                .iter()
+                .any(|end| path == format!("/v1/destinations/{{destination}}/{end}")) =>
+        {
+            "admin"
+        }
         ("POST" | "DELETE", path)
             if [
                 "pause",

@@ -68,9 +68,9 @@ pub fn needed(method: &Method, path: &str) -> Needed {
         _ if is_get => Scope::Read,
         "/v1/destinations/{destination}" | "/v1/topics/{topic}" => Scope::Admin,
         // They define, or tell something of secrets.
-        "/v1/destinations/{destination}/rollback" | "/v1/destinations/{destination}/diff" => {
-            Scope::Admin
-        }
+        "/v1/destinations/{destination}/rollback"
+        | "/v1/destinations/{destination}/restore"
+        | "/v1/destinations/{destination}/diff" => Scope::Admin,
         _ if path.starts_with("/v1/destinations/{destination}/") => Scope::Operate,
         _ => Scope::Admin,
     };

@@ -252,7 +252,7 @@ pub(super) async fn change(
 }
 
 /// Stores a definition. The inner error says that another version is there now.
-async fn stored(
+pub(super) async fn stored(
     api: &Api,
     wanted: &Destination,
     replaces: Replaces,
@@ -281,7 +281,7 @@ pub(super) async fn check(api: &Api, wanted: &Destination) -> Result<(), Problem
     })
 }
 
-fn has_masks(definition: &Destination) -> bool {
+pub(super) fn has_masks(definition: &Destination) -> bool {
     definition.secrets().any(|secret| secret == MASK)
 }
 

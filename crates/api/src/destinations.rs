@@ -185,7 +185,7 @@ pub(super) async fn remove(
     let name = parse_name(&name)?;
     refuse_if_in_file(&api, &name).await?;
     let removal = query_of(removal)?;
-    let removed = api.store.delete_destination(&name, removal.force).await;
+    let removed = api.store.delete_destination_by(&audit::author(), &name, removal.force).await;
     let removed = removed.map_err(|error| match error {
         StoreError::UnknownDestination => Problem::unknown_destination(name.as_str()),
         StoreError::WrongState(detail) => {

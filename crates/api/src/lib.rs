@@ -28,6 +28,7 @@ mod problems;
 mod purge;
 mod redrive;
 mod reingest;
+mod removed;
 mod repair;
 mod replay;
 mod request;
@@ -145,6 +146,8 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(run_now::run_now))
         .routes(routes!(destinations::list))
         .routes(routes!(destinations::show, define::define, define::patch, destinations::remove))
+        .routes(routes!(removed::list))
+        .routes(routes!(removed::restore))
         .routes(routes!(versions::list))
         .routes(routes!(versions::diff))
         .routes(routes!(versions::rollback))

@@ -146,23 +146,23 @@ pub(super) async fn rollback(
         Problem::invalid_field(detail)
     })?;
     audit::target(&chosen.version.to_string());
-    let unfit = |problem: Problem| unfit(chosen.version, name, problem);
+    let listed_at = format!("/v1/destinations/{name}/versions");
+    let unfit = |why: &str| unfit(&listed_at, name, why);
     let wanted: Destination = serde_path_to_error::deserialize(&chosen.definition)
-        .map_err(|error| unfit(Problem::invalid_field(at_path(&error))))?;
+        .map_err(|error| unfit(&at_path(&error)))?;
     let wanted_over = |current: Option<&Destination>| unmasked(wanted.clone(), current);
     let changed = change(&api, name, &Condition::Known, wanted_over).await;
     changed.map_err(|problem| match problem.code {
-        Code::InvalidField | Code::RefusedAddress => unfit(problem),
+        Code::InvalidField | Code::RefusedAddress => unfit(&problem.detail),
         _ => problem,
     })
 }
 
-/// A version that cannot run today: it is not valid any more, or its secrets are not those of today.
-fn unfit(version: u64, name: &DestinationName, problem: Problem) -> Problem {
+/// A kept definition that cannot run today: it is not valid any more, or its secrets are not those of today.
+pub(super) fn unfit(listed_at: &str, name: &DestinationName, why: &str) -> Problem {
     let detail = format!(
-        "version {version} cannot be used as it is: {}. Take its definition from GET \
-         /v1/destinations/{name}/versions, correct that, and PUT it",
-        problem.detail
+        "this definition cannot be used as it is: {why}. Take it from GET {listed_at}, correct it, and PUT it to \
+         /v1/destinations/{name}"
     );
     Problem::new(Code::WrongState, detail)
 }

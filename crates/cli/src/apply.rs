@@ -70,7 +70,7 @@ pub async fn apply(args: ApplyArgs, noun: &Noun) -> anyhow::Result<()> {
 }
 
 /// Applies one definition; returns what happened, and the answer.
-async fn apply_one(
+pub async fn apply_one(
     client: &ClientArgs,
     noun: &Noun,
     name: &str,
@@ -90,6 +90,28 @@ async fn apply_one(
     Ok((result, answer))
 }
 
+/// Whether it exists, and what applying one definition would change.
+pub async fn difference(
+    client: &ClientArgs,
+    noun: &Noun,
+    name: &str,
+    definition: &Value,
+) -> anyhow::Result<(bool, Vec<Value>)> {
+    let path = (noun.path_of)(name);
+    if noun.has_diff {
+        let diff = client.post(&format!("{path}/diff"), definition).await?;
+        let changes = diff["changes"].as_array().cloned().unwrap_or_default();
+        return Ok((diff["exists"] == true, changes));
+    }
+    let before = client.service()?.find::<Value>(&path).await;
+    client.print_problem(&before)?;
+    let before = before?;
+    let (field, exists) = (noun.changing, before.is_some());
+    let (before, after) = (before.unwrap_or_default()[field].take(), &definition[field]);
+    let change = json!({"field": field, "before": before, "after": after});
+    Ok((exists, if before == *after { Vec::new() } else { vec![change] }))
+}
+
 /// Prints what applying one definition would change.
 pub async fn preview(
     client: &ClientArgs,
@@ -97,19 +119,7 @@ pub async fn preview(
     name: &str,
     definition: &Value,
 ) -> anyhow::Result<()> {
-    let path = (noun.path_of)(name);
-    let (exists, changes) = if noun.has_diff {
-        let diff = client.post(&format!("{path}/diff"), definition).await?;
-        (diff["exists"] == true, diff["changes"].as_array().cloned().unwrap_or_default())
-    } else {
-        let before = client.service()?.find::<Value>(&path).await;
-        client.print_problem(&before)?;
-        let before = before?;
-        let (field, exists) = (noun.changing, before.is_some());
-        let (before, after) = (before.unwrap_or_default()[field].take(), &definition[field]);
-        let change = json!({"field": field, "before": before, "after": after});
-        (exists, if before == *after { Vec::new() } else { vec![change] })
-    };
+    let (exists, changes) = difference(client, noun, name, definition).await?;
     let result = match (exists, changes.is_empty()) {
         (false, _) => "would be created",
         (true, true) => "unchanged",
@@ -139,23 +149,27 @@ fn lines_of(changes: &[Value]) -> String {
 
 /// One definition of a file.
 #[derive(Debug, PartialEq)]
-struct Definition {
-    name: String,
-    value: Value,
+pub struct Definition {
+    pub name: String,
+    pub value: Value,
+}
+
+/// Reads JSON or TOML.
+pub fn from_text(file: &Path, text: &str) -> anyhow::Result<Value> {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => from_json(text),
+        Some("toml") => from_toml(text),
+        _ => from_json(text).or_else(|not_json| {
+            from_toml(text)
+                .map_err(|not_toml| anyhow!("neither JSON ({not_json}) nor TOML ({not_toml})"))
+        }),
+    }
 }
 
 /// The definitions of a file, in its order.
 fn parse(file: &Path, text: &str, noun: &Noun) -> anyhow::Result<Vec<Definition>> {
-    let whole = match file.extension().and_then(|extension| extension.to_str()) {
-        Some("json") => from_json(text)?,
-        Some("toml") => from_toml(text)?,
-        _ => from_json(text).or_else(|not_json| {
-            from_toml(text)
-                .map_err(|not_toml| anyhow!("neither JSON ({not_json}) nor TOML ({not_toml})"))
-        })?,
-    };
     let table = noun.table;
-    let values = match whole {
+    let values = match from_text(file, text)? {
         Value::Array(all) => all,
         Value::Object(mut fields) => match fields.remove(table) {
             Some(Value::Array(all)) => all,
@@ -171,8 +185,11 @@ fn parse(file: &Path, text: &str, noun: &Noun) -> anyhow::Result<Vec<Definition>
 /// The fields of a definition that may hold secrets: objects or lists of them.
 const SECRETS: [&str; 4] = ["/headers", "/transform/headers", "/sign/secrets", "/verify/secrets"];
 
-/// Replaces references to files and variables by the secrets themselves.
-fn resolve_secrets(value: &mut Value) -> anyhow::Result<()> {
+/// Calls `change` with each secret that is a reference to a file or a variable, and with its field.
+pub fn each_secret(
+    value: &mut Value,
+    change: impl Fn(String, &mut Value) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     for path in SECRETS {
         let Some(holder) = value.pointer_mut(path) else { continue };
         let secrets: Vec<&mut Value> = match holder {
@@ -181,15 +198,23 @@ fn resolve_secrets(value: &mut Value) -> anyhow::Result<()> {
             _ => continue,
         };
         for secret in secrets.into_iter().filter(|secret| secret.is_object()) {
-            let read = with_references(|| domain::secret::text(secret.clone()));
-            let field = path.trim_start_matches('/').replace('/', ".");
-            *secret = read.with_context(|| field)?.into();
+            change(path.trim_start_matches('/').replace('/', "."), secret)?;
         }
     }
     Ok(())
 }
 
-fn definition(mut value: Value, table: &str) -> anyhow::Result<Definition> {
+/// Replaces references to files and variables by the secrets themselves.
+fn resolve_secrets(value: &mut Value) -> anyhow::Result<()> {
+    each_secret(value, |field, secret| {
+        let read = with_references(|| domain::secret::text(secret.clone()));
+        *secret = read.with_context(|| field)?.into();
+        Ok(())
+    })
+}
+
+/// The definition in a value.
+pub fn definition(mut value: Value, table: &str) -> anyhow::Result<Definition> {
     let name = value["name"].as_str().map(str::to_owned);
     let name = name.with_context(|| format!("a {table} has no name: add the field name"))?;
     if let Some(fields) = value.as_object_mut() {

@@ -4,7 +4,8 @@ use futures::future::LocalBoxFuture;
 
 use super::{
     audit, context, dead_letters, destinations, doctor, exit::Exit, health, lanes, log, messages,
-    operations, pods, repair, replay, send, status, tail, tokens, top, topics, verify, why,
+    operations, pods, repair, replay, send, status, tail, tokens, top, topics, transfer, verify,
+    why,
 };
 
 /// A client command, with its arguments.
@@ -35,6 +36,10 @@ pub enum ClientCommand {
     Audit(audit::AuditArgs),
     /// List, show, create, change or delete topics
     Topics(topics::TopicsArgs),
+    /// Print all destinations, topics and tokens as one file, without secrets
+    Export(transfer::ExportArgs),
+    /// Define what such a file holds, or only check it
+    Import(transfer::ImportArgs),
     /// List, show, find, retry or cancel messages
     #[command(visible_alias = "msg")]
     Messages(messages::MessagesArgs),
@@ -76,6 +81,8 @@ impl ClientCommand {
                 ClientCommand::Tokens(args) => tokens::run(args).await,
                 ClientCommand::Audit(args) => audit::run(args).await,
                 ClientCommand::Topics(args) => topics::run(args).await,
+                ClientCommand::Export(args) => transfer::export(args).await,
+                ClientCommand::Import(args) => transfer::import(args).await,
                 ClientCommand::Messages(args) => messages::run(args).await,
                 ClientCommand::Log(args) => log::run(args).await,
                 ClientCommand::Tail(args) => tail::run(args).await,

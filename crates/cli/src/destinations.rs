@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     apply::{ADDED, ApplyArgs, Noun, apply, preview},
@@ -11,12 +11,12 @@ use super::{
     client_args::ClientArgs,
     confirm::Confirmation,
     filters::Paging,
-    output::{count_of, counted, in_lines, text_of},
+    output::{self, count_of, counted, in_lines, text_of},
     paths::{flag, path_of, query},
     pause::{self, PauseArgs},
     purge::{self, PurgeArgs},
     usage::WrongUsage,
-    versions::{RollbackArgs, VersionsArgs, rollback, versions},
+    versions::{RollbackArgs, VersionsArgs, author_of, rollback, versions},
 };
 use domain::merge_patch::merge;
 
@@ -59,8 +59,12 @@ enum Command {
     Versions(VersionsArgs),
     /// Define a destination as it was before
     Rollback(RollbackArgs),
-    /// Delete a destination
+    /// Delete a destination; its definition is kept for 7 days
     Delete(DeleteArgs),
+    /// List the definitions of deleted destinations that are kept
+    Removed(RemovedArgs),
+    /// Define a deleted destination again, without messages
+    Restore(ShowArgs),
 }
 
 #[derive(Debug, Clone, Args)]
@@ -69,6 +73,12 @@ struct ListArgs {
     client: ClientArgs,
     #[command(flatten)]
     paging: Paging,
+}
+
+#[derive(Debug, Clone, Args)]
+struct RemovedArgs {
+    #[command(flatten)]
+    client: ClientArgs,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -130,6 +140,17 @@ pub async fn run(args: DestinationsArgs) -> anyhow::Result<()> {
         Command::Versions(args) => versions(args).await,
         Command::Rollback(args) => rollback(args).await,
         Command::Delete(args) => delete(args).await,
+        Command::Removed(RemovedArgs { client }) => {
+            let answer = client.get("/v1/removed-destinations").await?;
+            let columns = ["destination", "version", "removed_at", "by"];
+            client.print(&answer, |answer| output::list(answer, &columns, row_of_removed))
+        }
+        Command::Restore(ShowArgs { client, destination }) => {
+            let answer = client.post(&path_of(&destination, "restore"), &json!({})).await?;
+            client.print(&answer, |answer| {
+                format!("{destination} is defined again: version {}", text_of(answer, "version"))
+            })
+        }
     }
 }
 
@@ -218,6 +239,11 @@ fn receiver_of(destination: &Value) -> String {
         Value::Null => text_of(&destination["delivery"], "kind"),
         _ => text_of(destination, "url"),
     }
+}
+
+fn row_of_removed(item: &Value) -> Vec<String> {
+    let fields = ["name", "version", "removed_at"].map(|field| text_of(item, field));
+    [fields.as_slice(), &[author_of(item)]].concat()
 }
 
 fn row(destination: &Value) -> Vec<String> {

@@ -20,6 +20,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "repair",
             "tokens",
             "audit",
+            "export",
+            "import",
         ],
     ),
     ("Run the service", &["serve", "check", "migrate", "reload", "health"]),

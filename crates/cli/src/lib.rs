@@ -25,6 +25,7 @@ mod tail;
 mod tokens;
 mod top;
 mod topics;
+mod transfer;
 mod verify;
 mod versions;
 mod why;

@@ -12,6 +12,10 @@ use super::{
     paths::path_of_topic,
 };
 
+/// What a file with topics defines.
+pub const NOUN: Noun =
+    Noun { table: "topic", path_of: path_of_topic, changing: "destinations", has_diff: false };
+
 /// The arguments of `reseq topics`.
 #[derive(Debug, Clone, Args)]
 pub struct TopicsArgs {
@@ -67,11 +71,7 @@ pub async fn run(args: TopicsArgs) -> anyhow::Result<()> {
             let answer = client.get(&path_of_topic(&topic)).await?;
             client.print(&answer, |answer| in_lines(&answer.text))
         }
-        Command::Apply(args) => {
-            let (table, path_of, changing) = ("topic", path_of_topic, "destinations");
-            let noun = Noun { table, path_of, changing, has_diff: false };
-            apply(args, &noun).await
-        }
+        Command::Apply(args) => apply(args, &NOUN).await,
         Command::Delete(args) => delete(args).await,
     }
 }

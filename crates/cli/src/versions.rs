@@ -84,14 +84,13 @@ fn find<'a>(answer: &'a Value, name: &str, version: Option<u64>) -> anyhow::Resu
     }
 }
 
+/// Who wrote or removed a definition.
+pub fn author_of(item: &Value) -> String {
+    text_of(item, if item["actor_name"].is_null() { "actor" } else { "actor_name" })
+}
+
 fn row(item: &Value) -> Vec<String> {
-    let named = if item["actor_name"].is_null() { "actor" } else { "actor_name" };
     let changes = item["changes"].as_array().into_iter().flatten();
     let changed: Vec<String> = changes.map(|change| text_of(change, "field")).collect();
-    vec![
-        text_of(item, "version"),
-        text_of(item, "written_at"),
-        text_of(item, named),
-        changed.join(", "),
-    ]
+    vec![text_of(item, "version"), text_of(item, "written_at"), author_of(item), changed.join(", ")]
 }

@@ -7,7 +7,7 @@ const TYPES: [(&str, &str); 5] = [
     (
         "hash",
         "attempts bodies consumer_leases dead_letter_messages destination destinations epoch idempotency_keys log \
-         messages meta operation results sessions tokens topics used withdrawals",
+         messages meta operation removed_definitions results sessions tokens topics used withdrawals",
     ),
     ("list", "log_order"),
     ("set", "withdrawn"),

@@ -105,6 +105,11 @@ impl Keys {
         IndexKeys { base: format!("{}:{{index}}:destinations", self.prefix) }
     }
 
+    /// The definitions of removed destinations, by name.
+    pub fn removed_definitions(&self) -> String {
+        format!("{}:{{index}}:removed-definitions", self.prefix)
+    }
+
     /// All topics.
     pub fn topics(&self) -> IndexKeys {
         IndexKeys { base: format!("{}:{{index}}:topics", self.prefix) }

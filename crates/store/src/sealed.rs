@@ -184,6 +184,16 @@ pub(super) fn sealing(text: &str) -> Result<Sealing, StoreError> {
     })
 }
 
+/// The stored definition; its secrets only if they are encrypted.
+pub(super) fn without_plain_secrets(text: &str) -> Result<Value, StoreError> {
+    let (destination, sealed) = parse(text)?;
+    let unreadable = |error: serde_json::Error| StoreError::Unreadable(error.to_string());
+    match sealed {
+        Some(_) => serde_json::from_str(text).map_err(unreadable),
+        None => serde_json::to_value(destination.masked()).map_err(unreadable),
+    }
+}
+
 /// A stored definition, in which encrypted secrets are masks.
 fn parse(text: &str) -> Result<(Destination, Option<Sealed>), StoreError> {
     let unreadable = |error: serde_json::Error| StoreError::Unreadable(error.to_string());

@@ -4,11 +4,17 @@
 //! <version> <when it was written, in ms since 1970> {"actor": …, "actor_name": …, "definition": {…}}
 //! ```
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// The most versions of a destination that are kept.
 pub(crate) const VERSIONS_MAX: usize = 20;
+
+/// The most definitions of removed destinations that are kept, and for how long.
+pub(crate) const REMOVED_DEFINITIONS_MAX: usize = 100;
+pub(crate) const REMOVED_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Who wrote or removed a definition, as the audit log names callers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

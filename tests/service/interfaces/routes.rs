@@ -9,7 +9,7 @@ use super::{Service, said};
 use crate::support::pods::client;
 
 /// Every route. Add a new route here, and to the tests of its behaviour.
-const ROUTES: [&str; 72] = [
+const ROUTES: [&str; 74] = [
     "DELETE /v1/destinations/{destination}",
     "DELETE /v1/destinations/{destination}/dead-letters/{sequence}",
     "DELETE /v1/destinations/{destination}/messages",
@@ -46,6 +46,7 @@ const ROUTES: [&str; 72] = [
     "GET /v1/doctor",
     "GET /v1/messages/by-id/{id}",
     "GET /v1/pods",
+    "GET /v1/removed-destinations",
     "GET /v1/stats",
     "GET /v1/tokens",
     "GET /v1/tokens/{id}",
@@ -67,6 +68,7 @@ const ROUTES: [&str; 72] = [
     "POST /v1/destinations/{destination}/purge",
     "POST /v1/destinations/{destination}/repair",
     "POST /v1/destinations/{destination}/replay",
+    "POST /v1/destinations/{destination}/restore",
     "POST /v1/destinations/{destination}/resume",
     "POST /v1/destinations/{destination}/retry-head",
     "POST /v1/destinations/{destination}/rollback",

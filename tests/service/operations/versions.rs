@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{Said, Service, each, said};
-use crate::support::pods::client;
+use crate::support::{
+    pods::{Pod, Settings, client},
+    redis::TestRedis,
+};
 
 const CRM: &str = "destinations/crm";
 
@@ -175,4 +178,220 @@ async fn commands_compare_set_and_roll_back_definitions() {
     let topic = "{\"name\": \"all\", \"destinations\": [\"crm\"]}";
     let dry = service.run_with_input(&["topics", "apply", "-", "--dry-run"], topic).await;
     assert_eq!(dry.ended(0), "all would be created\n  destinations: null -> [\"crm\"]\n");
+}
+
+#[tokio::test]
+async fn removed_destination_is_restored_in_a_higher_epoch() {
+    let service = Service::start().await;
+    service.define("crm", json!({"weight": 7})).await;
+    service.send("crm", json!(1), json!({})).await;
+    let first = service.get(&format!("{CRM}/messages/1")).await.ok();
+    let restore = format!("{CRM}/restore");
+    let none = service.post(&restore, json!({})).await;
+    none.is_problem(404, "unknown_destination", "no definition of \"crm\" is kept");
+    let delete = ["destinations", "delete", "crm", "--force", "--yes"];
+    service.said(&delete).await;
+    let listed = service.get("removed-destinations").await.ok();
+    let [kept] = &listed["items"].as_array().unwrap()[..] else { panic!("{listed}") };
+    assert_eq!((&kept["name"], &kept["definition"]["weight"]), (&json!("crm"), &json!(7)));
+    assert_eq!(kept["actor"], "loopback_without_token", "{kept}");
+    let listed = service.said(&["destinations", "removed"]).await;
+    assert!(listed.contains("crm ") && listed.contains("loopback_without_token"), "{listed}");
+
+    let restored = service.said(&["destinations", "restore", "crm"]).await;
+    assert!(restored.starts_with("crm is defined again: version "), "{restored}");
+    // Sent again, it changes nothing.
+    assert_eq!(service.post(&restore, json!({})).await.ok()["weight"], 7);
+    assert_eq!(service.counts("crm").await["pending"], 0);
+    assert_eq!(service.send("crm", json!(2), json!({})).await, 1);
+    let second = service.get(&format!("{CRM}/messages/1")).await.ok();
+    assert!(second["epoch"].as_u64() > first["epoch"].as_u64(), "{first} {second}");
+    service.define("crm", json!({"weight": 8})).await;
+    let exists = service.post(&restore, json!({})).await;
+    exists.is_problem(409, "wrong_state", "exists again");
+    // Without secrets.key they are not kept.
+    service.define("crm", json!({"headers": {"authorization": "s3cret"}})).await;
+    service.said(&delete).await;
+    let mut redis = service.redis.connection().await;
+    let mut stored = ::redis::cmd("HGET");
+    let stored = stored.arg("reseq:{index}:removed-definitions").arg("crm");
+    assert!(!stored.query_async::<String>(&mut redis).await.unwrap().contains("s3cret"));
+    let refused = service.post(&restore, json!({})).await;
+    refused.is_problem(409, "wrong_state", "its secrets were not kept");
+    let kept_ms: u64 = ::redis::cmd("PTTL")
+        .arg("reseq:{index}:removed-definitions")
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert!((1..=7 * 24 * 3_600_000).contains(&kept_ms), "{kept_ms}");
+}
+
+#[tokio::test]
+async fn a_hundred_removed_definitions_of_a_week_are_kept() {
+    let service = Service::start().await;
+    let mut redis = service.redis.connection().await;
+    let now = service.store.server_time_ms().await.unwrap();
+    let week = 7 * 24 * 3_600_000;
+    let mut fill = ::redis::cmd("HSET");
+    fill.arg("reseq:{index}:removed-definitions");
+    let line = |at: u64| format!("1 {at} {{\"definition\":{{}}}}");
+    for n in 0..100 {
+        fill.arg(format!("old-{n:02}")).arg(line(now - 1_000_000 + n));
+    }
+    fill.arg("ended").arg(line(now - week - 1)).query_async::<u64>(&mut redis).await.unwrap();
+    let names = async || {
+        let listed = service.get("removed-destinations").await.ok();
+        each(&listed, "name")
+            .into_iter()
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names().await.len(), 100);
+    service.define("crm", json!({})).await;
+    service.said(&["destinations", "delete", "crm", "--yes"]).await;
+    let kept = names().await;
+    assert_eq!((kept.len(), kept[0].as_str(), kept[1].as_str()), (100, "crm", "old-01"));
+    let held: u64 = ::redis::cmd("HLEN")
+        .arg("reseq:{index}:removed-definitions")
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    assert_eq!(held, 100);
+}
+
+#[tokio::test]
+async fn an_export_is_imported_twice_and_replaces_nothing_unasked() {
+    let service = Service::start().await;
+    let sign = json!({"secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]});
+    let crm = json!({"weight": 7, "headers": {"authorization": "s3cret"}, "sign": sign,
+        "key_from": {"jq": ".customer"}, "ordering": "key"});
+    service.define("crm", crm).await;
+    let topic = "{\"name\": \"all\", \"destinations\": [\"crm\", \"filed\"]}";
+    service.run_with_input(&["topics", "apply", "-"], topic).await.ended(0);
+    let export = service.said(&["export"]).await;
+    assert!(!export.contains("s3cret") && export.starts_with("export_format = 1\n"), "{export}");
+    let json: Value = serde_json::from_str(&service.said(&["export", "-o", "json"]).await).unwrap();
+    assert_eq!(json["destination"].as_array().unwrap().len(), 2);
+    for _ in 0..2 {
+        let same = service.run_with_input(&["import", "-"], &export).await.ended(0);
+        let expected =
+            "destination crm unchanged\ndestination filed unchanged\ntopic all unchanged\n";
+        assert_eq!(same, expected);
+    }
+    let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+    let path = file.path().to_str().unwrap();
+    let mut only_crm = json.clone();
+    only_crm["destination"].as_array_mut().unwrap().retain(|one| one["name"] == "crm");
+    let write = |value: &Value| std::fs::write(path, value.to_string()).unwrap();
+    let checked = service.run_with_input(&["import", "-", "--check"], &export).await.ended(0);
+    assert_eq!(checked, "ok: 2 destinations, 1 topic, 0 tokens\n");
+
+    only_crm["destination"][0]["weight"] = json!(8);
+    write(&only_crm);
+    let versions = service.versions().await.len();
+    service.run(&["import", path]).await.failed(1, "exist with other definitions: destination crm");
+    assert_eq!(service.versions().await.len(), versions);
+    let replaced = service.said(&["import", path, "--replace"]).await;
+    assert_eq!(replaced, "destination crm changed\ntopic all unchanged");
+    // Elsewhere its secrets are missing, and nothing of the file is imported.
+    let mut renamed = only_crm.clone();
+    renamed["destination"][0]["name"] = json!("new");
+    renamed["topic"] = json!([]);
+    write(&renamed);
+    service.run(&["import", path]).await.failed(3, "has more masks than there are secrets");
+    renamed["destination"][0]["headers"] = json!({"authorization": {"env": "NEW_AUTHORIZATION"}});
+    renamed["destination"][0].as_object_mut().unwrap().remove("sign");
+    write(&renamed);
+    let url = service.pod.url("");
+    let ran =
+        super::commands::run_at(&url, &["import", path], &[("NEW_AUTHORIZATION", "given")], "")
+            .await;
+    assert_eq!(ran.ended(0), "destination new created\n");
+}
+
+#[tokio::test]
+async fn import_names_each_problem_of_a_file_without_a_service() {
+    let of = |more: Value| {
+        let mut whole = json!({"export_format": 1});
+        whole.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        whole.to_string()
+    };
+    let twice = json!({"topic": [{"name": "t", "destinations": ["a"]}, {"name": "t", "destinations": ["a"]}]});
+    let wrong = json!({"destination": [{"name": "a", "url": "http://h/", "wieght": 1}, {"name": "b", "url": 7},
+        {"name": "c", "url": "http://h/", "weight": 0}]});
+    let masked = json!({"destination": [{"name": "a", "url": "http://h/", "sign": {"secrets": ["***"]},
+        "headers": {"authorization": {"env": "NOT_THERE"}}}]});
+    for (text, problem) in [
+        ("{}".to_owned(), "it has no field export_format"),
+        ("{\"export_format\": 2}".to_owned(), "of another version of Reseq"),
+        (of(json!({"tokens": []})), "unknown field tokens"),
+        (of(json!({"topic": 7})), "write [[topic]]"),
+        (of(twice), "topic t: is there twice"),
+        (of(wrong.clone()), "destination a: unknown field `wieght` (did you mean `weight`?)"),
+        (of(wrong.clone()), "destination b: invalid type"),
+        (of(wrong), "destination c: weight"),
+        (of(masked), ""),
+    ] {
+        let ran =
+            super::commands::run_at("http://127.0.0.1:1", &["import", "-", "--check"], &[], &text)
+                .await;
+        match problem {
+            "" => assert_eq!(ran.ended(0), "ok: 1 destination, 0 topics, 0 tokens\n"),
+            problem => drop(ran.failed(1, problem)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn import_says_how_to_make_the_tokens_that_are_missing() {
+    let service = Service::start().await;
+    let (path, dir) = ("/v1/tokens", tempfile::tempdir().unwrap());
+    let make = async |name: &str, scopes: Value, token: &str| {
+        let body = json!({"name": name, "scopes": scopes, "destinations": ["crm"]});
+        let body = if name == "Ada" { json!({"name": name, "scopes": scopes}) } else { body };
+        let made = said(client().post(service.pod.url(path)).json(&body).bearer_auth(token)).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        made.body
+    };
+    let ada = make("Ada", json!(["admin"]), "").await;
+    let token = ada["token"].as_str().unwrap();
+    let url = service.pod.url("");
+    let run = async |args: &[&str]| {
+        super::commands::run_at(&url, args, &[("RESEQ_TOKEN", token)], "").await
+    };
+    let orders = make("orders", json!(["ingest", "read"]), token).await;
+    let mut export: Value =
+        serde_json::from_str(&run(&["export", "-o", "json"]).await.ended(0)).unwrap();
+    assert!(!export.to_string().contains(orders["token"].as_str().unwrap()));
+    export["destination"] = json!([]);
+    let file = dir.path().join("all.json");
+    std::fs::write(&file, export.to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    assert_eq!(run(&["import", file]).await.ended(0), "");
+    let id = orders["id"].as_str().unwrap();
+    run(&["tokens", "revoke", id, "--yes"]).await.ended(0);
+    let command = "reseq tokens create orders --scope ingest --scope read --destination crm\n";
+    let said = run(&["import", file]).await.ended(0);
+    assert!(said.starts_with("token missing") && said.ends_with(command), "{said}");
+}
+
+#[tokio::test]
+async fn encrypted_secrets_come_back_with_a_restored_destination() {
+    let redis = TestRedis::start().await;
+    let mut settings = Settings::new(redis.url());
+    let key = format!("{}AQE=", "AQEB".repeat(10));
+    settings.environment = vec![("RESEQ_SECRETS_KEY".into(), key)];
+    let pod = Pod::start("reseq", "ingest,processor", &settings).await;
+    let url = |path: &str| pod.url(&format!("/v1/{path}"));
+    let definition =
+        json!({"url": "http://127.0.0.1:9/", "headers": {"authorization": "s3cret"}, "weight": 2});
+    assert_eq!(said(client().put(url(CRM)).json(&definition)).await.status, 201);
+    said(client().delete(url(CRM))).await.ok();
+    let listed = said(client().get(url("removed-destinations"))).await.ok();
+    let kept = &listed["items"][0]["definition"];
+    assert_eq!((&kept["headers"]["authorization"], &kept["sealed"]), (&json!("***"), &Value::Null));
+    let restored = said(client().post(url(&format!("{CRM}/restore")))).await;
+    assert_eq!(restored.status, 201, "{restored:?}");
+    let same = said(client().post(url(&format!("{CRM}/diff"))).json(&definition)).await.ok();
+    assert_eq!(same["changes"], json!([]), "{same}");
 }

@@ -42,7 +42,7 @@ impl Store {
             &json,
         )?;
         if let Some(entry) = &entry {
-            self.index(name, entry.version, Some((paused, entry.born, &json))).await?;
+            self.index(name, entry.version, (paused, entry.born, &json)).await?;
         }
         Ok(entry)
     }

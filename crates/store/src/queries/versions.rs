@@ -1,7 +1,12 @@
-//! Reads the last versions of a definition.
+//! Reads the definitions that are kept.
 
-use crate::{Store, StoreError, versions::KeptDefinition};
-use domain::DestinationName;
+use std::collections::BTreeMap;
+
+use crate::{
+    Store, StoreError, server_clock_ms,
+    versions::{KeptDefinition, REMOVED_KEPT},
+};
+use domain::{Destination, DestinationName};
 
 impl Store {
     /// The last versions of a destination's definition, the newest first. Their secrets are masked.
@@ -13,5 +18,25 @@ impl Store {
         pipe.hget(self.keys().destination(destination).hash(), "versions");
         let (lines,): (Option<String>,) = self.query(&pipe).await?;
         Ok(lines.unwrap_or_default().lines().filter_map(KeptDefinition::read).collect())
+    }
+
+    /// The last definitions of removed destinations, by name.
+    pub async fn removed_definitions(
+        &self,
+    ) -> Result<BTreeMap<DestinationName, KeptDefinition>, StoreError> {
+        let mut pipe = redis::pipe();
+        // There are few: one call returns all.
+        pipe.cmd("HSCAN").arg(self.keys().removed_definitions()).arg(0).arg("COUNT").arg(1000);
+        let ((_, lines),): ((u64, BTreeMap<String, String>),) = self.query(&pipe).await?;
+        let since = server_clock_ms().saturating_sub(REMOVED_KEPT.as_millis() as u64);
+        let read = |(name, line): (String, String)| {
+            Some((name.parse().ok()?, KeptDefinition::read(&line)?))
+        };
+        Ok(lines.into_iter().filter_map(read).filter(|(_, kept)| kept.at_ms >= since).collect())
+    }
+
+    /// The definition of a removed destination, with its secrets, if these were encrypted.
+    pub fn unseal_kept(&self, kept: &KeptDefinition) -> Result<Destination, StoreError> {
+        self.inner.keyring.unseal(&kept.definition.to_string())
     }
 }

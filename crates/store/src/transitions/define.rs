@@ -156,7 +156,7 @@ impl Store {
         let (version, changed, created, paused, born): (u64, bool, bool, String, u64) = answer;
         self.inner.epochs.note_carried(partition, born);
         let paused = Paused::of_text(&paused);
-        let noted = self.index(&destination.name, version, Some((paused, born, &definition)));
+        let noted = self.index(&destination.name, version, (paused, born, &definition));
         noted.await.map_err(StoreError::after_partial_success)?;
         Ok(Defined { version, changed, created, born })
     }

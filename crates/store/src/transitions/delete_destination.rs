@@ -1,7 +1,7 @@
 //! Removes a destination (`lua/delete_destination.lua`, then `lua/delete_destination_batch.lua` and
 //! `lua/forget_destination.lua`).
 
-use crate::{Store, StoreError, contract::contract, keys::DestinationKeys};
+use crate::{Author, Store, StoreError, contract::contract, keys::DestinationKeys};
 use domain::DestinationName;
 
 use super::delete_destination_batch::RemovedMembers;
@@ -36,7 +36,17 @@ impl Store {
         destination: &DestinationName,
         purge: bool,
     ) -> Result<Removed, StoreError> {
-        self.begin_removal(destination, if purge { "with_all" } else { "if_empty" }).await
+        self.delete_destination_by(&Author::default(), destination, purge).await
+    }
+
+    /// The same; keeps who did it.
+    pub async fn delete_destination_by(
+        &self,
+        by: &Author,
+        destination: &DestinationName,
+        purge: bool,
+    ) -> Result<Removed, StoreError> {
+        self.begin_removal(destination, if purge { "with_all" } else { "if_empty" }, by).await
     }
 
     /// Completes a removal that stopped halfway. Refuses a destination that is not being removed:
@@ -45,7 +55,7 @@ impl Store {
         &self,
         destination: &DestinationName,
     ) -> Result<Removed, StoreError> {
-        self.begin_removal(destination, "completes").await
+        self.begin_removal(destination, "completes", &Author::default()).await
     }
 
     /// `which`: what the script may remove.
@@ -53,6 +63,7 @@ impl Store {
         &self,
         destination: &DestinationName,
         which: &str,
+        by: &Author,
     ) -> Result<Removed, StoreError> {
         let keys = self.keys().destination(destination);
         let call = Args { destination: destination.as_str(), how: which }.call(self, &keys);
@@ -60,13 +71,13 @@ impl Store {
             // An earlier removal may have stopped just before its end: only the index is left to
             // correct.
             Err(StoreError::UnknownDestination) => {
-                self.index(destination, VERSION_MAX, None).await?;
+                self.index_removal(destination, VERSION_MAX, by).await?;
                 return Err(StoreError::UnknownDestination);
             }
             answer => answer?,
         };
 
-        self.remove_messages(destination, version)
+        self.remove_messages(destination, version, by)
             .await
             .map_err(StoreError::after_partial_success)?;
         Ok(Removed { removed_messages })
@@ -77,6 +88,7 @@ impl Store {
         &self,
         destination: &DestinationName,
         version: u64,
+        by: &Author,
     ) -> Result<(), StoreError> {
         // Leases first: nothing is claimed any more, but a lease can still become a delay.
         self.remove_members(destination, RemovedMembers::Leases).await?;
@@ -94,6 +106,6 @@ impl Store {
         }
         self.remove_operations(destination).await?;
         self.forget_destination(destination).await?;
-        self.index(destination, version, None).await
+        self.index_removal(destination, version, by).await
     }
 }

@@ -38,7 +38,7 @@ impl Store {
         let answer: Answer = self.run(&call).await?;
         let (version, definition, changed, paused, born) = answer;
         let paused = Paused::of_text(&paused);
-        let noted = self.index(name, version, Some((paused, born, &definition))).await;
+        let noted = self.index(name, version, (paused, born, &definition)).await;
         noted.map_err(StoreError::after_partial_success)?;
         Ok((paused, changed))
     }

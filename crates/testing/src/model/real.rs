@@ -374,6 +374,10 @@ impl Real {
                 let (version, born) = (number(words[0]), self.epoch(number(born)));
                 format!("{} {paused} {born}", self.version(field, version))
             }
+            ("removed-definitions", _) => {
+                let version = value.split(' ').next().unwrap_or_default();
+                self.version(field, number(version)).to_string()
+            }
             _ if key.ends_with(":idempotency-keys") => self.unique(value),
             // The window is longer than the test.
             (_, "remembered") => value.rsplit(' ').next().unwrap_or_default().to_owned(),

@@ -386,6 +386,8 @@ pub struct State {
     /// The last change of each name; the removed names; the last forgotten change.
     pub changes: BTreeMap<Name, u64>,
     pub removed: BTreeMap<Name, u64>,
+    /// The versions of the definitions of removed destinations.
+    pub removed_definitions: BTreeMap<Name, u64>,
     pub floor: u64,
     /// The last version of any definition.
     pub version: u64,
@@ -416,6 +418,7 @@ impl Default for State {
             revision: 0,
             changes: BTreeMap::new(),
             removed: BTreeMap::new(),
+            removed_definitions: BTreeMap::new(),
             floor: 0,
             version: 0,
         }

@@ -204,8 +204,11 @@ impl Calls {
             content: content.to_owned(),
             channel: self.wake_definitions.clone(),
             removed_max: REMOVED_MAX,
+            removed_note: "{}".to_owned(),
+            kept_ms: 1000,
+            definitions_max: 100,
         };
-        made("index", args.words(&self.index))
+        made("index", args.words(&self.index, &self.all))
     }
 
     pub fn ingest(&self, lanes: &[&str], seen: &[&str], arrivals: &[Arrival]) -> Call {

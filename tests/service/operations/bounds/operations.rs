@@ -413,16 +413,16 @@ impl Watched {
         self.note("resume").await;
         definition["weight"] = json!(2);
         definition["url"] = json!("http://127.0.0.1:9/");
-        self.post(&format!("destinations/{name}/diff"), definition.clone()).await;
-        self.note("diff of a definition").await;
-        self.put(&format!("destinations/{name}"), definition).await;
+        self.put(&format!("destinations/{name}"), definition.clone()).await;
         self.note("define").await;
         self.patch(&format!("destinations/{name}"), json!({"weight": 3})).await;
         self.note("change a definition").await;
         self.get(&format!("destinations/{name}/versions")).await;
-        self.note("versions of a definition").await;
+        self.note("versions").await;
+        self.post(&format!("destinations/{name}/diff"), definition).await;
+        self.note("diff").await;
         self.post(&format!("destinations/{name}/rollback"), json!({})).await;
-        self.note("roll back a definition").await;
+        self.note("roll back").await;
     }
 
     async fn bulk_operations(&mut self, name: &str) {
@@ -491,5 +491,11 @@ impl Watched {
         self.pass().await;
         self.delete(&format!("destinations/{name}?force=true")).await;
         self.note("remove").await;
+        self.get("removed-destinations").await;
+        self.note("removed definitions").await;
+        self.post(&format!("destinations/{name}/restore"), json!({})).await;
+        self.note("restore").await;
+        self.delete(&format!("destinations/{name}")).await;
+        self.pass().await;
     }
 }

@@ -70,6 +70,9 @@ pub fn of_model(state: &State, names: &BTreeSet<Name>) -> Snapshot {
             put(key, name.to_string(), revision.to_string());
         }
     }
+    for (name, version) in &state.removed_definitions {
+        put("removed-definitions", name.to_string(), version.to_string());
+    }
     for (name, (version, paused)) in &state.index {
         let paused = if paused.is_empty() { "-" } else { paused };
         let born = state.destinations.get(name).map_or(0, |found| found.born);

@@ -133,6 +133,9 @@ pub fn end_remove(state: &mut State, name: Name, removed_max: usize) -> Answer {
     state.active_worker.remove(name);
     state.releasable.remove(name);
     state.withdrawing.remove(name);
+    if let Some((version, _)) = state.index.get(name) {
+        state.removed_definitions.insert(name, *version);
+    }
     state.note_removal(name, removed_max);
     let purged = destination.count(Message::has_record);
     Ok(Reply::Removed { purged })
