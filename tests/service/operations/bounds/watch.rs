@@ -22,7 +22,7 @@ pub struct Cost {
     pub request_bytes: usize,
     /// Bytes of one reply.
     pub reply_bytes: usize,
-    /// Bytes of one reply, without the periodic query of holders, which may fall into any operation.
+    /// Bytes of one reply, without the periodic queries of the metrics, which may fall into any operation.
     pub reply_bytes_of_others: usize,
     /// Microseconds of the longest call, and of the 90th percentile, if times are measured.
     pub micros: u64,
