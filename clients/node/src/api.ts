@@ -160,6 +160,91 @@ export interface paths {
         patch: operations["change_destination"];
         trace?: never;
     };
+    "/v1/removed-destinations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/removed-destinations` */
+        get: operations["list_removed_destinations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/restore` */
+        post: operations["restore_destination"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/versions` */
+        get: operations["list_versions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/diff` */
+        post: operations["diff_destination"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/destinations/{destination}/rollback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** `POST /v1/destinations/{d}/rollback` */
+        post: operations["roll_back_destination"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/stats": {
         parameters: {
             query?: never;
@@ -1076,7 +1161,7 @@ export interface components {
          * @description Why a destination needs attention.
          * @enum {string}
          */
-        AttentionCause: "damaged" | "halted" | "failing" | "no_owner" | "no_worker" | "at_limit" | "paused";
+        AttentionCause: "damaged" | "halted" | "failing" | "no_owner" | "no_worker" | "at_limit" | "paused" | "slow";
         /** @description An action of an operator. */
         AuditEntry: components["schemas"]["AuditedAction"] & {
             id: string;
@@ -1090,12 +1175,12 @@ export interface components {
         AuditedAction: {
             /**
              * @description The id of the token; `admin_token` for the one of the configuration, `loopback_without_token` as long as
-             *     there is no token, `anyone` with `auth.mode = "none"`.
+             *     there is no token, `anyone` with `auth.mode = "none"`, `configuration_file` for the file of a process.
              * @default
              */
             actor: string;
             /**
-             * @description The name of the token.
+             * @description The name of the token; for a configuration file that of the process.
              * @default null
              */
             actor_name: string | null;
@@ -1132,7 +1217,7 @@ export interface components {
             affected: number;
             /**
              * @description `succeeded`; the code of the error; for a bulk operation its state; `unfinished` if the client left before
-             *     the answer.
+             *     the answer; `not_written` if a configuration file did not change what runs.
              * @default
              */
             outcome: string;
@@ -1234,6 +1319,22 @@ export interface components {
             dead_lettered_at: string;
             stage: components["schemas"]["Stage"];
             reason: string;
+        };
+        /** @description A field that differs between two definitions. Secrets are masked. */
+        DefinitionChange: {
+            /** @description Its path, such as `delivery.lanes_max`. */
+            field: string;
+            /** @description Its value before; null if there was none. */
+            before: unknown;
+            /** @description Its value after the change; null if there is none. */
+            after: unknown;
+        };
+        /** @description What a definition would change. */
+        DefinitionDiff: {
+            destination: components["schemas"]["DestinationName"];
+            /** @description False if it would be created. The changes are then those from the defaults. */
+            exists: boolean;
+            changes: components["schemas"]["DefinitionChange"][];
         };
         /** @description How messages are delivered. */
         Delivery: {
@@ -1612,6 +1713,21 @@ export interface components {
         DestinationStats: components["schemas"]["DestinationNumbers"] & {
             name: components["schemas"]["DestinationName"];
         };
+        /** @description A definition that a destination has, or had. */
+        DestinationVersion: {
+            /** Format: int64 */
+            version: number;
+            /** Format: date-time */
+            written_at: string;
+            /** @description Who wrote it, as in the audit log; `configuration_file` for the file of a process; empty if it is not known. */
+            actor: string;
+            /** @description The name of the token; for a configuration file that of the process. */
+            actor_name?: string | null;
+            /** @description What differs from the version before it, if that is kept. Changes of secrets are left out. */
+            changes?: components["schemas"]["DefinitionChange"][] | null;
+            /** @description The definition, with secrets masked. */
+            definition: Record<string, never>;
+        };
         /** @enum {string} */
         DiscardState: "discarded";
         /** @description The discarded dead letter. */
@@ -1942,6 +2058,25 @@ export interface components {
             next_cursor?: string | null;
         };
         /** @description A page of a list. */
+        Items_DestinationVersion: {
+            items: {
+                /** Format: int64 */
+                version: number;
+                /** Format: date-time */
+                written_at: string;
+                /** @description Who wrote it, as in the audit log; `configuration_file` for the file of a process; empty if it is not known. */
+                actor: string;
+                /** @description The name of the token; for a configuration file that of the process. */
+                actor_name?: string | null;
+                /** @description What differs from the version before it, if that is kept. Changes of secrets are left out. */
+                changes?: components["schemas"]["DefinitionChange"][] | null;
+                /** @description The definition, with secrets masked. */
+                definition: Record<string, never>;
+            }[];
+            /** @description The `cursor` of the next page; null on the last. */
+            next_cursor?: string | null;
+        };
+        /** @description A page of a list. */
         Items_LogEntry: {
             items: (components["schemas"]["GoneMessage"] | components["schemas"]["Unreadable"])[];
             /** @description The `cursor` of the next page; null on the last. */
@@ -2008,6 +2143,15 @@ export interface components {
                 host: string;
                 /** @description `ingest`, `processor`, `sender`. */
                 roles: string[];
+                /** @description Its version; null until its second heartbeat. */
+                version?: string | null;
+                /** @description Where it listens for HTTP, as configured; null until its second heartbeat. */
+                address?: string | null;
+                /**
+                 * Format: date-time
+                 * @description When it started; null until its second heartbeat.
+                 */
+                started_at?: string | null;
                 /**
                  * Format: int32
                  * @description The newest schema that it knows.
@@ -2027,6 +2171,24 @@ export interface components {
                 partitions: number[];
                 /** @description True for the process that answers. */
                 is_self: boolean;
+            }[];
+            /** @description The `cursor` of the next page; null on the last. */
+            next_cursor?: string | null;
+        };
+        /** @description A page of a list. */
+        Items_RemovedDefinition: {
+            items: {
+                name: components["schemas"]["DestinationName"];
+                /** Format: int64 */
+                version: number;
+                /** Format: date-time */
+                removed_at: string;
+                /** @description Who removed it, as in the audit log; empty if it is not known. */
+                actor: string;
+                /** @description The name of the token. */
+                actor_name?: string | null;
+                /** @description The definition, with secrets masked. */
+                definition: Record<string, never>;
             }[];
             /** @description The `cursor` of the next page; null on the last. */
             next_cursor?: string | null;
@@ -2585,6 +2747,15 @@ export interface components {
             host: string;
             /** @description `ingest`, `processor`, `sender`. */
             roles: string[];
+            /** @description Its version; null until its second heartbeat. */
+            version?: string | null;
+            /** @description Where it listens for HTTP, as configured; null until its second heartbeat. */
+            address?: string | null;
+            /**
+             * Format: date-time
+             * @description When it started; null until its second heartbeat.
+             */
+            started_at?: string | null;
             /**
              * Format: int32
              * @description The newest schema that it knows.
@@ -2667,6 +2838,20 @@ export interface components {
              * @description Pending messages that were removed with it.
              */
             removed_messages: number;
+        };
+        /** @description The definition of a removed destination. */
+        RemovedDefinition: {
+            name: components["schemas"]["DestinationName"];
+            /** Format: int64 */
+            version: number;
+            /** Format: date-time */
+            removed_at: string;
+            /** @description Who removed it, as in the audit log; empty if it is not known. */
+            actor: string;
+            /** @description The name of the token. */
+            actor_name?: string | null;
+            /** @description The definition, with secrets masked. */
+            definition: Record<string, never>;
         };
         /** @description A topic that was removed. */
         RemovedTopic: {
@@ -2753,6 +2938,15 @@ export interface components {
         /** @description A token that was revoked. */
         RevokedToken: {
             revoked: string;
+        };
+        /** @description Which version a rollback takes. */
+        Rollback: {
+            /**
+             * Format: int64
+             * @description One of the kept versions; if absent, the one before the current.
+             * @default null
+             */
+            to: number | null;
         };
         /** @description Which delayed messages to make due. */
         RunNowRequest: {
@@ -4074,6 +4268,88 @@ export interface components {
             };
         };
         /**
+         * @description - `invalid_request`: Invalid request
+         *     - `invalid_field`: Invalid field
+         *     - `invalid_json`: Invalid JSON
+         *     - `invalid_body`: Incomplete body
+         */
+        RollsBackBadRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `wrong_state`: Not possible in this state
+         *     - `defined_in_file`: Defined in the configuration file
+         */
+        RollsBackConflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `unknown_destination`: Unknown destination */
+        RollsBackNotFound: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_too_large`: Body too large */
+        RollsBackPayloadTooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `wrong_version`: Changed meanwhile */
+        RollsBackPreconditionFailed: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description - `body_timeout`: Body too slow */
+        RollsBackRequestTimeout: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description - `redis_unavailable`: Redis unavailable
+         *     - `redis_refuses_writes`: Redis refuses writes
+         *     - `no_rights`: Missing Redis right
+         *     - `newer_schema`: Newer schema
+         *     - `no_secrets_key`: Key of secrets missing
+         *     - `connections_full`: Too many connections
+         *     - `memory_high`: Redis memory high
+         *     - `not_confirmed`: Not confirmed
+         */
+        RollsBackServiceUnavailable: {
+            headers: {
+                /** @description Seconds until the request may succeed */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
          * @description - `redis_unavailable`: Redis unavailable
          *     - `redis_refuses_writes`: Redis refuses writes
          *     - `no_rights`: Missing Redis right
@@ -4901,6 +5177,222 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["DefinesDestinationServiceUnavailable"];
+        };
+    };
+    list_removed_destinations: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The last ones of 7 days, by name */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_RemovedDefinition"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    restore_destination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the removed destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It exists, with this definition */
+            200: {
+                headers: {
+                    /** @description For `If-Match` */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Destination"];
+                };
+            };
+            /** @description It is created, without messages */
+            201: {
+                headers: {
+                    /** @description For `If-Match` */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Destination"];
+                };
+            };
+            400: components["responses"]["RollsBackBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["RollsBackNotFound"];
+            408: components["responses"]["RollsBackRequestTimeout"];
+            409: components["responses"]["RollsBackConflict"];
+            412: components["responses"]["RollsBackPreconditionFailed"];
+            413: components["responses"]["RollsBackPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["RollsBackServiceUnavailable"];
+        };
+    };
+    list_versions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The last versions, the newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Items_DestinationVersion"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsDestinationNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    diff_destination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "delivery": {
+                 *         "timeout_ms": 5000
+                 *       },
+                 *       "transform": {
+                 *         "kind": "worker"
+                 *       },
+                 *       "url": "http://127.0.0.1:9001/in"
+                 *     }
+                 */
+                "application/json": components["schemas"]["DestinationDefinition"];
+            };
+        };
+        responses: {
+            /** @description What PUT would change; nothing has changed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DefinitionDiff"];
+                };
+            };
+            400: components["responses"]["DefinesDestinationBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["DefinesDestinationNotFound"];
+            408: components["responses"]["DefinesDestinationRequestTimeout"];
+            409: components["responses"]["DefinesDestinationConflict"];
+            412: components["responses"]["DefinesDestinationPreconditionFailed"];
+            413: components["responses"]["DefinesDestinationPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            422: components["responses"]["DefinesDestinationUnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["DefinesDestinationServiceUnavailable"];
+        };
+    };
+    roll_back_destination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        /** @description The version to take */
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "to": 1
+                 *     }
+                 */
+                "application/json": null | components["schemas"]["Rollback"];
+            };
+        };
+        responses: {
+            /** @description It is defined as in that version, or was the same */
+            200: {
+                headers: {
+                    /** @description For `If-Match` */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Destination"];
+                };
+            };
+            400: components["responses"]["RollsBackBadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["RollsBackNotFound"];
+            408: components["responses"]["RollsBackRequestTimeout"];
+            409: components["responses"]["RollsBackConflict"];
+            412: components["responses"]["RollsBackPreconditionFailed"];
+            413: components["responses"]["RollsBackPayloadTooLarge"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["RollsBackServiceUnavailable"];
         };
     };
     list_stats: {
