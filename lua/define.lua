@@ -18,10 +18,10 @@ local _, _, _, birth = current_epoch(key_epoch, now, seen_epoch)
 local known = redis.call('HMGET', key_destination, 'version', 'definition', 'ordering', 'last', 'settled', 'deleted',
   'processing', 'paused', 'born', 'delivery', 'versions')
 if known[6] then return redis.error_reply('BEING_REMOVED the destination is being removed') end
-if known[2] == new_definition then return {known[1], 0, 0, known[8] or '', known[9] or '0'} end
--- The version stays, because pods need not know of this change.
-if known[2] and known[2] == same_definition then
-  redis.call('HSET', key_destination, 'definition', new_definition)
+if known[2] and (known[2] == new_definition or known[2] == same_definition) then
+  -- The version stays, because pods need not know of this change.
+  if known[2] ~= new_definition then redis.call('HSET', key_destination, 'definition', new_definition) end
+  if file_forms ~= '' then redis.call('HSET', key_destination, 'file_forms', file_forms) end
   return {known[1], 0, 0, known[8] or '', known[9] or '0'}
 end
 if replaces ~= '' and replaces ~= (known[1] or '0') then

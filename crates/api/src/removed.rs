@@ -90,6 +90,11 @@ pub(super) async fn restore(
         Problem::new(Code::UnknownDestination, detail)
     })?;
     let wanted: Destination = match api.store.unseal_kept(&kept) {
+        Err(StoreError::NoSecretsKey(key)) => {
+            let why =
+                format!("its secrets are encrypted with the key {key:?}, which this process lacks");
+            return Err(unfit("/v1/removed-destinations", &name, &why));
+        }
         Err(StoreError::Unreadable(error)) => {
             return Err(unfit("/v1/removed-destinations", &name, &error));
         }

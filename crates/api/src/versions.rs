@@ -141,6 +141,12 @@ pub(super) async fn rollback(
         None => kept.get(1),
     };
     let chosen = chosen.ok_or_else(|| {
+        if to.is_none() {
+            return Problem::new(
+                Code::WrongState,
+                "there is no earlier version of this definition",
+            );
+        }
         let known = kept.iter().map(|kept| kept.version.to_string()).collect::<Vec<_>>();
         let detail = format!("to: there is no such version; kept are {}", known.join(", "));
         Problem::invalid_field(detail)

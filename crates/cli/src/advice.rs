@@ -6,7 +6,9 @@ pub fn about(error: &str) -> String {
     let no_tls = "the server may speak no TLS at this port: if so, write";
     let advice = if let Some(advice) = tls::advice(error) {
         advice.to_owned()
-    } else if fits("rediss://") && (fits("timed out") || fits("in time")) {
+    } else if fits("rediss://")
+        && ["timed out", "in time", "InvalidContentType"].into_iter().any(fits)
+    {
         format!("{no_tls} redis:// in place of rediss://")
     } else if fits("InvalidContentType") {
         format!("{no_tls} http:// in place of https://")

@@ -70,9 +70,17 @@ async fn follow(args: &LogArgs) -> anyhow::Result<()> {
     let (mut known, mut columns) = (None, Some(COLUMNS.map(str::to_owned).to_vec()));
     loop {
         ticks.tick().await;
-        let read = newer_than(&service, &args.destination, &known).await;
-        args.client.print_problem(&read)?;
-        let new = read?;
+        // The first page must be there; later, a pod may restart.
+        let new = match newer_than(&service, &args.destination, &known).await {
+            Err(error) if known.is_some() => {
+                eprintln!("reseq: {error:#}");
+                continue;
+            }
+            read => {
+                args.client.print_problem(&read)?;
+                read?
+            }
+        };
         if let Some(newest) = new.first() {
             known = Some(newest["sequence"].clone());
         }

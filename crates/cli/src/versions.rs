@@ -57,16 +57,20 @@ pub async fn versions(args: VersionsArgs) -> anyhow::Result<()> {
 /// Defines a destination as it was.
 pub async fn rollback(args: RollbackArgs) -> anyhow::Result<()> {
     let RollbackArgs { client, destination, to, dry_run } = args;
+    let before = client.get(&path_of(&destination, "versions")).await?;
+    let found = find(&before, &destination, to)?;
     if dry_run {
-        let answer = client.get(&path_of(&destination, "versions")).await?;
-        let found = find(&answer, &destination, to)?;
         return preview(&client, &NOUN, &destination, &found["definition"]).await;
     }
-    let body = to.map_or(json!({}), |to| json!({"to": to}));
+    // By its number, so that a repeat does not go back and forth.
+    let body = json!({"to": found["version"]});
     let answer = client.post(&path_of(&destination, "rollback"), &body).await?;
     client.print(&answer, |answer| {
-        let of = to.map_or("the version before".to_owned(), |to| format!("version {to}"));
-        format!("{destination} is defined as in {of}: now version {}", text_of(answer, "version"))
+        let (of, version) = (text_of(found, "version"), text_of(answer, "version"));
+        if answer["version"] == before["items"][0]["version"] {
+            return format!("{destination} is unchanged: version {of} has the same fields; secrets are not rolled back");
+        }
+        format!("{destination} is defined as in version {of}: now version {version}")
     })
 }
 
@@ -92,5 +96,9 @@ pub fn author_of(item: &Value) -> String {
 fn row(item: &Value) -> Vec<String> {
     let changes = item["changes"].as_array().into_iter().flatten();
     let changed: Vec<String> = changes.map(|change| text_of(change, "field")).collect();
-    vec![text_of(item, "version"), text_of(item, "written_at"), author_of(item), changed.join(", ")]
+    let changed = match (changed.join(", "), item["changes"].is_null()) {
+        (none, false) if none.is_empty() => "secrets".to_owned(),
+        (fields, _) => fields,
+    };
+    vec![text_of(item, "version"), text_of(item, "written_at"), author_of(item), changed]
 }

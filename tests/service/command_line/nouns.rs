@@ -68,7 +68,7 @@ async fn set_changes_only_the_fields_given() {
     let set = ["destinations", "set", ERP, "backlog_max=7", "delivery.timeout_ms=1234"];
     let said = scenario.command(&set).await.ended(0);
     let shown = scenario.json(&["destinations", "show", ERP], 0).await;
-    assert_eq!(said, format!("{ERP} has version {} now\n", shown["version"]));
+    assert_eq!(said, format!("{ERP} is changed: version {}\n", shown["version"]));
     let found = [&shown["backlog_max"], &shown["delivery"]["timeout_ms"], &shown["log_max"]];
     assert_eq!(found, [&json!(7), &json!(1234), &json!(50)]);
     scenario.command(&["destinations", "set", ERP, "backlog_max"]).await.failed(2, "FIELD=VALUE");

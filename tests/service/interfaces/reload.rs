@@ -162,7 +162,7 @@ async fn health_says_whether_the_process_is_ready() {
     eventually("health says that Redis is gone", async || {
         let said = health(&url).await;
         let text = String::from_utf8_lossy(&said.stderr).into_owned();
-        let is_named = said.status.code() == Some(4) && text.contains("redis_unavailable");
+        let is_named = said.status.code() == Some(3) && text.contains("redis_unavailable");
         is_named.then_some(()).ok_or(text)
     })
     .await;

@@ -405,7 +405,7 @@ async fn what_is_damaged_is_named_and_the_pod_stays_ready() {
             && text.contains(&messages)
     );
     assert_eq!(limited.pod.metric("reseq_damaged{place=\"erp\"}").await, 1.0);
-    assert_eq!(limited.log_lines(&["ERROR", "erp", "ingest"]), 1);
+    assert_eq!(limited.log_lines(&["ERROR", "location=\"erp\"", "call=\"ingest"]), 1);
     limited.redis.ask::<()>(&["DEL", &messages]).await.unwrap();
     eventually("it is named no longer", async || {
         assert_eq!(limited.send("erp", json!("after")).await.status, 202);

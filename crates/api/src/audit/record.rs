@@ -261,7 +261,11 @@ impl Action {
             return;
         }
         entry.outcome = outcome;
-        if status.is_success() && entry.affected == 0 && !entry.dry_run {
+        // Programs compare definitions again and again, which would push everything else out of the log.
+        if status.is_success() && entry.dry_run {
+            return;
+        }
+        if status.is_success() && entry.affected == 0 {
             entry.affected = 1;
         }
         self.recorder.write(entry).await;
@@ -307,7 +311,7 @@ pub(crate) fn author() -> Author {
     Author { actor, actor_name }
 }
 
-/// Notes that the current action changes nothing.
+/// Notes that the current action only compares: its success is not recorded.
 pub(crate) fn dry_run() {
     let _ = CURRENT.try_with(|action| action.change(|entry| entry.dry_run = true));
 }

@@ -35,12 +35,13 @@ impl Store {
             let (running, forms) = self.running(destination).await?;
             let known: Vec<&str> = forms.split_ascii_whitespace().collect();
             let was_written = mine.iter().any(|one| known.contains(&one.as_str()));
-            // One that cannot be read is replaced, or the process lacks its key.
+            // A newer process may have encrypted the running one with a key that this process lacks.
+            let is_unreadable = matches!(&running, Some((_, Err(_))));
             let changes = match &running {
                 Some((_, Ok(running))) if running != destination => running.changes_to(destination),
                 _ => Vec::new(),
             };
-            if was_written && !changes.is_empty() && rule == FileRule::Changed {
+            if was_written && (is_unreadable || !changes.is_empty()) && rule == FileRule::Changed {
                 return Ok(FromFile { defined: None, changes });
             }
             let replaces =

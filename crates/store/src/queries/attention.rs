@@ -246,24 +246,41 @@ impl Store {
             .collect();
         some.sort_by_key(|index| Reverse(moving(all[*index].1)));
         some.truncate(OLD_MAX);
-        let ages = some.iter().map(|index| self.slow_head_ms(all[*index].0, all[*index].1));
-        for (index, age_ms) in some.iter().zip(join_all(ages).await) {
-            let Some(age_ms) = age_ms.filter(|age_ms| *age_ms >= OLD_MS) else { continue };
-            found[*index].push(Attention {
+        let old = async |some: &[usize]| {
+            let heads = some.iter().map(|index| self.old_head(all[*index].0, all[*index].1));
+            some.iter().copied().zip(join_all(heads).await).collect::<Vec<_>>()
+        };
+        let before: Vec<(usize, Head)> =
+            old(&some).await.into_iter().filter_map(|(index, head)| Some((index, head?))).collect();
+        if before.is_empty() {
+            return;
+        }
+        // A message that was delayed for long is old when it is due, and leaves at once.
+        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        let some: Vec<usize> = before.iter().map(|(index, _)| *index).collect();
+        for ((index, after), (_, before)) in old(&some).await.into_iter().zip(before) {
+            let Some(head) = after.filter(|head| head.sequence == before.sequence) else {
+                continue;
+            };
+            found[index].push(Attention {
                 cause: Trouble::Slow,
-                count: moving(all[*index].1),
-                since: Some(server_clock_ms().saturating_sub(age_ms)),
+                count: moving(all[index].1),
+                since: Some(server_clock_ms().saturating_sub(head.age_ms)),
                 error: None,
             });
         }
     }
 
-    /// The age of the oldest head, unless it waits for its delay or for the rate of its destination.
-    async fn slow_head_ms(&self, entry: &CatalogEntry, stats: &Stats) -> Option<u64> {
+    /// The oldest head if it is old, and waits neither for its delay nor for the rate of its destination.
+    async fn old_head(&self, entry: &CatalogEntry, stats: &Stats) -> Option<Head> {
         let head = self.heads(entry, stats.delivering > 0).await.ok()?.into_iter().next()?;
-        let waits_for_rate =
-            head.state == State::Waiting && entry.destination.transform.rate_per_second_max > 0;
-        (head.state != State::Delayed && !waits_for_rate).then_some(head.age_ms)
+        let destination = &entry.destination;
+        let has_rate = match head.state {
+            State::Waiting => destination.transform.rate_per_second_max > 0,
+            State::Ready => destination.delivery.rate_per_second_max > 0,
+            _ => false,
+        };
+        (head.age_ms >= OLD_MS && head.state != State::Delayed && !has_rate).then_some(head)
     }
 
     /// The messages of the destination that fail, for however short a time.
