@@ -104,6 +104,8 @@ pub async fn import(args: ImportArgs) -> anyhow::Result<()> {
          differ: reseq destinations diff, reseq topics apply --dry-run",
         in_the_way.join(", ")
     );
+    // Before anything is written: a token that may not read tokens is refused here.
+    let missing = missing(&client, &tokens).await?;
     for (noun, one, is_same) in wanted {
         let result = if is_same {
             "unchanged"
@@ -113,8 +115,19 @@ pub async fn import(args: ImportArgs) -> anyhow::Result<()> {
         };
         write_out(&format!("{} {result}", of(noun, one)))?;
     }
+    for token in missing {
+        write_out(&format!("token missing; its text is in no export: {}", command_of(token)))?;
+        if let Some(until) = token["expires_at"].as_str() {
+            write_out(&format!("  it was to end at {until}: add --expires-in"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The tokens that the service does not have.
+async fn missing<'a>(client: &ClientArgs, tokens: &'a [Value]) -> anyhow::Result<Vec<&'a Value>> {
     if tokens.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let held = pages::read(&client.service()?, "/v1/tokens", &[], usize::MAX, None).await;
     client.print_problem(&held)?;
@@ -125,12 +138,10 @@ pub async fn import(args: ImportArgs) -> anyhow::Result<()> {
         .flatten()
         .filter_map(|one| one["name"].as_str())
         .collect();
-    for token in
-        tokens.iter().filter(|one| !held.contains(one["name"].as_str().unwrap_or_default()))
-    {
-        write_out(&format!("token missing; its text is in no export: {}", command_of(token)))?;
-    }
-    Ok(())
+    Ok(tokens
+        .iter()
+        .filter(|one| !held.contains(one["name"].as_str().unwrap_or_default()))
+        .collect())
 }
 
 fn of(noun: &Noun, one: &Definition) -> String {
@@ -228,9 +239,6 @@ fn command_of(token: &Value) -> String {
     command.extend(words("destinations").iter().map(|word| option("destination", word)));
     if let Some(rate) = token["rate_per_second_max"].as_u64().filter(|rate| *rate > 0) {
         command += &format!(" --rate-per-second-max {rate}");
-    }
-    if let Some(until) = token["expires_at"].as_str() {
-        command += &format!(" --expires-in DURATION (it ended at {until})");
     }
     command
 }
