@@ -132,6 +132,16 @@ struct Asking {
 
 impl Asking {
     async fn look(&self) -> Result<MessageResult, Problem> {
+        let result = self.look_once().await?;
+        let is_failed = matches!(result.state, ResultState::Failed);
+        // It may have failed after its error was read, and before its state was.
+        match is_failed && result.error.is_none() && result.detail.is_none() {
+            true => self.look_once().await,
+            false => Ok(result),
+        }
+    }
+
+    async fn look_once(&self) -> Result<MessageResult, Problem> {
         if let Some(result) = self.kept().await? {
             return Ok(result);
         }
