@@ -2,45 +2,29 @@
 //! console. It looks at attempts that fail and at how long, not only at states: a lane that is retried for ever looks
 //! busy, and delivers nothing.
 
+mod heads;
+
 use std::{
     borrow::Borrow,
-    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
 };
 
 use bytes::Bytes;
-use futures::future::join_all;
 use redis::{Pipeline, Value};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{
-    pods::Ownership,
-    stats::{Head, Stats},
-};
+use super::{pods::Ownership, stats::Stats};
 use crate::{Store, attempts, entry::CatalogEntry, keys::Claimers};
-use domain::{
-    AttemptError, Attempts, DeliveryKind, DestinationName, Sequence, Stage, State, excerpt::excerpt,
-};
+use domain::{AttemptError, Attempts, DestinationName, Sequence, Stage, excerpt::excerpt};
+use heads::untaken;
 use redis_client::server_clock_ms;
 
 /// A message whose attempts fail for longer needs attention, in ms. Most receivers restart in less.
 const FAILING_MS: u64 = 60_000;
-/// A message that nobody takes for longer needs attention, in ms.
-const UNTAKEN_MS: u64 = 60_000;
 /// The most attempts that are read of one destination, and of all in one call (at least one of each).
 const ATTEMPTS_MAX: usize = 50;
 const ATTEMPTS_OF_ALL_MAX: usize = 2_000;
-/// The most destinations that one call checks for workers: those with the longest backlogs.
-const UNTAKEN_MAX: usize = 100;
-/// A message that is still the oldest of its destination after this time needs attention, in ms: work or delivery is too
-/// slow, although nothing fails. The alert ReseqHeadOld has the same limit.
-const OLD_MS: u64 = 300_000;
-/// The most destinations whose oldest message one call reads for that: those with the longest backlogs.
-const OLD_MAX: usize = 20;
-/// Between two looks at whether anybody takes messages. A worker takes its next message sooner.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// Why a destination needs attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
@@ -191,17 +175,6 @@ fn in_short(error: &AttemptError) -> String {
     }
 }
 
-/// Messages that a worker or a consumer could take, if nobody holds any.
-fn untaken(entry: &CatalogEntry, stats: &Stats) -> u64 {
-    let is_pulled = entry.destination.delivery.kind == DeliveryKind::Pull;
-    let waits_for_worker = entry.claimers() == Claimers::Worker && !entry.paused.processing;
-    match stats {
-        Stats { waiting, processing: 0, .. } if waits_for_worker && *waiting > 0 => *waiting,
-        Stats { ready, delivering: 0, .. } if is_pulled && !entry.paused.delivery => *ready,
-        _ => 0,
-    }
-}
-
 impl Store {
     /// Why each of these destinations needs attention, in order. Costs nothing where nothing is pending. Of the others:
     /// once the heartbeats and the owners of their partitions; and one query, in one round trip for all, for those with
@@ -236,51 +209,6 @@ impl Store {
             found.map(|((entry, stats), facts)| attention(entry, stats, facts)).collect();
         self.add_slow(&all, &mut found).await;
         found
-    }
-
-    /// Adds the destinations with an old head in which nothing else was found.
-    async fn add_slow(&self, all: &[(&CatalogEntry, &Stats)], found: &mut [Vec<Attention>]) {
-        let moving = |stats: &Stats| stats.pending.saturating_sub(stats.delayed);
-        let mut some: Vec<usize> = (0..all.len())
-            .filter(|index| found[*index].is_empty() && moving(all[*index].1) > 0)
-            .collect();
-        some.sort_by_key(|index| Reverse(moving(all[*index].1)));
-        some.truncate(OLD_MAX);
-        let old = async |some: &[usize]| {
-            let heads = some.iter().map(|index| self.old_head(all[*index].0, all[*index].1));
-            some.iter().copied().zip(join_all(heads).await).collect::<Vec<_>>()
-        };
-        let before: Vec<(usize, Head)> =
-            old(&some).await.into_iter().filter_map(|(index, head)| Some((index, head?))).collect();
-        if before.is_empty() {
-            return;
-        }
-        // A message that was delayed for long is old when it is due, and leaves at once.
-        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-        let some: Vec<usize> = before.iter().map(|(index, _)| *index).collect();
-        for ((index, after), (_, before)) in old(&some).await.into_iter().zip(before) {
-            let Some(head) = after.filter(|head| head.sequence == before.sequence) else {
-                continue;
-            };
-            found[index].push(Attention {
-                cause: Trouble::Slow,
-                count: moving(all[index].1),
-                since: Some(server_clock_ms().saturating_sub(head.age_ms)),
-                error: None,
-            });
-        }
-    }
-
-    /// The oldest head if it is old, and waits neither for its delay nor for the rate of its destination.
-    async fn old_head(&self, entry: &CatalogEntry, stats: &Stats) -> Option<Head> {
-        let head = self.heads(entry, stats.delivering > 0).await.ok()?.into_iter().next()?;
-        let destination = &entry.destination;
-        let has_rate = match head.state {
-            State::Waiting => destination.transform.rate_per_second_max > 0,
-            State::Ready => destination.delivery.rate_per_second_max > 0,
-            _ => false,
-        };
-        (head.age_ms >= OLD_MS && head.state != State::Delayed && !has_rate).then_some(head)
     }
 
     /// The messages of the destination that fail, for however short a time.
@@ -345,53 +273,6 @@ impl Store {
         };
         some.iter().zip(found).filter_map(read).collect()
     }
-
-    /// When the oldest head arrived, of destinations whose messages nobody takes.
-    async fn untaken_since(
-        &self,
-        pending: &[(&CatalogEntry, &Stats)],
-    ) -> BTreeMap<DestinationName, u64> {
-        let mut some: Vec<(&CatalogEntry, &Stats)> = pending.to_vec();
-        some.retain(|(entry, stats)| untaken(entry, stats) > 0);
-        some.sort_by_key(|(entry, stats)| Reverse(untaken(entry, stats)));
-        some.truncate(UNTAKEN_MAX);
-        let before = self.untaken_heads(&some).await;
-        some.retain(|(entry, _)| before.contains_key(&entry.destination.name));
-        if some.is_empty() {
-            return BTreeMap::new();
-        }
-        // A worker that is between two messages holds none.
-        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-        let after = self.untaken_heads(&some).await;
-        let is_same = |(name, head): &(DestinationName, Head)| {
-            before.get(name).is_some_and(|before| before.sequence == head.sequence)
-        };
-        let now_ms = server_clock_ms();
-        let since =
-            |(name, head): (DestinationName, Head)| (name, now_ms - head.age_ms.min(now_ms));
-        after.into_iter().filter(is_same).map(since).collect()
-    }
-
-    /// The oldest heads that have waited too long for a worker or consumer.
-    async fn untaken_heads(
-        &self,
-        some: &[(&CatalogEntry, &Stats)],
-    ) -> BTreeMap<DestinationName, Head> {
-        let oldest = some.iter().map(|(entry, _)| async {
-            let head = self.heads(entry, true).await.ok()?.into_iter().next()?;
-            let is_free = matches!(head.state, State::Waiting | State::Ready);
-            let is_untaken = is_free && head.age_ms >= UNTAKEN_MS;
-            // Workers ask, and get nothing because of the rate.
-            let transform = &entry.destination.transform;
-            let is_slowed = is_untaken
-                && transform.rate_per_second_max > 0
-                && transform
-                    .next_attempt_ms(self.granted_until_us(entry).await.ok()?)
-                    .is_some_and(|at_ms| at_ms + UNTAKEN_MS > server_clock_ms());
-            (is_untaken && !is_slowed).then(|| (entry.destination.name.clone(), head))
-        });
-        join_all(oldest).await.into_iter().flatten().collect()
-    }
 }
 
 #[cfg(test)]
@@ -399,6 +280,7 @@ mod tests {
     use super::*;
     use crate::entry::Paused;
     use domain::{Destination, ErrorKind};
+    use heads::UNTAKEN_MS;
 
     const NOW_MS: u64 = 1_800_000_000_000;
 
