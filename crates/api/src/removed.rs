@@ -13,13 +13,13 @@ use super::{
     Api, audit,
     define::{check, has_masks, stored},
     destinations::parse_name,
-    versions::unfit,
+    versions::{unfit, unfit_if_refused},
     views::{Items, rfc3339},
 };
-use domain::{Destination, DestinationName};
+use domain::DestinationName;
 use formats::code::Code;
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
-use store::{KeptDefinition, Replaces, StoreError};
+use store::{Replaces, StoreError};
 
 /// The definition of a removed destination.
 #[derive(Serialize, ToSchema)]
@@ -50,22 +50,15 @@ pub(super) async fn list(
 ) -> Result<Json<Items<Kept>>, Problem> {
     let mut all = api.store.removed_definitions().await?;
     all.retain(|name, _| caller.covers(name));
-    let kept =
-        all.into_iter().map(|(name, KeptDefinition { version, at_ms, by, mut definition })| {
-            if let Some(fields) = definition.as_object_mut() {
-                fields.remove("sealed");
-            }
-            let removed_at = rfc3339(at_ms);
-            Kept {
-                name,
-                version,
-                removed_at,
-                actor: by.actor,
-                actor_name: by.actor_name,
-                definition,
-            }
-        });
-    Ok(Json(Items { items: kept.collect(), next_cursor: None }))
+    let items = all.into_iter().map(|(name, kept)| Kept {
+        name,
+        version: kept.version,
+        removed_at: rfc3339(kept.at_ms),
+        actor: kept.by.actor,
+        actor_name: kept.by.actor_name,
+        definition: kept.definition,
+    });
+    Ok(Json(Items { items: items.collect(), next_cursor: None }))
 }
 
 /// `POST /v1/destinations/{d}/restore`
@@ -83,34 +76,27 @@ pub(super) async fn restore(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let name = parse_name(&name)?;
-    let kept = api.store.removed_definitions().await?.remove(&name).ok_or_else(|| {
+    let kept = api.store.removed_definition(&name).await?.ok_or_else(|| {
         let detail = format!(
             "no definition of {name:?} is kept: those of removed destinations are kept for 7 days, at most 100"
         );
         Problem::new(Code::UnknownDestination, detail)
     })?;
-    let wanted: Destination = match api.store.unseal_kept(&kept) {
-        Err(StoreError::NoSecretsKey(key)) => {
-            let why =
-                format!("its secrets are encrypted with the key {key:?}, which this process lacks");
-            return Err(unfit("/v1/removed-destinations", &name, &why));
-        }
-        Err(StoreError::Unreadable(error)) => {
-            return Err(unfit("/v1/removed-destinations", &name, &error));
-        }
-        wanted => wanted?,
-    };
+    let unfit = |why: &str| unfit("/v1/removed-destinations", &name, why);
+    let wanted = api.store.unseal_kept(&kept).map_err(|error| match error {
+        StoreError::NoSecretsKey(key) => unfit(&format!(
+            "its secrets are encrypted with the key {key:?}, which this process lacks"
+        )),
+        StoreError::Unreadable(error) => unfit(&error),
+        error => error.into(),
+    })?;
     if has_masks(&wanted) {
-        let why = "its secrets were not kept, because they were not encrypted (secrets.key)";
-        return Err(unfit("/v1/removed-destinations", &name, why));
+        return Err(unfit(
+            "its secrets were not kept, because they were not encrypted (secrets.key)",
+        ));
     }
     audit::target(&kept.version.to_string());
-    check(&api, &wanted).await.map_err(|problem| match problem.code {
-        Code::InvalidField | Code::RefusedAddress => {
-            unfit("/v1/removed-destinations", &name, &problem.detail)
-        }
-        _ => problem,
-    })?;
+    check(&api, &wanted).await.map_err(|problem| unfit_if_refused(problem, unfit))?;
     stored(&api, &wanted, Replaces::Nothing).await?.map_err(|_| {
         let detail =
             format!("{name:?} exists again, with another definition; to change that, PUT it");

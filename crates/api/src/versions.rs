@@ -158,10 +158,15 @@ pub(super) async fn rollback(
         .map_err(|error| unfit(&at_path(&error)))?;
     let wanted_over = |current: Option<&Destination>| unmasked(wanted.clone(), current);
     let changed = change(&api, name, &Condition::Known, wanted_over).await;
-    changed.map_err(|problem| match problem.code {
+    changed.map_err(|problem| unfit_if_refused(problem, unfit))
+}
+
+/// A problem with what a kept definition says is one of that definition.
+pub(super) fn unfit_if_refused(problem: Problem, unfit: impl FnOnce(&str) -> Problem) -> Problem {
+    match problem.code {
         Code::InvalidField | Code::RefusedAddress => unfit(&problem.detail),
         _ => problem,
-    })
+    }
 }
 
 /// A kept definition that cannot run today: it is not valid any more, or its secrets are not those of today.

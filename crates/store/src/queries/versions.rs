@@ -20,7 +20,7 @@ impl Store {
         Ok(lines.unwrap_or_default().lines().filter_map(KeptDefinition::read).collect())
     }
 
-    /// The last definitions of removed destinations, by name.
+    /// The last definitions of removed destinations, by name. Their secrets are masked.
     pub async fn removed_definitions(
         &self,
     ) -> Result<BTreeMap<DestinationName, KeptDefinition>, StoreError> {
@@ -28,15 +28,33 @@ impl Store {
         // There are few: one call returns all.
         pipe.cmd("HSCAN").arg(self.keys().removed_definitions()).arg(0).arg("COUNT").arg(1000);
         let ((_, lines),): ((u64, BTreeMap<String, String>),) = self.query(&pipe).await?;
-        let since = server_clock_ms().saturating_sub(REMOVED_KEPT.as_millis() as u64);
         let read = |(name, line): (String, String)| {
-            Some((name.parse().ok()?, KeptDefinition::read(&line)?))
+            let mut kept = read_removed(&line)?;
+            kept.definition.as_object_mut()?.remove("sealed");
+            Some((name.parse().ok()?, kept))
         };
-        Ok(lines.into_iter().filter_map(read).filter(|(_, kept)| kept.at_ms >= since).collect())
+        Ok(lines.into_iter().filter_map(read).collect())
+    }
+
+    /// The definition of a removed destination, as it is stored, if it is kept.
+    pub async fn removed_definition(
+        &self,
+        destination: &DestinationName,
+    ) -> Result<Option<KeptDefinition>, StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.hget(self.keys().removed_definitions(), destination.as_str());
+        let (line,): (Option<String>,) = self.query(&pipe).await?;
+        Ok(line.as_deref().and_then(read_removed))
     }
 
     /// The definition of a removed destination, with its secrets, if these were encrypted.
     pub fn unseal_kept(&self, kept: &KeptDefinition) -> Result<Destination, StoreError> {
         self.inner.keyring.unseal(&kept.definition.to_string())
     }
+}
+
+/// Reads the definition of a removed destination; `None` if its time is over.
+fn read_removed(line: &str) -> Option<KeptDefinition> {
+    let since = server_clock_ms().saturating_sub(REMOVED_KEPT.as_millis() as u64);
+    KeptDefinition::read(line).filter(|kept| kept.at_ms >= since)
 }
