@@ -1,6 +1,6 @@
 //! Destinations that run with another definition than that of this process's configuration file.
 
-use super::{Findings, Severity::Warning, named};
+use super::{Findings, Severity::Warning, named, others_too};
 use crate::{Api, views::rfc3339};
 use domain::shell::quoted;
 
@@ -40,10 +40,7 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) {
         };
         findings.add(kind, name.as_str(), summary, action);
     }
-    let others: Vec<String> =
-        all.iter().skip(NAMED_MAX).map(|(entry, _)| entry.destination.name.to_string()).collect();
-    if !others.is_empty() {
-        let summary = format!("Others run otherwise than the file says, too: {}.", named(&others));
-        findings.add(kind, "", summary, "Compare them: reseq destinations diff FILE.");
-    }
+    let others = all.iter().skip(NAMED_MAX).map(|(entry, _)| entry.destination.name.to_string());
+    let action = "Compare them: reseq destinations diff FILE.";
+    others_too(others.collect(), kind, "run otherwise than the file says", action, findings);
 }

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use super::{
     Findings,
     Severity::{Error, Info, Warning},
-    counted, named,
+    counted, named, others_too,
 };
 use crate::{Api, views::rfc3339};
 use domain::{Durability, shell::quoted};
@@ -267,10 +267,6 @@ fn rest(
     what: &str,
     findings: &mut Findings,
 ) {
-    let others = all.iter().skip(NAMED_MAX);
-    let names: Vec<String> = others.map(|(entry, _)| entry.destination.name.to_string()).collect();
-    if !names.is_empty() {
-        let summary = format!("Others {what}, too: {}.", named(&names));
-        findings.add(kind, "", summary, "See them with reseq status.");
-    }
+    let others = all.iter().skip(NAMED_MAX).map(|(entry, _)| entry.destination.name.to_string());
+    others_too(others.collect(), kind, what, "See them with reseq status.", findings);
 }

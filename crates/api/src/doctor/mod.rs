@@ -180,6 +180,20 @@ fn named(names: &[String]) -> String {
     }
 }
 
+/// One finding for the destinations that have none of their own.
+fn others_too(
+    names: Vec<String>,
+    kind: (Severity, &'static str),
+    what: &str,
+    action: &str,
+    findings: &mut Findings,
+) {
+    if !names.is_empty() {
+        let summary = format!("Others {what}, too: {}.", named(&names));
+        findings.add(kind, "", summary, action);
+    }
+}
+
 fn counted(count: u64, noun: &str) -> String {
     match count {
         1 => format!("1 {noun}"),
