@@ -9,7 +9,6 @@ use std::{
 
 use super::{
     by_destination::REST,
-    names::Kind,
     render::{label, render},
 };
 
@@ -141,7 +140,7 @@ impl Backlogs {
             .flat_map(|(cause, worst)| worst.iter().map(|one| series(cause, one)))
             .collect();
         if !all.is_empty() {
-            render(&mut text, "reseq_needs_attention_messages", Kind::Gauge, all);
+            render(&mut text, "reseq_needs_attention_messages", all);
         }
         text
     }
@@ -168,7 +167,7 @@ impl Backlogs {
 
 fn render_gauge<'a>(text: &mut String, metric: &str, values: impl Iterator<Item = (&'a str, f64)>) {
     let series = values.map(|(name, value)| (label("destination", name), value));
-    render(text, metric, Kind::Gauge, series);
+    render(text, metric, series);
 }
 
 #[cfg(test)]

@@ -322,7 +322,7 @@ pub fn render_others(ends: &[End]) -> String {
         let of_it = ends.iter().filter(|end| end.metric == metric);
         let mut series = of_it.map(|end| (end.labels.clone(), end.at_ms as f64 / 1e3)).peekable();
         if series.peek().is_some() {
-            render::render(&mut text, metric, names::Kind::Gauge, series);
+            render::render(&mut text, metric, series);
         }
     }
     #[cfg(target_os = "linux")]

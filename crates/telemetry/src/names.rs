@@ -128,7 +128,6 @@ pub(super) fn help(metric: &str) -> &'static str {
 }
 
 /// The kind of a metric.
-#[cfg(target_os = "linux")]
 pub(super) fn kind(metric: &str) -> Kind {
     ALL.iter().find(|(_, name, _)| *name == metric).map_or(Gauge, |(kind, ..)| *kind)
 }

@@ -5,13 +5,13 @@ use procfs::{
     process::{LimitValue, Process},
 };
 
-use super::{names, render::render};
+use super::render::render;
 
 /// The metrics of this process, in Prometheus's text format. Metrics that the system does not tell are left out.
 pub(super) fn render_process() -> String {
     let mut text = String::new();
     for (metric, value) in read().unwrap_or_default() {
-        render(&mut text, metric, names::kind(metric), [(String::new(), value)]);
+        render(&mut text, metric, [(String::new(), value)]);
     }
     text
 }

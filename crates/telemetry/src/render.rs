@@ -2,17 +2,16 @@
 
 use std::fmt::Write;
 
-use super::names::{self, Kind};
+use super::names;
 
 /// Appends a metric with its series: the labels of each, and its value.
 pub(super) fn render(
     text: &mut String,
     metric: &str,
-    kind: Kind,
     series: impl IntoIterator<Item = (String, f64)>,
 ) {
-    let kind = kind.as_str();
-    let _ = writeln!(text, "# HELP {metric} {}\n# TYPE {metric} {kind}", names::help(metric));
+    let (help, kind) = (names::help(metric), names::kind(metric).as_str());
+    let _ = writeln!(text, "# HELP {metric} {help}\n# TYPE {metric} {kind}");
     for (labels, value) in series {
         let _ = match labels.is_empty() {
             true => writeln!(text, "{metric} {value}"),

@@ -166,9 +166,9 @@ pub fn note_span(message: &Stamped, noted: &Noted<'_>) {
     let context = TraceContext::of(&message.message.headers).filter(|context| context.is_sampled);
     let Some(parent) = context else { return };
     let span = parent.child(noted.stage.name(), noted.attempt);
-    let (name, sequence) = (&message.destination, Some(message.position.sequence));
+    let (name, sequence) = (message.destination.as_str(), Some(message.position.sequence));
     let mut attributes =
-        attributes(name, sequence, &message.message, Some(noted.attempt), noted.outcome);
+        attributes(name, sequence, &message.message.id, Some(noted.attempt), noted.outcome);
     let waited_for = noted.waited_for.map(|sequence| sequence as i64);
     attributes.extend(waited_for.map(|sequence| KeyValue::new("reseq.waited_for", sequence)));
     traces.record(span, Some(parent.span_id), attributes, noted);
@@ -205,13 +205,7 @@ pub fn note_given_up(
     let Some(parent) = ids.trace.filter(|context| context.is_sampled) else { return };
     // An operator may have it tried again, so it may happen more than once.
     let span = TraceContext { span_id: rand::random(), ..parent };
-    let attributes = vec![
-        KeyValue::new("messaging.system", "reseq"),
-        KeyValue::new("messaging.destination.name", destination.to_owned()),
-        KeyValue::new("messaging.message.id", ids.id.clone()),
-        KeyValue::new("reseq.sequence", sequence as i64),
-        KeyValue::new("reseq.outcome", outcome),
-    ];
+    let attributes = attributes(destination, Some(sequence), &ids.id, None, outcome);
     let now = SystemTime::now();
     let noted = Noted {
         stage: SpanOf::Exhausted,
@@ -236,7 +230,7 @@ pub fn note_ingest(
 ) {
     let (Some(traces), Some(traced)) = (TRACES.get(), arrival.traced) else { return };
     let Some(span) = TraceContext::of(&arrival.message.headers) else { return };
-    let attributes = attributes(name, sequence, &arrival.message, None, outcome);
+    let attributes = attributes(name.as_str(), sequence, &arrival.message.id, None, outcome);
     let noted = Noted {
         stage: SpanOf::Ingest,
         attempt: 1,
@@ -251,16 +245,16 @@ pub fn note_ingest(
 }
 
 fn attributes(
-    name: &DestinationName,
+    destination: &str,
     sequence: Option<Sequence>,
-    message: &Message,
+    id: &str,
     attempt: Option<u32>,
     outcome: &'static str,
 ) -> Vec<KeyValue> {
     let mut all = vec![
         KeyValue::new("messaging.system", "reseq"),
-        KeyValue::new("messaging.destination.name", name.as_str().to_owned()),
-        KeyValue::new("messaging.message.id", message.id.clone()),
+        KeyValue::new("messaging.destination.name", destination.to_owned()),
+        KeyValue::new("messaging.message.id", id.to_owned()),
         KeyValue::new("reseq.outcome", outcome),
     ];
     all.extend(sequence.map(|sequence| KeyValue::new("reseq.sequence", sequence as i64)));
