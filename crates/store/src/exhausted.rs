@@ -42,24 +42,22 @@ impl Store {
         for (one, _) in halted {
             let sequence = one.token.sequence;
             let why = if one.is_final { PERMANENT } else { USED_UP };
-            match entry.destination.on_exhausted {
-                OnExhausted::Halt => tracing::error!(
-                    destination = %name, sequence, id = one.ids.id, trace = one.ids.trace_id(), why,
-                    kind = one.error.kind.as_str(),
-                    "a message is halted until an operator intervenes",
-                ),
-                OnExhausted::DeadLetter | OnExhausted::Drop => tracing::warn!(
-                    destination = %name, sequence, id = one.ids.id, trace = one.ids.trace_id(), why,
-                    kind = one.error.kind.as_str(),
-                    "giving up a message",
-                ),
-            }
+            let kind = one.error.kind.as_str();
             let outcome = match entry.destination.on_exhausted {
                 OnExhausted::Halt => "halted",
                 OnExhausted::DeadLetter => "dead_lettered",
                 OnExhausted::Drop => "dropped",
             };
-            let kind = one.error.kind.as_str();
+            match entry.destination.on_exhausted {
+                OnExhausted::Halt => tracing::error!(
+                    destination = %name, sequence, id = one.ids.id, trace = one.ids.trace_id(), why, kind,
+                    "a message is halted until an operator intervenes",
+                ),
+                OnExhausted::DeadLetter | OnExhausted::Drop => tracing::warn!(
+                    destination = %name, sequence, id = one.ids.id, trace = one.ids.trace_id(), why, kind,
+                    "giving up a message",
+                ),
+            }
             telemetry::note_given_up(name.as_str(), sequence, &one.ids, outcome, kind);
             let lane = entry.destination.lane_of(one.token.key.as_deref(), sequence);
             if one.is_final { &mut for_good } else { &mut used_up }.push((lane, sequence));

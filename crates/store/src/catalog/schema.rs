@@ -89,13 +89,13 @@ impl Store {
     /// Reports that this pod is alive, and what it says of itself, until `stop`.
     pub async fn stay(self, of_pod: About, stop: CancellationToken) {
         let (host, started_ms) = (host(), server_clock_ms());
-        let (mut about, mut said_s) = (of_pod.member(0, &host, started_ms), 0);
+        let (mut about, mut is_wrong) = (of_pod.member(0, &host, started_ms), false);
         let mut tick = tokio::time::interval(PRESENCE_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             let said = async {
                 let ahead_s = self.ahead_s().await?;
-                say_clock(&mut said_s, ahead_s);
+                say_clock(&mut is_wrong, ahead_s);
                 let now = of_pod.member(ahead_s, &host, started_ms);
                 if now != about {
                     self.leave_as(&presence::role(), &about).await?;
@@ -183,19 +183,17 @@ impl Store {
 }
 
 /// Logs that the clocks of this machine and of Redis begin to differ, or that they agree again.
-fn say_clock(said_s: &mut i64, ahead_s: i64) {
-    let is_wrong = |seconds: i64| seconds != 0;
-    match (is_wrong(*said_s), is_wrong(ahead_s)) {
-        (false, true) => tracing::warn!(
+fn say_clock(was_wrong: &mut bool, ahead_s: i64) {
+    let is_wrong = ahead_s != 0;
+    if is_wrong && !*was_wrong {
+        tracing::warn!(
             ahead_s,
             "the clock of this machine differs from that of Redis; synchronise both with NTP"
-        ),
-        (true, false) => {
-            tracing::info!("the clock of this machine agrees with that of Redis again")
-        }
-        _ => return,
+        );
+    } else if *was_wrong && !is_wrong {
+        tracing::info!("the clock of this machine agrees with that of Redis again");
     }
-    *said_s = ahead_s;
+    *was_wrong = is_wrong;
 }
 
 /// The name of this machine or container.
