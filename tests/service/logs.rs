@@ -13,7 +13,7 @@ use support::{
 use crate::support;
 
 /// The most lines that an incident adds to the log of a pod in a minute.
-const LINES_MAX: usize = 20;
+pub const LINES_MAX: usize = 20;
 const LANES: usize = 60;
 
 async fn says(pod: &Pod, text: &str) -> String {
@@ -32,7 +32,7 @@ fn field<'l>(line: &'l str, name: &str) -> &'l str {
 }
 
 /// How many lines the log has at the default level.
-fn lines_of(pod: &Pod) -> usize {
+pub fn lines_of(pod: &Pod) -> usize {
     pod.log().lines().filter(|line| !line.contains(" DEBUG ")).count()
 }
 

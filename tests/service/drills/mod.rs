@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::{
+    logs::{LINES_MAX, lines_of},
     operations::commands::run_at,
     policies::scenario::{ERP, Scenario},
     support::{
@@ -19,9 +20,6 @@ use crate::{
         wait::eventually,
     },
 };
-
-/// The most lines that an incident adds to the log of a pod in a minute.
-const LINES_MAX: usize = 20;
 
 /// Words that each tool says in an incident.
 #[derive(Default)]
@@ -77,11 +75,6 @@ async fn causes(pod: &Pod) -> String {
         Ok(answer) => answer.text().await.unwrap_or_default(),
         Err(error) => error.to_string(),
     }
-}
-
-/// How many lines the log has at the default level.
-fn lines_of(pod: &Pod) -> usize {
-    pod.log().lines().filter(|line| !line.contains(" DEBUG ")).count()
 }
 
 /// The log got at most this many lines since it had `before`.
