@@ -51,9 +51,10 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
     // A damaged dead letter is never redriven.
     let whole = letters.and_then(|all| all.iter().find(|(_, one)| one.message.damage.is_none()));
     let Some((sequence, letter)) = whole else {
-        // The dead letter no longer exists.
+        // The dead letter no longer exists. If it does, it is damaged.
         let (epoch, processed) = (state.epoch, idempotency < 128);
-        let redrive = (body == 0).then_some(Redrive { letter: 1, epoch, processed });
+        let is_gone = letters.is_none_or(|all| !all.contains_key(&1));
+        let redrive = (body == 0 && is_gone).then_some(Redrive { letter: 1, epoch, processed });
         return Arrival { redrive, ..plain };
     };
     if !is_redriven {
