@@ -99,14 +99,13 @@ pub(super) async fn listen_http(
     stop: &CancellationToken,
     supervisor: &Supervisor,
 ) -> Result<(SocketAddr, Option<SocketAddr>, Vec<SocketAddr>), AppError> {
-    let document = api::document(ingest::http::openapi());
     let (entries_max, tasks) = (config.audit.entries_max, listeners.clone());
-    let recorder = Recorder::new(store, entries_max, tasks, &document);
+    let recorder = Recorder::new(store, entries_max, tasks);
     let serve = |bound: Vec<TcpListener>, guard, by_address, connections_max, tls| {
         let guards = (Guard::clone(&guard), recorder.clone());
         let waits = Shares::of(connections_max);
         let routes = routes.clone().layer(Extension(waits));
-        let routes = api::surround(routes, super::pace_of(config), guards, &document);
+        let routes = api::surround(routes, super::pace_of(config), guards);
         let of_it = (routes, guard, by_address);
         let server = HttpServer::new(of_it, &config.http, tls, connections_max, stop.clone());
         let server = Arc::new(server);

@@ -6,6 +6,7 @@ use reseq_testing::support;
 mod checker;
 mod example_config;
 mod metrics;
+mod openapi;
 mod script_headers;
 mod structure;
 mod supply_chain;

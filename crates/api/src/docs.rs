@@ -1,24 +1,46 @@
 //! `/openapi.json`, and `/docs`, which shows it to people. The page is Swagger UI
 //! (`scripts/vendor-swagger-ui.sh`), and loads nothing from elsewhere.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
 use axum::{
-    Extension,
     extract::{Query, rejection::QueryRejection},
     http::{HeaderName, HeaderValue, header},
     response::{Html, IntoResponse, Response},
 };
-use http_server::{openapi_responses, problem::Problem};
+use http_server::{openapi_responses, problem::Problem, routes, routes::Routes};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{openapi_3_0, request::query_of};
+use crate::{Api, openapi_3_0, request::query_of};
 
-/// The document, as JSON.
-#[derive(Debug, Clone)]
-pub(super) struct Document(pub(super) Arc<str>);
+/// The document. A test writes it, from what the code says of each route ([`super::document`]).
+pub(super) const DOCUMENT: &str = include_str!("../web/api-docs/openapi.json");
+
+/// What the document says of a route.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Operation {
+    pub(super) operation_id: String,
+    #[serde(default)]
+    pub(super) parameters: Vec<Parameter>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Parameter {
+    pub(super) name: String,
+    #[serde(rename = "in")]
+    pub(super) place: String,
+}
+
+/// The operations of the document, by path and by the method in lower case.
+pub(super) fn operations() -> HashMap<String, HashMap<String, Operation>> {
+    #[derive(Deserialize, Default)]
+    struct Document {
+        paths: HashMap<String, HashMap<String, Operation>>,
+    }
+    serde_json::from_str::<Document>(DOCUMENT).unwrap_or_default().paths
+}
 
 /// The page may run its own scripts only. Swagger UI sets styles, and has images within its own.
 const POLICY: (HeaderName, HeaderValue) = (
@@ -35,13 +57,8 @@ const START: &str = include_str!("../web/api-docs/start.js");
 const SCRIPT: &[u8] = include_bytes!("../web/api-docs/swagger-ui-bundle.js.gz");
 const STYLE: &[u8] = include_bytes!("../web/api-docs/swagger-ui.css.gz");
 
-pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
-    OpenApiRouter::default()
-        .routes(routes!(openapi))
-        .routes(routes!(page))
-        .routes(routes!(script))
-        .routes(routes!(style))
-        .routes(routes!(start))
+pub(super) fn routes<R: Routes<Api>>(all: R) -> R {
+    routes!(all, self: openapi, page, script, style, start)
 }
 
 /// Which version of OpenAPI.
@@ -66,16 +83,14 @@ enum Version {
 #[utoipa::path(get, path = "/openapi.json", tag = "health", operation_id = "openapi", params(Wanted),
     responses((status = 200, description = "This document", body = serde_json::Value,
         content_type = "application/json"), openapi_responses::Reads))]
-async fn openapi(
-    Extension(document): Extension<Document>,
-    query: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Response, Problem> {
+async fn openapi(query: Result<Query<Wanted>, QueryRejection>) -> Result<Response, Problem> {
     let Wanted { version } = query_of(query)?;
-    let mut text = document.0.to_string();
-    if matches!(version, Some(Version::V3_0)) {
-        text = serde_json::from_str(&text).map(openapi_3_0::of).unwrap_or_default().to_string();
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    if !matches!(version, Some(Version::V3_0)) {
+        return Ok((json, DOCUMENT).into_response());
     }
-    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+    let older = serde_json::from_str(DOCUMENT).map(openapi_3_0::of).unwrap_or_default();
+    Ok((json, older.to_string()).into_response())
 }
 
 /// `GET /docs`

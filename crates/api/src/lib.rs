@@ -50,7 +50,7 @@ use std::sync::{
 };
 
 use axum::{
-    Extension, Router,
+    Router,
     body::{Body, Bytes, HttpBody},
     extract::{DefaultBodyLimit, Request, State, rejection::BytesRejection},
     http::{HeaderName, HeaderValue, header},
@@ -62,8 +62,6 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use utoipa::openapi::OpenApi;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use access::Guard;
 use domain::destination::REQUEST_ID;
@@ -73,6 +71,8 @@ use http_server::{
     RATE_LIMIT, RATE_LIMIT_POLICY,
     min_rate::{MinRate, Paced},
     problem::Problem,
+    routes,
+    routes::Routes,
 };
 use outbound::outgoing::Outgoing;
 use store::{Catalog, DueTimer, InFile, Store, Wakes};
@@ -119,78 +119,55 @@ const URI_BYTES_MAX: usize = 8192;
 
 pub use audit::{Recorder, record_of_file};
 pub use deliveries::Tails;
+pub use openapi::document;
 pub use workers::WorkerRequests;
 
 /// All routes except ingest.
 pub fn router(api: Api) -> Router {
     let body_bytes_max = api.batch_bytes_max;
-    let routes = routes().merge(problems::routes()).merge(docs::routes());
-    let routes = Router::from(routes);
-    routes.layer(DefaultBodyLimit::max(body_bytes_max)).with_state(api)
+    routes(Router::new()).layer(DefaultBodyLimit::max(body_bytes_max)).with_state(api)
 }
 
-/// The OpenAPI document of all routes, given that of ingest.
-pub fn document(ingest: OpenApi) -> OpenApi {
-    openapi::document(ingest)
-}
+/// Adds all routes except those of ingest, in the order of the document.
+fn routes<R: Routes<Api>>(all: R) -> R {
+    use consumers::{acknowledge, consume};
+    use workers::{complete, lease, lease_updates};
 
-/// The routes, and what the OpenAPI document says of them. (`POST …/messages` is a route of ingest.)
-fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::default()
-        .routes(routes!(messages::list, messages::cancel_by_key))
-        .routes(routes!(messages::show, messages::cancel))
-        .routes(routes!(messages::show_by_id))
-        .routes(routes!(messages::find_by_id))
-        .routes(routes!(results::result))
-        .routes(routes!(run_now::run_message_now))
-        .routes(routes!(run_now::run_now))
-        .routes(routes!(destinations::list))
-        .routes(routes!(destinations::show, define::define, define::patch, destinations::remove))
-        .routes(routes!(removed::list))
-        .routes(routes!(removed::restore))
-        .routes(routes!(versions::list))
-        .routes(routes!(versions::diff))
-        .routes(routes!(versions::rollback))
-        .routes(routes!(stats::all_stats))
-        .routes(routes!(stats::stats))
-        .routes(routes!(why::why))
-        .routes(routes!(lanes::list))
-        .routes(routes!(pods::list))
-        .routes(routes!(doctor::doctor))
-        .routes(routes!(tokens::list, tokens::make))
-        .routes(routes!(tokens::show, tokens::revoke))
-        .routes(routes!(audit::list))
-        .routes(routes!(topics::list))
-        .routes(routes!(topics::show, topics::define, topics::remove))
-        .routes(routes!(interventions::pause))
-        .routes(routes!(interventions::resume))
-        .routes(routes!(interventions::retry_head))
-        .routes(routes!(interventions::skip_head))
-        .routes(routes!(purge::purge))
-        .routes(routes!(repair::repair))
-        .routes(routes!(dead_letters::list))
-        .routes(routes!(dead_letters::show, dead_letters::discard_one))
-        .routes(routes!(redrive::redrive))
-        .routes(routes!(dead_letters::discard))
-        .routes(routes!(log::log))
-        .routes(routes!(deliveries::tail))
-        .routes(routes!(replay::replay))
-        .routes(routes!(operations::list))
-        .routes(routes!(operations::show))
-        .routes(routes!(operations::cancel))
-        .routes(routes!(workers::lease::lease))
-        .routes(routes!(workers::complete::complete))
-        .routes(routes!(workers::lease_updates::fail))
-        .routes(routes!(workers::lease_updates::extend))
-        .routes(routes!(workers::lease_updates::requeue))
-        .routes(routes!(consumers::consume::consume))
-        .routes(routes!(consumers::acknowledge::accept))
-        .routes(routes!(consumers::acknowledge::refuse))
-        .routes(routes!(consumers::acknowledge::extend))
-        .routes(routes!(consumers::acknowledge::requeue))
-        .routes(routes!(health::healthz))
-        .routes(routes!(health::readyz))
-        .routes(routes!(health::metrics))
+    let all = routes!(all,
+        messages: list, cancel_by_key, show, cancel, show_by_id, find_by_id;
+        results: result;
+        run_now: run_message_now, run_now;
+        destinations: list, show;
+        define: define, patch;
+        destinations: remove;
+        removed: list, restore;
+        versions: list, diff, rollback;
+        stats: all_stats, stats;
+        why: why;
+        lanes: list;
+        pods: list;
+        doctor: doctor;
+        tokens: list, make, show, revoke;
+        audit: list;
+        topics: list, show, define, remove;
+        interventions: pause, resume, retry_head, skip_head;
+        purge: purge;
+        repair: repair;
+        dead_letters: list, show, discard_one;
+        redrive: redrive;
+        dead_letters: discard;
+        log: log;
+        deliveries: tail;
+        replay: replay;
+        operations: list, show, cancel;
+        lease: lease;
+        complete: complete;
+        lease_updates: fail, extend, requeue;
+        consume: consume;
+        acknowledge: accept, refuse, extend, requeue;
+        health: healthz, readyz, metrics;
+    );
+    docs::routes(problems::routes(all))
 }
 
 /// Answers 404 to the ingest routes in a process without the role ingest, and says why. The path of a
@@ -212,18 +189,11 @@ pub fn is_of_health(path: &str) -> bool {
 
 /// Adds the layers around all routes: request ids, the guard, the audit log, the minimum speed of a body, and problems for
 /// paths, methods and query parameters that the document does not have.
-pub fn surround(
-    routes: Router,
-    pace: MinRate,
-    (guard, recorder): (Guard, Recorder),
-    document: &OpenApi,
-) -> Router {
-    let text = openapi::text_of(document);
-    let parameters = parameters::Parameters::of(document);
+pub fn surround(routes: Router, pace: MinRate, (guard, recorder): (Guard, Recorder)) -> Router {
+    let parameters = parameters::Parameters::of_the_document();
     routes
         .route_layer(middleware::from_fn_with_state(parameters, parameters::refuse_unknown))
         .route_layer(middleware::from_fn_with_state((guard, recorder), authorize::authorize))
-        .layer(Extension(docs::Document(text.into())))
         .fallback(async || Problem::new(Code::NotFound, "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
             Problem::new(Code::MethodNotAllowed, "this path does not take this method")

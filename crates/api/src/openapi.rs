@@ -1,14 +1,11 @@
-//! The OpenAPI document of all routes.
+//! Writes the OpenAPI document of all routes. A test compares it with the file that the service serves ([`super::docs`]).
 
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{
-        InfoBuilder, License, OpenApi, OpenApiBuilder, PathItem, RefOr, Schema, path::Operation,
-        tag::TagBuilder,
-    },
+    openapi::{InfoBuilder, License, OpenApi, OpenApiBuilder, RefOr, Schema, tag::TagBuilder},
 };
 
-use super::{Api, docs, examples, problems, routes};
+use super::{examples, routes};
 use http_server::{openapi_responses, problem::ProblemObject};
 
 /// The tags of the routes, in the order of the document.
@@ -27,8 +24,8 @@ const TAGS: [(&str, &str); 12] = [
     ("health", "Health, metrics, and what the API is"),
 ];
 
-/// The document. `others` are the routes of ingest.
-pub(super) fn document(others: OpenApi) -> OpenApi {
+/// The document, as JSON. `with_ingest` adds the routes of ingest.
+pub fn document(with_ingest: fn(OpenApi) -> OpenApi) -> String {
     let info = InfoBuilder::new()
         .title("Reseq")
         .version("v1")
@@ -39,11 +36,8 @@ pub(super) fn document(others: OpenApi) -> OpenApi {
         .license(Some(License::new(env!("CARGO_PKG_LICENSE"))));
     let tag =
         |(name, text): (&str, &str)| TagBuilder::new().name(name).description(Some(text)).build();
-    let mut document = OpenApiBuilder::new().info(info.build()).tags(Some(TAGS.map(tag))).build();
-    document.merge(routes().into_openapi());
-    document.merge(problems::routes::<Api>().into_openapi());
-    document.merge(docs::routes::<Api>().into_openapi());
-    document.merge(others);
+    let document = OpenApiBuilder::new().info(info.build()).tags(Some(TAGS.map(tag))).build();
+    let mut document = with_ingest(routes(document));
     let components = document.components.get_or_insert_default();
     let mut schemas = Vec::new();
     ProblemObject::schemas(&mut schemas);
@@ -57,22 +51,20 @@ pub(super) fn document(others: OpenApi) -> OpenApi {
         with_extras(object);
     }
     examples::add_to(&mut document);
-    document
+    text_of(document)
 }
 
 /// Types of Rust that are no words of the API: their schemas stand where they are used.
 const INLINED: [&str; 2] = ["BTreeMap", "u64"];
 
-/// The document as JSON.
-pub(super) fn text_of(document: &OpenApi) -> String {
-    let mut document = document.clone();
+fn text_of(mut document: OpenApi) -> String {
     let schemas = &mut document.components.get_or_insert_default().schemas;
     let inlined = INLINED.map(|name| (name, schemas.remove(name)));
-    let mut text = document.to_json().unwrap_or_default();
+    let mut text = document.to_pretty_json().unwrap_or_default();
     for (name, schema) in inlined {
         let schema = serde_json::to_string(&schema).unwrap_or_default();
         let fields = schema.trim_start_matches('{').strip_suffix('}').unwrap_or_default();
-        text = text.replace(&format!("\"$ref\":\"#/components/schemas/{name}\""), fields);
+        text = text.replace(&format!("\"$ref\": \"#/components/schemas/{name}\""), fields);
     }
     text
 }
@@ -87,15 +79,4 @@ fn with_extras(problem: &mut utoipa::openapi::Object) {
     problem.properties.insert("deliveries".to_owned(), copies.into());
     let operation = Ref::from_schema_name("Operation");
     problem.properties.insert("operation".to_owned(), operation.into());
-}
-
-/// The operations of a path, by method.
-pub(super) fn operations(item: &PathItem) -> [(&'static str, Option<&Operation>); 5] {
-    [
-        ("GET", item.get.as_ref()),
-        ("PUT", item.put.as_ref()),
-        ("POST", item.post.as_ref()),
-        ("DELETE", item.delete.as_ref()),
-        ("PATCH", item.patch.as_ref()),
-    ]
 }

@@ -7,45 +7,32 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use utoipa::openapi::{OpenApi, path::ParameterIn};
 
-use super::openapi::operations;
+use super::docs::{Operation, operations};
 use domain::nearest::nearest;
 use http_server::problem::Problem;
 
-/// The query parameters of each route, by method and path.
+/// The operations of the document.
 #[derive(Debug, Clone)]
-pub(super) struct Parameters(Arc<HashMap<(&'static str, String), Vec<String>>>);
+pub(super) struct Parameters(Arc<HashMap<String, HashMap<String, Operation>>>);
 
 impl Parameters {
-    pub(super) fn of(document: &OpenApi) -> Parameters {
-        let mut known = HashMap::new();
-        for (path, item) in &document.paths.paths {
-            for (method, operation) in operations(item) {
-                let Some(operation) = operation else { continue };
-                let parameters = operation.parameters.iter().flatten();
-                let in_query = parameters.filter(|one| one.parameter_in == ParameterIn::Query);
-                let names = in_query.map(|parameter| parameter.name.clone()).collect();
-                known.insert((method, path.clone()), names);
-            }
-        }
-        Parameters(Arc::new(known))
+    pub(super) fn of_the_document() -> Parameters {
+        Parameters(Arc::new(operations()))
     }
 
     /// What is wrong with the query.
     fn check(&self, request: &Request) -> Option<Problem> {
         let query = request.uri().query()?;
         let path = request.extensions().get::<MatchedPath>()?.as_str();
-        let found = self
-            .0
-            .iter()
-            .find(|((method, known), _)| known == path && request.method().as_str() == *method);
-        let (_, known) = found?;
+        let operation = self.0.get(path)?.get(&request.method().as_str().to_ascii_lowercase())?;
+        let in_query = operation.parameters.iter().filter(|one| one.place == "query");
+        let known: Vec<&str> = in_query.map(|one| one.name.as_str()).collect();
         for (name, _) in url::form_urlencoded::parse(query.as_bytes()) {
             if known.iter().any(|known| *known == name) {
                 continue;
             }
-            let detail = match nearest(&name, known.iter().map(String::as_str)) {
+            let detail = match nearest(&name, known.iter().copied()) {
                 Some(nearest) => format!("there is no such parameter; did you mean {nearest}?"),
                 None => "there is no such parameter; this path takes none".to_owned(),
             };

@@ -6,13 +6,13 @@ use axum::{
     extract::Path,
     response::{Html, IntoResponse, Response},
 };
-use utoipa_axum::{router::OpenApiRouter, routes};
 
+use super::Api;
 use formats::code::Code;
-use http_server::{openapi_responses, problem::Problem};
+use http_server::{openapi_responses, problem::Problem, routes, routes::Routes};
 
-pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
-    OpenApiRouter::default().routes(routes!(list)).routes(routes!(show))
+pub(super) fn routes<R: Routes<Api>>(all: R) -> R {
+    routes!(all, self: list, show)
 }
 
 /// `GET /problems`

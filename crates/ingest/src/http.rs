@@ -19,8 +19,6 @@ use axum::{
 };
 use futures::{FutureExt, future::join_all};
 use tokio_util::sync::CancellationToken;
-use utoipa::openapi::OpenApi;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Committer, Draft, MemoryPermit, Outcome, Recipients, Refusal, Session,
@@ -36,6 +34,7 @@ use faults::planted;
 use formats::code::Code;
 use http_server::{
     client_connection::ClientConnection, openapi_responses, principal::Principal, problem::Problem,
+    routes::Routes,
 };
 use store::server_clock_ms;
 
@@ -56,19 +55,12 @@ pub struct Ingest {
 
 /// The routes of ingest.
 pub fn router(ingest: Ingest) -> Router {
-    routes().with_state(ingest).into()
+    routes(Router::new()).with_state(ingest)
 }
 
-/// What the OpenAPI document says of the routes of ingest.
-pub fn openapi() -> OpenApi {
-    routes().into_openapi()
-}
-
-fn routes() -> OpenApiRouter<Ingest> {
-    OpenApiRouter::default()
-        .routes(routes!(post_raw))
-        .routes(routes!(publish_raw))
-        .routes(routes!(post_items))
+/// Adds the routes of ingest.
+pub fn routes<R: Routes<Ingest>>(all: R) -> R {
+    http_server::routes!(all, self: post_raw, publish_raw, post_items)
 }
 
 /// `POST /v1/destinations/{d}/messages`

@@ -22,10 +22,9 @@ use axum::{
 };
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use utoipa::openapi::OpenApi;
 
 use super::entry::Entry;
-use crate::{RequestId, openapi::operations};
+use crate::{RequestId, docs};
 use domain::{DestinationName, Scope, excerpt::excerpt};
 use faults::planted;
 use formats::code::Code;
@@ -50,29 +49,17 @@ struct Shared {
     entries_max: usize,
     /// The writes that are in flight.
     tasks: TaskTracker,
-    /// The `operationId` of each route.
-    verbs: HashMap<(&'static str, String), String>,
+    /// The operations of the document.
+    operations: HashMap<String, HashMap<String, docs::Operation>>,
     /// Until when each token's share of the log is not wholly free again.
     filled: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
 impl Recorder {
     /// Keeps this many entries. The writes run on `tasks`.
-    pub fn new(
-        store: Store,
-        entries_max: usize,
-        tasks: TaskTracker,
-        document: &OpenApi,
-    ) -> Recorder {
-        let mut verbs = HashMap::new();
-        for (path, item) in &document.paths.paths {
-            for (method, operation) in operations(item) {
-                let verb = operation.and_then(|operation| operation.operation_id.clone());
-                verbs.extend(verb.map(|verb| ((method, path.clone()), verb)));
-            }
-        }
-        let filled = Mutex::default();
-        Recorder(Arc::new(Shared { store, entries_max, tasks, verbs, filled }))
+    pub fn new(store: Store, entries_max: usize, tasks: TaskTracker) -> Recorder {
+        let (operations, filled) = (docs::operations(), Mutex::default());
+        Recorder(Arc::new(Shared { store, entries_max, tasks, operations, filled }))
     }
 
     /// Refuses an action of a token that has filled its share of the log: it could remove the traces of others, or its
@@ -156,8 +143,9 @@ impl Recorder {
     }
 
     fn verb_of(&self, method: &Method, path: &str) -> String {
-        let verb = self.0.verbs.iter().find(|((of, at), _)| *of == method.as_str() && at == path);
-        verb.map_or_else(|| format!("{method} {path}"), |(_, verb)| verb.clone())
+        let of_path = self.0.operations.get(path);
+        let found = of_path.and_then(|all| all.get(&method.as_str().to_ascii_lowercase()));
+        found.map_or_else(|| format!("{method} {path}"), |one| one.operation_id.clone())
     }
 
     /// Writes an entry. Does not end with the task that calls it.
