@@ -59,7 +59,7 @@ within() { for _ in $(seq "$1"); do "${@:2}" >/dev/null 2>&1 && return; sleep 1;
 within 60 test -S "$work/redis.sock"
 exec=exec reseq aarch64 serve --config "$work/reseq.toml" >"$work/log" 2>&1 &
 pod=$!
-trap 'kill "$pod" "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'kill "$pod" "$server" 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 within 120 curl -fsS "$url/readyz" || die "aarch64: the pod is not ready: $(tail -n 5 "$work/log")"
 for number in {1..20}; do
   curl -fsS -o /dev/null --json "$number" "$url/v1/destinations/box/messages"

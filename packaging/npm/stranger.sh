@@ -35,7 +35,7 @@ stops() {
 
 T=$(mktemp -d)
 registry=
-trap 'kill $registry $(processes) 2>"$T/out" || true; rm -rf "$T"' EXIT
+trap 'kill $registry $(processes) 2>"$T/out" || true; wait; rm -rf "$T"' EXIT
 "$ROOT/packaging/$1/build.sh"
 sha256sum "$DIST/$1"/* >"$T/sums"
 "$ROOT/packaging/$1/build.sh" 2>"$T/out"

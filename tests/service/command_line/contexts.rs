@@ -108,6 +108,7 @@ async fn context_brings_url_and_token_which_goes_nowhere_else() {
     let typed = ["context", "add", "typed", "--url", &url];
     let mut terminal = Terminal::start(&typed, &[("XDG_CONFIG_HOME", home)]);
     terminal.shows("Token of typed (empty: none): ").await;
+    terminal.echoes_nothing().await;
     terminal.types(&format!("{TOKEN}\r"));
     assert_eq!(terminal.ended().await, 0);
     assert!(!terminal.raw().contains(TOKEN), "{}", terminal.raw());

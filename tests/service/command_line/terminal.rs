@@ -74,6 +74,17 @@ impl Terminal {
         self.output.lock().unwrap().screen.screen().alternate_screen()
     }
 
+    /// Waits until what is typed does not show. A prompt appears a moment before that.
+    pub async fn echoes_nothing(&self) {
+        eventually("nothing is echoed", async || {
+            let termios = self.master.get_termios().ok_or("no terminal")?;
+            let flags = format!("{:?}", termios.local_flags);
+            let mut words = flags.split(|c: char| !c.is_ascii_alphanumeric());
+            if words.any(|word| word == "ECHO") { Err(flags.clone()) } else { Ok(()) }
+        })
+        .await;
+    }
+
     /// True if the cursor is hidden.
     pub fn hides_cursor(&self) -> bool {
         self.output.lock().unwrap().screen.screen().hide_cursor()
