@@ -23,7 +23,7 @@ redis.call('HSET', key_epoch, 'removed_epoch', at_least(removed[1], carried),
 redis.call('UNLINK', key_destination, key_waiting, key_messages, key_attempts, key_lanes, key_in_progress, key_ready,
   key_halted, key_withdrawals, key_idempotency_keys, key_dead_letters, key_dead_letter_messages, key_dead_lettered_at,
   key_log, key_log_order, key_bodies, key_withdrawn, key_previous, key_ids, key_consumer_leases,
-  key_consumer_lease_ends)
+  key_consumer_lease_ends, key_sources)
 -- Hints that were added after the removal began.
 for _, hints in ipairs({key_active_builtin, key_active_worker, key_releasable, key_consumers, key_withdrawing}) do
   redis.call('ZREM', hints, destination)

@@ -1,13 +1,14 @@
 #!lua
 -- ingest: stamps a batch of arrivals for one destination, in order, and stores them.
 --
--- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone' | 'damaged', sequence, epoch,
---   id of the message stamped before}…}; arrivals that are not listed were stamped, from the first sequence on, without
---   gaps; damaged: the entry of its idempotency key is unreadable
+-- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone' | 'damaged' | 'source_gap' |
+--   'sources_full', sequence, epoch, id of the message stamped before | mark of the source}…}; arrivals that are not
+--   listed were stamped, from the first sequence on, without gaps; damaged: the entry of its idempotency key is
+--   unreadable; a duplicate by its source, or one that only moves the mark, has sequence 0
 -- Errors: STALE_CALL, LATE_CALL <ms since 1970>, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, epoch, wake, arrivals
--- include: lists, attempts, waiting, bodies, dead_letters, remembered
+-- include: lists, attempts, waiting, bodies, dead_letters, remembered, sources
 
 -- The most ids beyond the limit that one call removes, in addition to one for each arrival.
 local IDS_REMOVED_MAX = 1000
@@ -27,6 +28,9 @@ local room_bytes = has_room_for_all and math.huge or tonumber(backlog_bytes_max)
 -- The options of each arrival that has any, by its number.
 local more = {}
 for _, one in ipairs(options) do more[tonumber(one.arrival)] = one end
+local source_of = {}
+for _, source in ipairs(of_sources) do source_of[tonumber(source.arrival)] = source end
+local refused_by_source, move_mark = marks_of(key_sources, tonumber(sources_max))
 
 -- Of each lane: the last pending sequence and, with serial processing, whether a message is not processed yet (`busy`).
 local previous, was_empty, busy, empty = {}, {}, {}, {}
@@ -150,9 +154,18 @@ for arrival, arrived in ipairs(arrivals) do
     is_finished = is_finished or string.find(wanted, 'processed;', 1, true) ~= nil
   end
   local refusal
-  if before then
-    local is_same = before[3] == digest
+  local source = source_of[arrival]
+  local why, mark
+  if source then why, mark = refused_by_source(source) end
+  local is_same = before and (compare == 'key' or before[3] == digest)
+  if why and not (is_same and why == 'duplicate') then
+    refusal = {arrival, why, '0', '0', mark}
+  elseif source and source.skips == '1' and not why then
+    move_mark(source)
+    refusal = {arrival, 'duplicate', '0', '0', ''}
+  elseif before then
     refusal = {arrival, is_same and 'duplicate' or 'conflict', before[2], before[1], before[4]}
+    if source and is_same and not why then move_mark(source) end
   elseif unreadable then
     refusal = {arrival, 'damaged', '0', '0', ''}
   elseif letter and (letters[letter] or tonumber(letter_epoch) < born
@@ -169,6 +182,7 @@ for arrival, arrived in ipairs(arrivals) do
     answer[#answer + 1] = refusal
     left_out = left_out + accounted_bytes_of(record)
   else
+    if source then move_mark(source) end
     last, room, room_bytes, bytes = last + 1, room - 1, room_bytes - accounted_bytes, bytes + accounted_bytes
     local sequence = text(last)
     if letter then letters[letter] = true end
@@ -269,4 +283,5 @@ if records.n > 0 then
     end
   end
 end
+move_mark()
 return keep(key_call, number, answer)

@@ -168,6 +168,7 @@ fn meeting(file: &str) -> &'static [Kind] {
         }
         "complete" => &[Kind::Ingest, Kind::Claim, Kind::Complete, Kind::Pass],
         "extend" => &[Kind::Claim, Kind::Extend],
+        "include/sources" => &[Kind::Ingest, Kind::Define, Kind::BeginRemove, Kind::Remove],
         "include/changes" => &[Kind::Define, Kind::BeginRemove, Kind::Remove],
         "include/heads" | "include/reserve" => &[Kind::Claim, Kind::Complete, Kind::Pause],
         "repair" | "repair_counters" => &[Kind::Damage, Kind::Repair, Kind::Withdraw],

@@ -160,6 +160,24 @@ export interface paths {
         patch: operations["change_destination"];
         trace?: never;
     };
+    "/v1/destinations/{destination}/sources": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** `GET /v1/destinations/{d}/sources` */
+        get: operations["list_sources"];
+        put?: never;
+        post?: never;
+        /** `DELETE /v1/destinations/{d}/sources?name=…` */
+        delete: operations["remove_source"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/removed-destinations": {
         parameters: {
             query?: never;
@@ -1490,6 +1508,13 @@ export interface components {
              * @description Ingest refuses messages with an idempotency key beyond this number of keys within the window.
              */
             idempotency_keys_max?: number;
+            /** @description What a repeat under an idempotency key must have in common with the first message. */
+            idempotency_compare?: components["schemas"]["IdempotencyCompare"];
+            /**
+             * Format: int64
+             * @description The most sources whose marks it keeps.
+             */
+            sources_max?: number;
             /**
              * Format: int64
              * @description How many of the last settled messages the log keeps; 0: no log.
@@ -1588,6 +1613,13 @@ export interface components {
              * @description Ingest refuses messages with an idempotency key beyond this number of keys within the window.
              */
             idempotency_keys_max?: number;
+            /** @description What a repeat under an idempotency key must have in common with the first message. */
+            idempotency_compare?: components["schemas"]["IdempotencyCompare"];
+            /**
+             * Format: int64
+             * @description The most sources whose marks it keeps.
+             */
+            sources_max?: number;
             /**
              * Format: int64
              * @description How many of the last settled messages the log keeps; 0: no log.
@@ -1702,6 +1734,8 @@ export interface components {
             ingest_rate_per_second_max?: null | number;
             idempotency_window_ms?: null | number;
             idempotency_keys_max?: null | number;
+            idempotency_compare?: null | components["schemas"]["IdempotencyCompare"];
+            sources_max?: null | number;
             log_max?: null | number;
             log_bodies?: null | boolean;
             dead_letters_max?: null | number;
@@ -1917,6 +1951,11 @@ export interface components {
          */
         HmacAlgorithm: "sha1" | "sha256" | "sha384" | "sha512";
         /**
+         * @description What makes a message that arrives under a known idempotency key a repeat.
+         * @enum {string}
+         */
+        IdempotencyCompare: "body" | "key";
+        /**
          * @description One invalid part of a request, and what is wrong with it. Has one of `pointer`, `parameter` and
          *     `header`; none of them if no single parameter or header is to blame.
          */
@@ -2018,6 +2057,13 @@ export interface components {
                  * @description Ingest refuses messages with an idempotency key beyond this number of keys within the window.
                  */
                 idempotency_keys_max?: number;
+                /** @description What a repeat under an idempotency key must have in common with the first message. */
+                idempotency_compare?: components["schemas"]["IdempotencyCompare"];
+                /**
+                 * Format: int64
+                 * @description The most sources whose marks it keeps.
+                 */
+                sources_max?: number;
                 /**
                  * Format: int64
                  * @description How many of the last settled messages the log keeps; 0: no log.
@@ -2513,6 +2559,17 @@ export interface components {
             /** @description Why there is no output. */
             detail?: string | null;
         };
+        /** @description The source of a message, as its producer writes it. */
+        MessageSource: {
+            /** @description Its name, such as a table, or a partition of a topic. */
+            name: string;
+            /** @description Where the message is in it. Positions are compared byte by byte. */
+            position: string;
+            /** @description The position of the message before: the message is stored only after it. */
+            after?: string | null;
+            /** @description Store nothing; only move the mark to this position. */
+            skip?: boolean;
+        };
         /** @description The messages with an id, one for each destination that has one. */
         MessagesFound: {
             items: components["schemas"]["MessageFound"][];
@@ -2566,6 +2623,7 @@ export interface components {
              * @description The upper limit of the first wait after a failed attempt; not more than the longest wait of the destination.
              */
             backoff_ms?: number | null;
+            source?: null | components["schemas"]["MessageSource"];
         };
         /** @description A message's old and new position. */
         NewPosition: {
@@ -2804,6 +2862,7 @@ export interface components {
             /** @description The copies of the message that were stored. */
             deliveries?: components["schemas"]["StoredCopy"][];
             operation?: components["schemas"]["Operation"];
+            mark?: null | string;
         };
         /**
          * @description How many messages of a lane are processed at a time.
@@ -2852,6 +2911,12 @@ export interface components {
             actor_name?: string | null;
             /** @description The definition, with secrets masked. */
             definition: Record<string, never>;
+        };
+        /** @description A source whose mark was to be forgotten. */
+        RemovedSource: {
+            name: string;
+            /** @description False if it had no mark. */
+            removed: boolean;
         };
         /** @description A topic that was removed. */
         RemovedTopic: {
@@ -3006,6 +3071,17 @@ export interface components {
              */
             sequence: number;
         };
+        /** @description A source whose messages arrived. */
+        Source: {
+            name: string;
+            /** @description The position of its last message. */
+            mark: string;
+        };
+        /** @description All sources of a destination. */
+        Sources: {
+            /** @description By name; at most `sources_max`. */
+            items: components["schemas"]["Source"][];
+        };
         /**
          * @description The stage of an attempt.
          * @enum {string}
@@ -3109,11 +3185,14 @@ export interface components {
             sequence: number;
             /** Format: int64 */
             epoch: number;
-            /** @description True if the message had been stored before under the same idempotency key. */
+            /**
+             * @description True if the message had been stored before, under the same idempotency key or from the same position of its
+             *     source (then sequence and epoch are 0: they are not known); or if it only moves the mark of its source.
+             */
             duplicate: boolean;
             /** @description The level that the message has reached. */
             durability: components["schemas"]["Durability"];
-            /** @description For a duplicate: the id of the first message. */
+            /** @description For a duplicate under an idempotency key: the id of the first message. */
             id?: string | null;
         };
         /** @description A token, without its secret. */
@@ -3776,6 +3855,19 @@ export interface components {
             };
         };
         /**
+         * @description - `source_gap`: Not the next message of its source
+         *     - `sources_full`: Too many sources
+         */
+        IngestsBatchConflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+                "application/x-ndjson": string;
+            };
+        };
+        /**
          * @description - `forbidden`: Not allowed
          *     - `forbidden_origin`: Not from this machine or page
          */
@@ -3924,6 +4016,18 @@ export interface components {
             content: {
                 "application/problem+json": components["schemas"]["Problem"];
                 "application/x-ndjson": string;
+            };
+        };
+        /**
+         * @description - `source_gap`: Not the next message of its source
+         *     - `sources_full`: Too many sources
+         */
+        IngestsConflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /**
@@ -4550,6 +4654,8 @@ export interface operations {
                 "Reseq-Attempts-Max"?: string | null;
                 /** @description The longest first wait after a failed attempt, such as `15s`. */
                 "Reseq-Backoff"?: string | null;
+                /** @description Where the message comes from: `name="orders/3", position="0012", after="0011"`. */
+                "Reseq-Source"?: string | null;
             };
             path: {
                 /**
@@ -4583,6 +4689,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["IngestsNotFound"];
             408: components["responses"]["IngestsRequestTimeout"];
+            409: components["responses"]["IngestsConflict"];
             413: components["responses"]["IngestsPayloadTooLarge"];
             414: components["responses"]["URITooLong"];
             415: components["responses"]["IngestsUnsupportedMediaType"];
@@ -5177,6 +5284,78 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["DefinesDestinationServiceUnavailable"];
+        };
+    };
+    list_sources: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The mark of each source */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sources"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ReadsDestinationNotFound"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    remove_source: {
+        parameters: {
+            query: {
+                /** @description The name of the source. */
+                name: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of the destination
+                 * @example orders
+                 */
+                destination: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It has no mark any more */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedSource"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ChangesMessageNotFound"];
+            409: components["responses"]["ChangesMessageConflict"];
+            414: components["responses"]["URITooLong"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ChangesMessageServiceUnavailable"];
         };
     };
     list_removed_destinations: {
@@ -7498,6 +7677,8 @@ export interface operations {
                 "Reseq-Attempts-Max"?: string | null;
                 /** @description The longest first wait after a failed attempt, such as `15s`. */
                 "Reseq-Backoff"?: string | null;
+                /** @description Where the message comes from: `name="orders/3", position="0012", after="0011"`. */
+                "Reseq-Source"?: string | null;
             };
             path: {
                 /**
@@ -7531,6 +7712,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["IngestsNotFound"];
             408: components["responses"]["IngestsRequestTimeout"];
+            409: components["responses"]["IngestsConflict"];
             413: components["responses"]["IngestsPayloadTooLarge"];
             414: components["responses"]["URITooLong"];
             415: components["responses"]["IngestsUnsupportedMediaType"];
@@ -7562,6 +7744,8 @@ export interface operations {
                 "Reseq-Attempts-Max"?: string | null;
                 /** @description The longest first wait after a failed attempt, such as `15s`. */
                 "Reseq-Backoff"?: string | null;
+                /** @description Where the message comes from: `name="orders/3", position="0012", after="0011"`. */
+                "Reseq-Source"?: string | null;
             };
             path?: never;
             cookie?: never;
@@ -7607,6 +7791,7 @@ export interface operations {
             403: components["responses"]["IngestsBatchForbidden"];
             404: components["responses"]["IngestsBatchNotFound"];
             408: components["responses"]["IngestsBatchRequestTimeout"];
+            409: components["responses"]["IngestsBatchConflict"];
             413: components["responses"]["IngestsBatchPayloadTooLarge"];
             414: components["responses"]["IngestsBatchURITooLong"];
             415: components["responses"]["IngestsBatchUnsupportedMediaType"];

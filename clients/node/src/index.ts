@@ -6,7 +6,7 @@ export type {
 export { CODES, Later, Permanent, Retry, ReseqError, type ErrorCode, type InvalidPart } from "./errors.js";
 export type { ConsumeOptions } from "./consumer/consumer.js";
 export type { ConsumedMessage } from "./consumer/message.js";
-export type { SendOptions, WaitOptions } from "./producer/lines.js";
+export type { MessageSource, SendOptions, WaitOptions } from "./producer/lines.js";
 export type { Outcome } from "./producer/outcomes.js";
 export { checkedBody, type StandardSchema } from "./schema.js";
 export type { HandledMessage, Telemetry } from "./telemetry.js";

@@ -35,6 +35,7 @@ mod request;
 mod results;
 mod run_now;
 mod selection;
+mod sources;
 mod stats;
 mod tokens;
 mod topics;
@@ -140,6 +141,7 @@ fn routes<R: Routes<Api>>(all: R) -> R {
         destinations: list, show;
         define: define, patch;
         destinations: remove;
+        sources: list, remove;
         removed: list, restore;
         versions: list, diff, rollback;
         stats: all_stats, stats;

@@ -79,4 +79,5 @@ fn with_extras(problem: &mut utoipa::openapi::Object) {
     problem.properties.insert("deliveries".to_owned(), copies.into());
     let operation = Ref::from_schema_name("Operation");
     problem.properties.insert("operation".to_owned(), operation.into());
+    problem.properties.insert("mark".to_owned(), <Option<String>>::schema());
 }

@@ -101,7 +101,10 @@ impl Arrivals {
                         *last = Some(*old);
                     }
                     Ingested::Gone => details.gone = Some(details.gone.unwrap_or_default() + 1),
-                    Ingested::Conflict | Ingested::Damaged => operation.failed += 1,
+                    Ingested::Conflict
+                    | Ingested::Damaged
+                    | Ingested::SourceGap(_)
+                    | Ingested::SourcesFull => operation.failed += 1,
                     Ingested::BacklogFull => {
                         operation.failed += 1;
                         is_full = true;

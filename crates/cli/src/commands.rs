@@ -4,8 +4,8 @@ use futures::future::LocalBoxFuture;
 
 use super::{
     audit, context, dead_letters, destinations, doctor, exit::Exit, health, lanes, log, messages,
-    operations, pods, repair, replay, send, status, tail, tokens, top, topics, transfer, verify,
-    why,
+    operations, pods, repair, replay, send, sources, status, tail, tokens, top, topics, transfer,
+    verify, why,
 };
 
 /// A client command, with its arguments.
@@ -36,6 +36,8 @@ pub enum ClientCommand {
     Audit(audit::AuditArgs),
     /// List, show, create, change or delete topics
     Topics(topics::TopicsArgs),
+    /// List the sources of a destination, or forget the mark of one
+    Sources(sources::SourcesArgs),
     /// Print all destinations, topics and tokens as one file, without secrets
     Export(transfer::ExportArgs),
     /// Define what such a file holds, or only check it
@@ -81,6 +83,7 @@ impl ClientCommand {
                 ClientCommand::Tokens(args) => tokens::run(args).await,
                 ClientCommand::Audit(args) => audit::run(args).await,
                 ClientCommand::Topics(args) => topics::run(args).await,
+                ClientCommand::Sources(args) => sources::run(args).await,
                 ClientCommand::Export(args) => transfer::export(args).await,
                 ClientCommand::Import(args) => transfer::import(args).await,
                 ClientCommand::Messages(args) => messages::run(args).await,

@@ -14,6 +14,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "destinations",
             "topics",
             "lanes",
+            "sources",
             "messages",
             "dead-letters",
             "operations",

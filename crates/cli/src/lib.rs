@@ -20,6 +20,7 @@ mod replay;
 mod retry_head;
 mod send;
 mod skip_head;
+mod sources;
 mod status;
 mod tail;
 mod tokens;

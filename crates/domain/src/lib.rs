@@ -27,12 +27,13 @@ pub use attempts::{AttemptError, Attempts, ErrorKind, Stage};
 pub use backoff::{Backoff, wait_in_units};
 pub use destination::{
     Ack, BatchFormat, Delivery, DeliveryKind, Destination, Durability, Envelope, Framing,
-    OnExhausted, Ordering, Processing, Transform, TransformKind, expression::Expression,
+    IdempotencyCompare, OnExhausted, Ordering, Processing, Transform, TransformKind,
+    expression::Expression,
 };
 pub use lease::{LeaseToken, WorkerName};
 pub use message::{
     Arrival, Body, ConsumerRefusal, Due, Message, MessageIds, Origin, OutOfLine, Position,
-    Processed, Redrive, Stamped, Tombstone,
+    Processed, Redrive, Source, Stamped, Tombstone,
 };
 pub use name::{DestinationName, InvalidName};
 pub use network::AllowedNetwork;

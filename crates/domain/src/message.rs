@@ -15,12 +15,18 @@ pub const KEY_BYTES_MAX: usize = 256;
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 256;
 /// The longest id that a producer may give, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
+/// The longest name of a source, in bytes.
+pub const SOURCE_NAME_BYTES_MAX: usize = 128;
+/// The longest position in a source, in bytes.
+pub const SOURCE_POSITION_BYTES_MAX: usize = 64;
 /// The longest a message may be delayed, in milliseconds (a year).
 pub const DELAY_MS_MAX: u64 = 365 * 24 * 3_600_000;
 /// The highest priority. It is claimed first.
 pub const PRIORITY_MAX: u8 = 9;
 /// The priority of a message that names none, as in the Jakarta Messaging specification.
 pub const PRIORITY_DEFAULT: u8 = 4;
+/// With each level of priority, a message is claimed before this many that arrived earlier (`lua/include/waiting.lua`).
+pub const PRIORITY_STEP: u64 = 1 << 18;
 /// The most headers that travel with a message, and the most bytes they may hold together.
 pub const HEADERS_MAX: usize = 64;
 /// See [`HEADERS_MAX`].
@@ -103,8 +109,23 @@ pub struct Arrival {
     pub redrive: Option<Redrive>,
     /// What its producer asks of its processing.
     pub options: ProcessingOptions,
+    /// Where it comes from, if its producer says so.
+    pub source: Option<Box<Source>>,
     /// Set if its trace is recorded. Its header `traceparent` then names the span of its ingest.
     pub traced: Option<Traced>,
+}
+
+/// Where a message comes from. Each destination keeps, for each source, the position of its last message: its *mark*.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Its name, such as that of a table, or of a partition of a topic.
+    pub name: String,
+    /// Where the message is in it. Positions are compared byte by byte: write numbers with leading zeros.
+    pub position: String,
+    /// The position of the message before: without it the message is not stored. `None`: after any mark.
+    pub after: Option<String>,
+    /// Nothing is stored: the mark moves.
+    pub skip: bool,
 }
 
 /// The trace of an arrival.
@@ -134,6 +155,7 @@ impl Arrival {
             origin: None,
             redrive: None,
             options: ProcessingOptions::default(),
+            source: None,
             traced: None,
         }
     }

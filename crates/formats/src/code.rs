@@ -156,7 +156,17 @@ codes! {
         "Connect again and send the whole frame.";
     IdempotencyConflict "idempotency_conflict" UNPROCESSABLE, "Idempotency key used before":
         "The idempotency key was used before for another body.",
-        "Use a new key for a new message.";
+        "Use a new key for a new message. If the source sends the same event again with another body, define the \
+         destination with `idempotency_compare = \"key\"`.";
+    SourceGap "source_gap" CONFLICT, "Not the next message of its source":
+        "The message names the position of the one before it in its source (`after`), and the destination has \
+         another one as the last: `mark` in the answer, or none. Either messages before it are missing, or Redis has \
+         forgotten some.",
+        "Send the messages of this source again, from the first one after `mark`. If there is no mark, begin without \
+         `after`.";
+    SourcesFull "sources_full" CONFLICT, "Too many sources":
+        "The destination has the marks of `sources_max` sources.",
+        "Remove the marks of sources that have ended, or raise `sources_max`.";
     NoKey "no_key" UNPROCESSABLE, "No key in the message":
         "The destination takes its ordering key or idempotency key from the message (`key_from`, \
          `idempotency_key_from`), and the message does not have it, or it is not one text of allowed length. \

@@ -141,6 +141,8 @@ pub const INGEST: &[Code] = &[
     Code::NotFound,
     Code::UnsupportedMediaType,
     Code::IdempotencyConflict,
+    Code::SourceGap,
+    Code::SourcesFull,
     Code::NoKey,
     Code::NoSignature,
     Code::InvalidSignature,

@@ -28,11 +28,12 @@ struct Copy {
     destination: DestinationName,
     sequence: Sequence,
     epoch: Epoch,
-    /// True if the message had been stored before under the same idempotency key.
+    /// True if the message had been stored before, under the same idempotency key or from the same position of its
+    /// source (then sequence and epoch are 0: they are not known); or if it only moves the mark of its source.
     duplicate: bool,
     /// The level that the message has reached.
     durability: Durability,
-    /// For a duplicate: the id of the first message.
+    /// For a duplicate under an idempotency key: the id of the first message.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
 }
@@ -46,7 +47,7 @@ impl Copy {
             epoch: position.epoch,
             duplicate: duplicate_of.is_some(),
             durability,
-            id: duplicate_of,
+            id: duplicate_of.filter(|id| !id.is_empty()),
         }
     }
 }

@@ -7,7 +7,8 @@
 //!  | "body_base64": "…", "content_type": "…"       (application/octet-stream if not named)
 //!  "id": "…", "key": "…", "idempotency_key": "…", "headers": {"x-tenant": "7"},
 //!  "delay_ms": 0 | "due_at": "2026-11-21T10:00:00Z", "priority": 4,
-//!  "keep_result": false, "attempts_max": 3, "backoff_ms": 200}
+//!  "keep_result": false, "attempts_max": 3, "backoff_ms": 200,
+//!  "source": {"name": "orders/3", "position": "0012", "after": "0011"}}
 //! ```
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -22,6 +23,7 @@ use super::{
     headers::{HeaderList, check_headers},
     message_headers::{self, MessageHeaders},
     options,
+    source::{self, SourceFields},
 };
 use domain::{
     Arrival, Body, DestinationName, Due, Message,
@@ -110,6 +112,8 @@ pub(super) struct Sent<'a> {
     /// The upper limit of the first wait after a failed attempt; not more than the longest wait of the destination.
     #[schema(minimum = 1, maximum = 86_400_000)]
     backoff_ms: Option<u64>,
+    /// Where the message comes from.
+    source: Option<SourceFields>,
 }
 
 impl Sent<'_> {
@@ -141,7 +145,8 @@ impl Sent<'_> {
         let (kept, attempts) = (message_headers::KEEP_RESULT, message_headers::ATTEMPTS_MAX);
         both(&mut self.keep_result, said.keep_result, "keep_result", kept)?;
         both(&mut self.attempts_max, said.attempts_max, "attempts_max", attempts)?;
-        both(&mut self.backoff_ms, said.backoff_ms, "backoff_ms", message_headers::BACKOFF)
+        both(&mut self.backoff_ms, said.backoff_ms, "backoff_ms", message_headers::BACKOFF)?;
+        both(&mut self.source, said.source, "source", message_headers::SOURCE)
     }
 }
 
@@ -218,12 +223,19 @@ fn arrival_of(
     check_optional("id", &sent.id, ID_BYTES_MAX)?;
     check_optional("key", &sent.key, KEY_BYTES_MAX)?;
     check_optional("idempotency_key", &sent.idempotency_key, IDEMPOTENCY_KEY_BYTES_MAX)?;
-    let body = parse_body(sent.body, sent.body_base64, sent.content_type, limits)?;
+    let source = sent.source.map(source::check).transpose();
+    let source = source.map_err(|error| invalid(format!("source{error}")))?.map(Box::new);
+    let body = match &source {
+        Some(source) if source.skip => {
+            source::no_body(sent.body.is_some() || sent.body_base64.is_some())?
+        }
+        _ => parse_body(sent.body, sent.body_base64, sent.content_type, limits)?,
+    };
     let headers = check_headers(sent.headers).map_err(invalid)?;
     let idempotency_key = sent.idempotency_key;
     let id = sent.id.unwrap_or_else(|| fresh_id(idempotency_key.as_deref(), &body.bytes));
     let message = Message { id, key: sent.key, headers, body, received_ms: now_ms };
-    Ok(Arrival { idempotency_key, due, priority, options, ..Arrival::of(message) })
+    Ok(Arrival { idempotency_key, due, priority, options, source, ..Arrival::of(message) })
 }
 
 fn parse_object(bytes: &[u8]) -> Result<Sent<'_>, ItemError> {

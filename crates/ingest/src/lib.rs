@@ -18,6 +18,7 @@ pub mod rates;
 mod raw;
 mod recipients;
 mod refusal;
+mod source;
 pub mod tcp;
 mod watermark;
 

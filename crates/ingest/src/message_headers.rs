@@ -7,7 +7,10 @@ use axum::http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 use utoipa::IntoParams;
 
-use super::{due, options};
+use super::{
+    due, options,
+    source::{self, SourceFields},
+};
 use domain::{
     ProcessingOptions,
     message::{ID_BYTES_MAX, KEY_BYTES_MAX, check_text},
@@ -24,8 +27,9 @@ pub(super) const PRIORITY: &str = "Reseq-Priority";
 pub(super) const KEEP_RESULT: &str = "Reseq-Keep-Result";
 pub(super) const ATTEMPTS_MAX: &str = "Reseq-Attempts-Max";
 pub(super) const BACKOFF: &str = "Reseq-Backoff";
+pub(super) const SOURCE: &str = "Reseq-Source";
 /// Each header, and the JSON field with the same meaning.
-const NAMES: [(&str, &str); 9] = [
+const NAMES: [(&str, &str); 10] = [
     (ID, "id"),
     (KEY, "key"),
     (IDEMPOTENCY_KEY, "idempotency_key"),
@@ -35,9 +39,12 @@ const NAMES: [(&str, &str); 9] = [
     (KEEP_RESULT, "keep_result"),
     (ATTEMPTS_MAX, "attempts_max"),
     (BACKOFF, "backoff_ms"),
+    (SOURCE, "source"),
 ];
-/// The longest value of those after the first three, in bytes.
+/// The longest value of those after the first three, in bytes, but for the last.
 const TEXT_BYTES_MAX: usize = 64;
+/// The longest value of the last.
+const SOURCE_BYTES_MAX: usize = 1024;
 /// A name within this edit distance of a known one counts as a typing mistake.
 const SLIPS_MAX: usize = 2;
 
@@ -73,6 +80,9 @@ pub(super) struct SendHeaders {
     /// The longest first wait after a failed attempt, such as `15s`.
     #[param(rename = "Reseq-Backoff")]
     backoff: Option<String>,
+    /// Where the message comes from: `name="orders/3", position="0012", after="0011"`.
+    #[param(rename = "Reseq-Source")]
+    source: Option<String>,
 }
 
 /// The values of the headers.
@@ -87,6 +97,7 @@ pub(super) struct MessageHeaders {
     pub(super) keep_result: Option<bool>,
     pub(super) attempts_max: Option<u64>,
     pub(super) backoff_ms: Option<u64>,
+    pub(super) source: Option<SourceFields>,
 }
 
 impl MessageHeaders {
@@ -117,6 +128,11 @@ impl MessageHeaders {
                 .map(due::parse_delay)
                 .transpose()
                 .map_err(|error| format!("{BACKOFF}: {error}"))?,
+            source: plain(headers, SOURCE, SOURCE_BYTES_MAX)?
+                .map(|text| {
+                    source::parse_header(text).ok_or_else(|| format!("{SOURCE}: {}", source::FORM))
+                })
+                .transpose()?,
         })
     }
 

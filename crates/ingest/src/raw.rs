@@ -7,7 +7,8 @@ use axum::{
 
 use super::{
     Draft, Recipients, due,
-    message_headers::{DELAY, DUE_AT, MessageHeaders},
+    message_headers::{DELAY, DUE_AT, MessageHeaders, SOURCE},
+    source,
 };
 use domain::{Arrival, Body, Due, Message};
 use http_server::problem::Problem;
@@ -25,7 +26,10 @@ pub(super) fn draft_of(headers: HeaderMap, body: Bytes, to: Recipients) -> Resul
     };
     let due = due_of(&said, now_ms).map_err(Problem::invalid_header)?;
     let options = said.options().map_err(Problem::invalid_header)?;
-    let MessageHeaders { id, key, idempotency_key, priority, .. } = said;
+    let MessageHeaders { id, key, idempotency_key, priority, source, .. } = said;
+    let source = source.map(source::check).transpose();
+    let source =
+        source.map_err(|error| Problem::invalid_header(format!("{SOURCE}: {}", &error[1..])))?;
     let is_id_final = id.is_some() || idempotency_key.is_some() || to.is_one();
     let message = Message {
         id: id.unwrap_or_else(|| to.fresh_id(idempotency_key.as_deref(), &body)),
@@ -35,7 +39,9 @@ pub(super) fn draft_of(headers: HeaderMap, body: Bytes, to: Recipients) -> Resul
         body: Body { content_type: content_type.to_owned(), bytes: body },
         received_ms: now_ms,
     };
-    let arrival = Arrival { idempotency_key, due, priority, options, ..Arrival::of(message) };
+    let source = source.map(Box::new);
+    let arrival =
+        Arrival { idempotency_key, due, priority, options, source, ..Arrival::of(message) };
     Ok(Draft { to, arrival, request: Some(headers), is_id_final })
 }
 

@@ -1,9 +1,14 @@
 //! The outcome of an arrival: its position, or why it was refused.
 
+use serde_json::json;
+
 use super::json::ItemError;
 use domain::{Durability, Position};
 use formats::code::Code;
 use http_server::problem::Problem;
+
+/// The member of a problem with the mark of a source.
+const MARK: &str = "mark";
 
 /// An arrival that Redis has stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +17,8 @@ pub struct Receipt {
     pub position: Position,
     /// The durability that it has reached.
     pub durability: Durability,
-    /// For a duplicate: the id of the message that was stamped first.
+    /// For a duplicate: the id of the message that was stamped first. Empty for a duplicate by its source: then the
+    /// position is 0, too.
     pub duplicate_of: Option<String>,
 }
 
@@ -48,6 +54,18 @@ pub enum Refusal {
         "the idempotency key was used before for another body; use a new key for a new message"
     )]
     Conflict,
+    /// It does not follow the mark of its source, which is this one.
+    #[error("{}; nothing was stored", match .0 {
+        Some(mark) => format!("the last message of this source is at position {mark:?}: go on after it"),
+        None => "the destination has no message of this source: say where it begins, without `after`".to_owned(),
+    })]
+    SourceGap(Option<String>),
+    /// The destination knows as many sources as it may.
+    #[error(
+        "the destination has the marks of as many sources as it may (sources_max); remove one that has ended. Nothing \
+         was stored"
+    )]
+    SourcesFull,
     /// The destination's backlog is full.
     #[error(
         "the destination has as many pending messages, bytes or idempotency keys as its limits allow \
@@ -126,6 +144,8 @@ impl Refusal {
             Refusal::NoSignature => Code::NoSignature,
             Refusal::KeyUnavailable(_) => Code::KeyUnavailable,
             Refusal::Conflict => Code::IdempotencyConflict,
+            Refusal::SourceGap(_) => Code::SourceGap,
+            Refusal::SourcesFull => Code::SourcesFull,
             Refusal::BacklogFull => Code::BacklogFull,
             Refusal::Paused => Code::Paused,
             Refusal::RateLimited(_) => Code::RateLimited,
@@ -167,6 +187,11 @@ impl Refusal {
                 wait_seconds: Some(*seconds),
                 ..Problem::new(Code::RateLimited, self.to_string())
             },
+            Refusal::SourceGap(mark) => {
+                let mut problem = Problem::new(Code::SourceGap, self.to_string());
+                problem.more.insert(MARK.into(), json!(mark));
+                problem
+            }
             refusal => Problem::new(refusal.code(), refusal.to_string()),
         }
     }

@@ -7,7 +7,7 @@ const TYPES: [(&str, &str); 5] = [
     (
         "hash",
         "attempts bodies consumer_leases dead_letter_messages destination destinations epoch idempotency_keys log \
-         messages meta operation removed_definitions results sessions tokens topics used withdrawals",
+         messages meta operation removed_definitions results sessions sources tokens topics used withdrawals",
     ),
     ("list", "log_order"),
     ("set", "withdrawn"),
@@ -98,6 +98,7 @@ mod tests {
             (erp.log_order(), "list"),
             (erp.dead_lettered_at(), "zset"),
             (erp.ids(), "zset"),
+            (erp.sources(), "hash"),
             (erp.consumer_leases(), "hash"),
             (erp.consumer_lease_ends(), "zset"),
             (erp.in_progress(None), "zset"),

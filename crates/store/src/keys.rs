@@ -355,6 +355,11 @@ impl DestinationKeys {
         noun(&self.base, "ids")
     }
 
+    /// The mark of each source.
+    pub fn sources(&self) -> String {
+        noun(&self.base, "sources")
+    }
+
     /// The outcome of the last messages, by sequence.
     pub fn log(&self) -> String {
         noun(&self.base, "log")

@@ -35,6 +35,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("rate", include_str!("../lua/include/rate.lua")),
     ("read_ahead", include_str!("../lua/include/read_ahead.lua")),
     ("remembered", include_str!("../lua/include/remembered.lua")),
+    ("sources", include_str!("../lua/include/sources.lua")),
     ("reserve", include_str!("../lua/include/reserve.lua")),
     ("runs", include_str!("../lua/include/runs.lua")),
     ("schema", include_str!("../lua/include/schema.lua")),

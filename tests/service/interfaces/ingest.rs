@@ -383,6 +383,30 @@ async fn idempotency_key_stamps_once_and_refuses_another_body() {
 }
 
 #[tokio::test]
+async fn comparing_keys_alone_makes_another_body_a_repeat() {
+    let service = Service::start().await;
+    let definition = json!({"delivery": {"kind": "pull"}, "idempotency_compare": "key"});
+    let defined = client().put(service.pod.url("/v1/destinations/cdc")).json(&definition);
+    assert_eq!(said(defined).await.status, 201);
+    let route = RAW.replace("erp", "cdc");
+    let send = |body: &'static str| service.post(&route, JSON, body).header("Idempotency-Key", "k");
+    let first = said(send("1")).await;
+    let again = said(send("2")).await;
+    assert_eq!((again.status, position(&again.body)), (202, (1, true)));
+    assert_eq!(again.body["id"], first.body["id"]);
+    // In one call, too.
+    let batch = ["3", "4"].map(|body| {
+        json!({"destinations": ["cdc"], "body": body, "idempotency_key": "x"}).to_string()
+    });
+    let twice = service.post(ITEMS, "application/x-ndjson", batch.join("\n"));
+    let text = twice.send().await.unwrap().text().await.unwrap();
+    let places: Vec<_> =
+        text.lines().map(|line| position(&serde_json::from_str(line).unwrap())).collect();
+    assert_eq!(places, [(2, false), (2, true)]);
+    assert_eq!(stats(&service.pod, "cdc").await.unwrap()["last_sequence"], 2);
+}
+
+#[tokio::test]
 async fn unknown_one_of_several_destinations_can_be_completed_later() {
     let service = Service::start().await;
     let item =

@@ -33,6 +33,7 @@ mod reload;
 mod repeats;
 mod rights;
 mod routes;
+mod sources;
 mod start;
 mod tcp;
 mod webhooks;

@@ -9,11 +9,12 @@ use super::{Service, said};
 use crate::support::pods::client;
 
 /// Every route. Add a new route here, and to the tests of its behaviour.
-const ROUTES: [&str; 74] = [
+const ROUTES: [&str; 76] = [
     "DELETE /v1/destinations/{destination}",
     "DELETE /v1/destinations/{destination}/dead-letters/{sequence}",
     "DELETE /v1/destinations/{destination}/messages",
     "DELETE /v1/destinations/{destination}/messages/{sequence}",
+    "DELETE /v1/destinations/{destination}/sources",
     "DELETE /v1/tokens/{id}",
     "DELETE /v1/topics/{topic}",
     "GET /docs",
@@ -40,6 +41,7 @@ const ROUTES: [&str; 74] = [
     "GET /v1/destinations/{destination}/messages/{sequence}/result",
     "GET /v1/destinations/{destination}/operations",
     "GET /v1/destinations/{destination}/operations/{id}",
+    "GET /v1/destinations/{destination}/sources",
     "GET /v1/destinations/{destination}/stats",
     "GET /v1/destinations/{destination}/versions",
     "GET /v1/destinations/{destination}/why",

@@ -1,6 +1,14 @@
 import type { components } from "../api.js";
 import { checkOptions } from "../options.js";
 
+/** The source of a message, such as a table, and its position there. Positions are compared byte by byte. */
+export interface MessageSource {
+  name: string;
+  position: string;
+  /** The position of the message before it: the message is stored only after that one. */
+  after?: string | undefined;
+}
+
 export interface SendOptions {
   /** The ordering key: messages with the same key stay in order, if the destination orders by key. */
   key?: string | undefined;
@@ -24,6 +32,8 @@ export interface SendOptions {
   attemptsMax?: number | undefined;
   /** The upper limit of the first wait after a failed attempt; it doubles up to `transform.backoff_max_ms`. */
   backoffMs?: number | undefined;
+  /** Where the message comes from. Each position of a source is stored once, in order. */
+  source?: MessageSource | undefined;
   /** Sends a string or bytes as they are, with this content type, instead of as JSON. */
   contentType?: string | undefined;
   /** Stops waiting. A message that is on its way may be stored all the same. */
@@ -42,7 +52,7 @@ export interface WaitOptions extends SendOptions {
 
 const SEND_OPTIONS: Record<keyof WaitOptions, true> = {
   waitFor: true, waitMs: true, attemptsMax: true, backoffMs: true,
-  key: true, id: true, idempotencyKey: true, headers: true, delayMs: true, dueAt: true, priority: true, contentType: true, signal: true, retryMs: true,
+  key: true, id: true, idempotencyKey: true, headers: true, delayMs: true, dueAt: true, priority: true, contentType: true, signal: true, retryMs: true, source: true,
 };
 
 /** Options of a job of BullMQ. */
@@ -69,6 +79,7 @@ export function lineOf(target: Target, body: unknown, options: SendOptions & Par
     priority: options.priority,
     attempts_max: options.attemptsMax,
     backoff_ms: options.backoffMs,
+    source: options.source,
     keep_result: options.waitFor && true,
   };
   if (body instanceof Uint8Array || (typeof body === "string" && options.contentType !== undefined)) {

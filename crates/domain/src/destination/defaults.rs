@@ -32,6 +32,10 @@ pub(super) fn idempotency_window_ms() -> u64 {
     24 * 3600 * 1000
 }
 
+pub(super) fn sources_max() -> u64 {
+    1024
+}
+
 pub(super) fn idempotency_keys_max() -> u64 {
     10_000_000
 }

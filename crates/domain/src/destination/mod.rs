@@ -7,6 +7,7 @@ pub mod expression;
 mod forward_headers;
 mod ids;
 mod key_source;
+mod modes;
 mod signatures;
 mod validate;
 mod verify;
@@ -21,6 +22,7 @@ pub use delivery::{Ack, BatchFormat, Delivery, DeliveryKind, Envelope, Framing};
 pub use forward_headers::{ForwardHeaders, REQUEST_ID, is_reserved};
 pub use ids::IDS_SEARCHED_MAX;
 pub use key_source::KeySource;
+pub use modes::{IdempotencyCompare, OnExhausted, Ordering, Processing};
 pub use signatures::{Secrets, Sign, StandardSecret};
 pub use verify::{HmacAlgorithm, SignatureEncoding, SignedPart, Verify, VerifyKind};
 
@@ -98,6 +100,12 @@ pub struct Destination {
     /// Ingest refuses messages with an idempotency key beyond this number of keys within the window.
     #[serde(default = "defaults::idempotency_keys_max")]
     pub idempotency_keys_max: u64,
+    /// What a repeat under an idempotency key must have in common with the first message.
+    #[serde(default)]
+    pub idempotency_compare: IdempotencyCompare,
+    /// The most sources whose marks it keeps.
+    #[serde(default = "defaults::sources_max")]
+    pub sources_max: u64,
     /// How many of the last settled messages the log keeps; 0: no log.
     #[serde(default = "defaults::log_max")]
     pub log_max: u64,
@@ -118,43 +126,6 @@ pub struct Destination {
     /// How many of the last messages are found by their id; 0: none. Beyond 1,000 there is an index.
     #[serde(default = "defaults::ids_max")]
     pub ids_max: u64,
-}
-
-/// What must stay in order.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Ordering {
-    /// All messages of the destination: one lane.
-    #[default]
-    Destination,
-    /// The messages of one ordering key: one lane per key, created on demand.
-    Key,
-    /// Nothing: each message leaves when it is ready.
-    None,
-}
-
-/// How many messages of a lane are processed at a time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Processing {
-    /// As many as the processors can.
-    #[default]
-    Parallel,
-    /// One: the next only when the one before it has been processed.
-    Serial,
-}
-
-/// What happens to a message when its attempts are used up, or when it can never succeed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnExhausted {
-    /// It keeps its position, and its lane waits for an operator.
-    #[default]
-    Halt,
-    /// It becomes a dead letter; a tombstone holds its position until the lane has passed it.
-    DeadLetter,
-    /// It is dropped; a tombstone holds its position until the lane has passed it.
-    Drop,
 }
 
 /// Where a message must be before its producer gets an acknowledgement.
@@ -330,6 +301,8 @@ impl Destination {
             ingest_rate_per_second_max: 0,
             idempotency_window_ms: defaults::idempotency_window_ms(),
             idempotency_keys_max: defaults::idempotency_keys_max(),
+            idempotency_compare: IdempotencyCompare::default(),
+            sources_max: defaults::sources_max(),
             log_max: defaults::log_max(),
             log_bodies: false,
             dead_letters_max: defaults::dead_letters_max(),

@@ -56,6 +56,7 @@ impl Destination {
             check_range("idempotency_window_ms", window_ms, 1_000, 31 * DAY_MS)?;
         }
         check_range("idempotency_keys_max", self.idempotency_keys_max, 1, 1 << 40)?;
+        check_range("sources_max", self.sources_max, 0, 16_384)?;
         if self.log_bodies && self.log_max == 0 {
             let problem = "there is no log to hold them; set log_max, or leave log_bodies out";
             return Err(bad("log_bodies", problem));
@@ -353,6 +354,7 @@ mod tests {
         assert_eq!(refused(|d| d.delivery.envelope = Envelope::Json), "delivery.envelope");
         assert_eq!(refused(|d| d.idempotency_window_ms = 10), "idempotency_window_ms");
         assert_eq!(refused(|d| d.idempotency_keys_max = 0), "idempotency_keys_max");
+        assert_eq!(refused(|d| d.sources_max = 16_385), "sources_max");
         let header = |name: &str, value: &str| {
             let entry = (name.to_owned(), value.to_owned());
             refused(|d| d.headers = [entry].into())

@@ -249,6 +249,8 @@ fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
             Ok(Receipt { position, durability, duplicate_of: Some(id) })
         }
         Ingested::Conflict => Err(Refusal::Conflict),
+        Ingested::SourceGap(mark) => Err(Refusal::SourceGap(mark)),
+        Ingested::SourcesFull => Err(Refusal::SourcesFull),
         Ingested::Damaged => {
             Err(Refusal::Damaged("the entry of its idempotency key in Redis cannot be read".into()))
         }

@@ -19,6 +19,7 @@ pub mod pods;
 pub mod records;
 pub mod results;
 pub mod servers;
+pub mod sources;
 pub mod stats;
 pub mod versions;
 pub mod why;

@@ -11,7 +11,7 @@ contract! {
         in_progress: keys.in_progress(None), ready: keys.ready(None), active_builtin, active_worker,
         releasable, halted, withdrawals, idempotency_keys, dead_letters, dead_letter_messages, log,
         log_order, bodies, dead_lettered_at, withdrawn, previous, ids, consumer_leases,
-        consumer_lease_ends, consumers, withdrawing,
+        consumer_lease_ends, consumers, withdrawing, sources,
     }
     args<'a> {
         seen_epoch: String,

@@ -17,8 +17,8 @@ use crate::{
     rows::{BodyOutOfLine, LaneRow},
 };
 use domain::{
-    Arrival, Destination, Due, Epoch, Ordering, Position, Processing, Redrive, TransformKind,
-    hex::hex,
+    Arrival, Destination, Due, Epoch, IdempotencyCompare, Ordering, Position, Processing, Redrive,
+    TransformKind, hex::hex,
 };
 use faults::planted;
 use redis_client::ScriptCall;
@@ -28,7 +28,8 @@ use redis_client::ScriptCall;
 pub enum Ingested {
     /// Stamped, with this position.
     Stamped(Position),
-    /// A repeat of a message that was stamped before, with this position and id.
+    /// A repeat of a message that was stamped before, with this position and id. A repeat by its source, and an arrival
+    /// that only moves the mark of its source: with sequence 0, and no id.
     Duplicate(Position, String),
     /// A message with another body was stamped under the same idempotency key.
     Conflict,
@@ -38,6 +39,10 @@ pub enum Ingested {
     Gone,
     /// The entry of its idempotency key is damaged. Nothing was stored.
     Damaged,
+    /// It does not follow the mark of its source, which is this one. Nothing was stored.
+    SourceGap(Option<String>),
+    /// The destination knows as many sources as it may. Nothing was stored.
+    SourcesFull,
 }
 
 /// The most arrivals that take the fast path. With more, what the other one costs does not matter.
@@ -67,13 +72,27 @@ row! {
     }
 }
 
+row! {
+    /// The source of an arrival, if it names one.
+    SourceRow<'a> {
+        /// Which arrival, from 1.
+        arrival: usize,
+        name: &'a str,
+        position: &'a str,
+        /// Empty: after any mark.
+        after: &'a str,
+        /// It moves the mark, and nothing is stored.
+        skips: bool,
+    }
+}
+
 contract! {
     ingest
     keys(keys: &DestinationKeys, caller: &str, claimers: Claimers) {
         epoch, call: keys.call(caller), destination: keys.hash(), waiting, messages,
         active: keys.active(claimers), releasable, lanes, wake_waiting, wake_releasable, delayed,
         attempts, idempotency_keys, dead_letters, dead_letter_messages, bodies, dead_lettered_at,
-        previous, ids,
+        previous, ids, sources,
     }
     args<'a> {
         call_number: u64,
@@ -99,6 +118,10 @@ contract! {
         accounted_bytes_sum: u64,
         /// How many ids the index holds; 0: there is none.
         ids_max: u64,
+        /// What makes a repeat under an idempotency key: the same `body`, or the `key` alone.
+        compare: &'a str,
+        /// The most sources.
+        sources_max: u64,
     }
     lists {
         lanes: LaneRow<'a>,
@@ -109,6 +132,7 @@ contract! {
         arrivals: ArrivalRow<'a>,
         bodies: BodyOutOfLine,
         options: ArrivalOptions,
+        of_sources: SourceRow<'a>,
     }
 }
 
@@ -124,6 +148,7 @@ struct Batch<'a> {
     /// The lane (from 1) and record of each arrival.
     records: Vec<(usize, Vec<u8>)>,
     options: Vec<ArrivalOptions>,
+    sources: Vec<SourceRow<'a>>,
     accounted_bytes_sum: u64,
     bodies: Vec<BodyOutOfLine>,
 }
@@ -144,6 +169,7 @@ impl<'a> Batch<'a> {
             idempotency_keys: Vec::new(),
             records: Vec::with_capacity(arrivals.len()),
             options: Vec::new(),
+            sources: Vec::new(),
             accounted_bytes_sum: 0,
             bodies: Vec::new(),
         };
@@ -169,7 +195,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    fn add(&mut self, arrival: &Arrival, lane: usize, seen: String) {
+    fn add(&mut self, arrival: &'a Arrival, lane: usize, seen: String) {
         let keeps_key = self.entry.destination.idempotency_window_ms == 0;
         let (written, accounted_bytes) = match &arrival.redrive {
             Some(Redrive { processed: Some(stamped), .. }) => {
@@ -190,6 +216,13 @@ impl<'a> Batch<'a> {
             Some(BodyOutOfLine { of: which, suffix: part.suffix(), body: body? })
         };
         self.bodies.extend(written.bodies.into_iter().filter_map(out_of_line));
+        self.sources.extend(arrival.source.as_deref().map(|source| SourceRow {
+            arrival: which,
+            name: &source.name,
+            position: &source.position,
+            after: source.after.as_deref().unwrap_or_default(),
+            skips: source.skip,
+        }));
         let options = options(arrival);
         if !seen.is_empty() || !options.is_empty() {
             self.options.push(ArrivalOptions { arrival: which, seen, options });
@@ -206,6 +239,7 @@ impl<'a> Batch<'a> {
             && self.arrivals.len() <= FAST_MAX
             && self.idempotency_keys.is_empty()
             && self.options.is_empty()
+            && self.sources.is_empty()
             && self.bodies.is_empty()
     }
 }
@@ -329,12 +363,18 @@ impl Store {
             record_schema: schema,
             accounted_bytes_sum: batch.accounted_bytes_sum,
             ids_max: destination.ids_indexed(),
+            compare: match destination.idempotency_compare {
+                IdempotencyCompare::Body => "body",
+                IdempotencyCompare::Key => "key",
+            },
+            sources_max: destination.sources_max,
             lanes: lanes.collect(),
             seen,
             idempotency_keys,
             arrivals: rows.collect(),
             bodies: batch.bodies,
             options: batch.options,
+            of_sources: batch.sources,
         }
         .call(self, &keys, &caller, entry.claimers())
     }
@@ -393,6 +433,8 @@ fn read_answer(answer: Value, epoch: Epoch, count: usize) -> Result<Vec<Ingested
         match kind.as_str() {
             "duplicate" => Ok(Ingested::Duplicate(Position { epoch: in_epoch, sequence: at }, id)),
             "conflict" => Ok(Ingested::Conflict),
+            "source_gap" => Ok(Ingested::SourceGap(Some(id).filter(|mark| !mark.is_empty()))),
+            "sources_full" => Ok(Ingested::SourcesFull),
             "backlog_full" => Ok(Ingested::BacklogFull),
             "gone" => Ok(Ingested::Gone),
             "damaged" => Ok(Ingested::Damaged),

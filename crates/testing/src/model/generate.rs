@@ -61,6 +61,8 @@ impl CallSequences {
             backlog_max: 12,
             backlog_bytes_max: 0,
             idempotency_keys_max: 1000,
+            compares_keys: false,
+            sources_max: 4,
             has_window: true,
             attempts_max: 2,
             stalls_max: 2,
@@ -86,6 +88,8 @@ impl CallSequences {
                 kind: TransformKind::None,
                 backlog_bytes_max: 60,
                 idempotency_keys_max: 3,
+                compares_keys: true,
+                sources_max: 1,
                 ..plain
             },
             Definition {

@@ -40,7 +40,20 @@ pub struct Arrival {
     pub priority: Option<u8>,
     pub redrive: Option<Redrive>,
     pub options: ProcessingOptions,
+    pub source: Option<Source>,
 }
+
+/// Where a message comes from. Positions are indexes of [`POSITIONS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Source {
+    pub name: u8,
+    pub position: usize,
+    pub after: Option<usize>,
+    pub skips: bool,
+}
+
+/// In the order of their bytes.
+pub const POSITIONS: [&str; 8] = ["1", "10", "2", "A", "a", "aa", "ab", "b"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Due {
@@ -367,11 +380,20 @@ impl Op {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ingested {
-    Stamped { epoch: u64, sequence: Sequence },
-    Duplicate { epoch: u64, sequence: Sequence },
+    Stamped {
+        epoch: u64,
+        sequence: Sequence,
+    },
+    Duplicate {
+        epoch: u64,
+        sequence: Sequence,
+    },
     Conflict,
     BacklogFull,
     Gone,
+    /// With the mark of its source.
+    SourceGap(Option<usize>),
+    SourcesFull,
 }
 
 /// A message as a processor or sender receives it.

@@ -17,7 +17,9 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use domain::{Destination, OnExhausted, Processing, Sequence, Stamped, Tombstone};
+use domain::{
+    Destination, IdempotencyCompare, OnExhausted, Processing, Sequence, Stamped, Tombstone,
+};
 use futures::future::join_all;
 use redis::{Script, aio::MultiplexedConnection};
 use sha2::{Digest, Sha256};
@@ -145,6 +147,10 @@ fn destination(name: Name, definition: &Definition) -> Destination {
     made.backlog_max = definition.backlog_max;
     made.backlog_bytes_max = definition.backlog_bytes_max;
     made.idempotency_keys_max = definition.idempotency_keys_max;
+    made.sources_max = definition.sources_max as u64;
+    if definition.compares_keys {
+        made.idempotency_compare = IdempotencyCompare::Key;
+    }
     if !definition.has_window {
         made.idempotency_window_ms = 0;
     }

@@ -69,6 +69,9 @@ pub struct Definition {
     /// 0: no limit.
     pub backlog_bytes_max: u64,
     pub idempotency_keys_max: u64,
+    /// A repeat under an idempotency key may have another body.
+    pub compares_keys: bool,
+    pub sources_max: usize,
     /// If false, an idempotency key is remembered only while its message is pending.
     pub has_window: bool,
     pub attempts_max: u32,
@@ -265,6 +268,8 @@ pub struct Destination {
     pub lanes: BTreeMap<String, Hint>,
     /// Idempotency keys that Redis remembers while their messages are pending.
     pub unique: BTreeMap<String, Seen>,
+    /// The mark of each source.
+    pub sources: BTreeMap<u8, usize>,
     /// The number of idempotency keys stamped with a window. The window is longer than the test.
     pub remembered: u64,
     pub letters: BTreeMap<Sequence, Letter>,

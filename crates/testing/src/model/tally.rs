@@ -37,6 +37,10 @@ pub const WANTED: &[&str] = &[
     "redriven, processed",
     "claimed",
     "claimed by priority",
+    "mark moved or position known",
+    "duplicate by source",
+    "source gap",
+    "sources full",
     "fewer than asked for",
     "rests",
     "rest over",
@@ -332,6 +336,14 @@ impl Tally {
         for (arrival, result) in arrivals.iter().zip(results) {
             self.count(match result {
                 Ingested::Stamped { .. } => "stamped",
+                Ingested::Duplicate { sequence: 0, .. }
+                    if arrival.source.is_some_and(|source| source.skips) =>
+                {
+                    "mark moved or position known"
+                }
+                Ingested::Duplicate { sequence: 0, .. } => "duplicate by source",
+                Ingested::SourceGap(_) => "source gap",
+                Ingested::SourcesFull => "sources full",
                 Ingested::Duplicate { .. } if !definition.has_window => "duplicate while pending",
                 Ingested::Duplicate { .. } => "duplicate",
                 Ingested::Conflict => "conflict",

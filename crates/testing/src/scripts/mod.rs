@@ -100,6 +100,8 @@ pub const RECORD: &str = "34,6;headerbody";
 pub const REMOVED_MAX: usize = 1;
 /// The most ids that a destination remembers.
 const IDS_MAX: u64 = 5;
+const SOURCE: ingest::SourceRow<'static> =
+    ingest::SourceRow { arrival: 1, name: "table", position: "1", after: "", skips: false };
 
 /// The calls for one destination whose lanes are keys.
 pub struct Calls {
@@ -248,12 +250,15 @@ impl Calls {
             record_schema: SCHEMA.parse().unwrap(),
             accounted_bytes_sum: 4 * arrivals.len() as u64,
             ids_max: IDS_MAX,
+            compare: "body",
+            sources_max: 4,
             lanes: lanes.collect(),
             seen: keys.map(|key| self.keys.idempotency(key).into_bytes()).collect(),
             idempotency_keys: if has_window { Vec::new() } else { seen.to_vec() },
             arrivals: rows.collect(),
             bodies: arrivals.iter().take(1).map(body).collect(),
             options: arrivals.iter().enumerate().filter(has_more).map(options).collect(),
+            of_sources: arrivals.iter().take(1).map(|_| SOURCE).collect(),
         };
         made("ingest", args.words(&self.keys, CALLER, Claimers::Builtin))
     }

@@ -17,6 +17,8 @@ const DEFINITION: Definition = Definition {
     backlog_max: 12,
     backlog_bytes_max: 0,
     idempotency_keys_max: 1000,
+    compares_keys: false,
+    sources_max: 4,
     has_window: true,
     attempts_max: 0,
     stalls_max: 0,

@@ -423,6 +423,10 @@ impl Watched {
         self.note("diff").await;
         self.post(&format!("destinations/{name}/rollback"), json!({})).await;
         self.note("roll back").await;
+        self.get(&format!("destinations/{name}/sources")).await;
+        self.note("sources").await;
+        self.delete(&format!("destinations/{name}/sources?name=none")).await;
+        self.note("remove a source").await;
     }
 
     async fn bulk_operations(&mut self, name: &str) {

@@ -38,6 +38,7 @@ impl Repairing<'_> {
             keys.dead_letter_messages(),
             keys.log(),
             keys.idempotency_keys(),
+            keys.sources(),
             keys.consumer_leases(),
         ];
         (derived.into(), lost.into())

@@ -5,7 +5,7 @@ use store::INLINE_MAX;
 
 use super::super::{
     draw::Draw,
-    op::{Arrival, CatalogEntry, Deadline, Due, Harm, Op, Output, Redrive, Token},
+    op::{Arrival, CatalogEntry, Deadline, Due, Harm, Op, Output, Redrive, Source, Token},
     state::{Damage, Definition, Destination, Key, Lane, Message, Name, Stand, State, Until},
 };
 
@@ -40,6 +40,8 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
         due,
         priority: (key % 3 == 0).then_some(body % 10),
         redrive: None,
+        source: (key / 16 % 4 == 0)
+            .then(|| source(idempotency, body, state.destinations.get(name))),
         options: ProcessingOptions {
             keep_result: idempotency % 3 > 0,
             attempts_max: u32::from(key / 4 % 4),
@@ -55,7 +57,8 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
         let (epoch, processed) = (state.epoch, idempotency < 128);
         let is_gone = letters.is_none_or(|all| !all.contains_key(&1));
         let redrive = (body == 0 && is_gone).then_some(Redrive { letter: 1, epoch, processed });
-        return Arrival { redrive, ..plain };
+        let source = plain.source.filter(|_| redrive.is_none());
+        return Arrival { redrive, source, ..plain };
     };
     if !is_redriven {
         return plain;
@@ -74,9 +77,24 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
         },
         body: message.body.clone(),
         options: ProcessingOptions::default(),
+        source: None,
         redrive: Some(Redrive { letter: *sequence, epoch: letter_epoch, processed }),
         ..plain
     }
+}
+
+/// The source of an arrival, which mostly goes on after the mark.
+fn source(name: u8, draw: u8, destination: Option<&Destination>) -> Source {
+    let name = name / 4 % 3;
+    let mark = destination.and_then(|destination| destination.sources.get(&name).copied());
+    let position = usize::from(draw / 4 % 8);
+    let after = match draw % 4 {
+        0 => None,
+        1 => Some(usize::from(draw / 32)),
+        _ => mark,
+    };
+    let after = after.filter(|after| *after < position);
+    Source { name, position, after, skips: draw % 16 == 6 }
 }
 
 /// The processor's output for a message.
@@ -140,6 +158,8 @@ pub fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
         backlog_max: if b < 64 { 4 } else { 12 },
         backlog_bytes_max: if b % 4 == 0 { 60 } else { 0 },
         idempotency_keys_max: if b % 8 == 1 { 3 } else { 1000 },
+        compares_keys: b % 16 == 2,
+        sources_max: if b % 8 == 3 { 1 } else { 4 },
         has_window: d < 128,
         attempts_max: u32::from(e % 4),
         stalls_max: u32::from(e / 4 % 3),

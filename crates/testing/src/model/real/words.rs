@@ -2,7 +2,7 @@
 
 use domain::{
     Arrival, AttemptError, Body, Due, ErrorKind, LeaseToken, Message, OutOfLine, Position, Redrive,
-    Stage, Stamped, Tombstone,
+    Source, Stage, Stamped, Tombstone,
 };
 use store::{
     CallSequence, Completion, INLINE_MAX, Ingested as StoreIngested, LaneRequest as StoreRequest,
@@ -11,7 +11,7 @@ use store::{
 
 use super::{LONG, Real};
 use crate::model::{
-    op::{self, Call, Given, Ingested, LaneRequest, Output, Refusal, Token},
+    op::{self, Call, Given, Ingested, LaneRequest, Output, POSITIONS, Refusal, Token},
     state::{Key, Left, Name, Until},
 };
 
@@ -111,6 +111,9 @@ impl Real {
                 let (epoch, sequence) = position(at);
                 Ingested::Stamped { epoch, sequence }
             }
+            StoreIngested::Duplicate(at, _) if at.sequence == 0 => {
+                Ingested::Duplicate { epoch: 0, sequence: 0 }
+            }
             StoreIngested::Duplicate(at, _) => {
                 let (epoch, sequence) = position(at);
                 Ingested::Duplicate { epoch, sequence }
@@ -118,6 +121,13 @@ impl Real {
             StoreIngested::Conflict => Ingested::Conflict,
             StoreIngested::BacklogFull => Ingested::BacklogFull,
             StoreIngested::Gone => Ingested::Gone,
+            StoreIngested::SourceGap(mark) => {
+                let of = |mark: String| {
+                    POSITIONS.iter().position(|one| *one == mark).expect("a position")
+                };
+                Ingested::SourceGap(mark.map(of))
+            }
+            StoreIngested::SourcesFull => Ingested::SourcesFull,
             StoreIngested::Damaged => panic!("no idempotency key is damaged here"),
         }
     }
@@ -177,8 +187,19 @@ pub fn arrival(arrival: &op::Arrival, name: Name, letter_epoch: u64) -> Arrival 
         }),
         priority: arrival.priority,
         options: arrival.options,
+        source: arrival.source.map(source).map(Box::new),
         redrive,
         ..Arrival::of(plain)
+    }
+}
+
+fn source(source: op::Source) -> Source {
+    let position = |at: usize| POSITIONS[at].to_owned();
+    Source {
+        name: format!("source {}", source.name),
+        position: position(source.position),
+        after: source.after.map(position),
+        skip: source.skips,
     }
 }
 

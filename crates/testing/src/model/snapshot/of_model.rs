@@ -6,6 +6,7 @@ use domain::{Ordering, Sequence, Stage};
 
 use super::{Snapshot, age, attempts, hint, letter, record, when};
 use crate::model::{
+    op::POSITIONS,
     real::{self, REASON},
     state::{Destination, Hint, Lane, Message, Name, Server, Stand, State, Until},
     step::stored,
@@ -163,6 +164,9 @@ fn of_destination(all: &mut Snapshot, name: Name, destination: &Destination) {
     }
     for (key, last) in &destination.previous {
         put("previous", key.to_string(), last.to_string());
+    }
+    for (source, mark) in &destination.sources {
+        put("sources", format!("source {source}"), POSITIONS[*mark].to_owned());
     }
     for (key, seen) in &destination.unique {
         let body = real::digest(&seen.body);

@@ -55,6 +55,7 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
         rest: None,
         lanes: Default::default(),
         unique: Default::default(),
+        sources: Default::default(),
         remembered: 0,
         letters: Default::default(),
         log: Vec::new(),

@@ -43,11 +43,34 @@ fn first_of<'a>(
 fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full: bool) -> Ingested {
     let Some(destination) = state.destinations.get_mut(name) else { unreachable!("it was found") };
     let definition = destination.definition;
-    if let Some(key) = &arrival.idempotency_key
-        && let Some(first) = first_of(destination, state.seen.get(&(name, key.clone())), key)
-    {
+    let first = arrival.idempotency_key.as_ref().and_then(|key| {
+        let seen = state.seen.get(&(name, key.clone()));
+        Some(first_of(destination, seen, key)?.clone())
+    });
+    let is_same =
+        first.as_ref().is_some_and(|first| definition.compares_keys || first.body == arrival.body);
+    let mark = arrival.source.and_then(|source| destination.sources.get(&source.name).copied());
+    let is_known = mark.zip(arrival.source).is_some_and(|(mark, from)| from.position <= mark);
+    if is_known && !is_same {
+        return Ingested::Duplicate { epoch: 0, sequence: 0 };
+    }
+    if let Some(source) = arrival.source.filter(|_| !is_known) {
+        if source.after.is_some() && source.after != mark {
+            return Ingested::SourceGap(mark);
+        }
+        if mark.is_none() && destination.sources.len() >= definition.sources_max {
+            return Ingested::SourcesFull;
+        }
+        if source.skips {
+            destination.sources.insert(source.name, source.position);
+            return Ingested::Duplicate { epoch: 0, sequence: 0 };
+        }
+    }
+    if let Some(first) = first {
         let (epoch, sequence) = (first.epoch, first.sequence);
-        let is_same = first.body == arrival.body;
+        if let Some(source) = arrival.source.filter(|_| is_same && !is_known) {
+            destination.sources.insert(source.name, source.position);
+        }
         return if is_same { Ingested::Duplicate { epoch, sequence } } else { Ingested::Conflict };
     }
     if let Some(redrive) = &arrival.redrive
@@ -67,6 +90,9 @@ fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full:
     }
     if let Some(redrive) = &arrival.redrive {
         destination.letters.remove(&redrive.letter);
+    }
+    if let Some(source) = arrival.source {
+        destination.sources.insert(source.name, source.position);
     }
     destination.last += 1;
     let sequence = destination.last;

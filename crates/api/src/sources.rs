@@ -1,0 +1,78 @@
+//! `/v1/destinations/{d}/sources`: the marks of sources.
+
+use axum::{
+    Json,
+    extract::{Path, Query, State, rejection::QueryRejection},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Api,
+    request::{Target, query_of},
+};
+use http_server::{openapi_responses, problem::Problem};
+
+/// All sources of a destination.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Sources {
+    /// By name; at most `sources_max`.
+    items: Vec<Source>,
+}
+
+/// A source whose messages arrived.
+#[derive(Serialize, ToSchema)]
+struct Source {
+    name: String,
+    /// The position of its last message.
+    mark: String,
+}
+
+/// `GET /v1/destinations/{d}/sources`
+#[utoipa::path(get, path = "/v1/destinations/{destination}/sources", tag = "destinations",
+    operation_id = "list_sources",
+    params(("destination" = String, Path, description = "The name of the destination")),
+    responses((status = 200, description = "The mark of each source", body = Sources),
+        openapi_responses::ReadsDestination))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+) -> Result<Json<Sources>, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let marks = api.store.sources(target.entry()).await?;
+    let items = marks.into_iter().map(|(name, mark)| Source { name, mark });
+    Ok(Json(Sources { items: items.collect() }))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ByName {
+    /// The name of the source.
+    name: String,
+}
+
+/// A source whose mark was to be forgotten.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RemovedSource {
+    name: String,
+    /// False if it had no mark.
+    removed: bool,
+}
+
+/// `DELETE /v1/destinations/{d}/sources?name=…`
+#[utoipa::path(delete, path = "/v1/destinations/{destination}/sources", tag = "destinations",
+    operation_id = "remove_source",
+    params(("destination" = String, Path, description = "The name of the destination"), ByName),
+    responses((status = 200, description = "It has no mark any more", body = RemovedSource),
+        openapi_responses::ChangesMessage))]
+pub(super) async fn remove(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    query: Result<Query<ByName>, QueryRejection>,
+) -> Result<Json<RemovedSource>, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let ByName { name } = query_of(query)?;
+    let removed = api.store.remove_source(target.entry(), &name).await?;
+    Ok(Json(RemovedSource { name, removed }))
+}

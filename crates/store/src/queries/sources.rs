@@ -1,0 +1,43 @@
+//! The marks of sources: the position of the last message of each.
+
+use std::collections::BTreeMap;
+
+use redis::Pipeline;
+
+use crate::{Store, StoreError, entry::CatalogEntry};
+
+/// How many one query reads, roughly.
+const PAGE: usize = 1000;
+
+impl Store {
+    /// The mark of each source; at most `sources_max`.
+    pub async fn sources(
+        &self,
+        entry: &CatalogEntry,
+    ) -> Result<BTreeMap<String, String>, StoreError> {
+        let key = self.keys().destination(&entry.destination.name).sources();
+        let (mut marks, mut cursor) = (BTreeMap::new(), 0);
+        loop {
+            let mut pipe = Pipeline::new();
+            pipe.cmd("HSCAN").arg(&key).arg(cursor).arg("COUNT").arg(PAGE);
+            let ((next, page),): ((u64, Vec<(String, String)>),) = self.query(&pipe).await?;
+            marks.extend(page);
+            if next == 0 {
+                return Ok(marks);
+            }
+            cursor = next;
+        }
+    }
+
+    /// Forgets the mark of a source. False if there was none.
+    pub async fn remove_source(
+        &self,
+        entry: &CatalogEntry,
+        name: &str,
+    ) -> Result<bool, StoreError> {
+        let mut pipe = Pipeline::new();
+        pipe.hdel(self.keys().destination(&entry.destination.name).sources(), name);
+        let (removed,): (bool,) = self.query(&pipe).await?;
+        Ok(removed)
+    }
+}

@@ -1,0 +1,39 @@
+-- The marks of sources: how far the messages of each have come. Positions are compared byte by byte.
+
+-- True if a position is not after another. (Lua's own `<` compares by the locale of the server.)
+local function is_upto(one, other)
+  for i = 1, math.min(#one, #other) do
+    local a, b = string.byte(one, i), string.byte(other, i)
+    if a ~= b then return a < b end
+  end
+  return #one <= #other
+end
+
+-- Returns two functions. `refuse_source(source)` returns why a message of this source is not stored, and the mark that
+-- its producer needs; nothing if it is stored. `move_source(source)` notes its position as the mark, and
+-- `move_source()` stores all marks.
+local function marks_of(key_sources, sources_max)
+  local marks, count, moved = {}, nil, {n = 0}
+  local function read_mark(name)
+    if marks[name] == nil then marks[name] = redis.call('HGET', key_sources, name) end
+    return marks[name]
+  end
+  local function refuse_source(source)
+    local mark = read_mark(source.name)
+    if mark and is_upto(source.position, mark) then return 'duplicate', '' end
+    if source.after ~= '' and source.after ~= mark then return 'source_gap', mark or '' end
+    if mark then return nil end
+    count = count or redis.call('HLEN', key_sources)
+    if count >= sources_max then return 'sources_full', '' end
+  end
+  local function move_source(source)
+    if not source then
+      if moved.n > 0 then redis.call('HSET', key_sources, unpack(moved, 1, moved.n)) end
+      return
+    end
+    if not marks[source.name] and count then count = count + 1 end
+    marks[source.name] = source.position
+    add(moved, source.name, source.position)
+  end
+  return refuse_source, move_source
+end
