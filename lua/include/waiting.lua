@@ -1,5 +1,4 @@
--- The messages that wait to be claimed: a list, or without ordering a sorted set (higher priority first, then lower
--- sequence). `place` is a table with the fields that the functions need: destination (its name), ordering, hash,
+-- The messages that wait to be claimed: a list, or without ordering a sorted set (by priority and sequence). `place` is a table with the fields that the functions need: destination (its name), ordering, hash,
 -- waiting, messages, builtin and worker (the keys active:…), wake.
 
 -- Returns the key active:… of the processors or workers that may claim from the destination. Reads this from the
@@ -9,9 +8,12 @@ local function active_of(place)
   return place.builtin
 end
 
--- Priorities are 2^49 apart, which is more than any sequence.
+-- With each level of priority, a message goes before this many that arrived earlier. So a low priority does not wait
+-- for ever.
+local PRIORITY_STEP = 262144
+
 local function score_of(sequence, priority)
-  return text((9 - tonumber(priority)) * 562949953421312 + tonumber(sequence))
+  return text((9 - tonumber(priority)) * PRIORITY_STEP + tonumber(sequence))
 end
 
 -- Notifies the claimers if nothing was waiting before.

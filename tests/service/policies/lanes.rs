@@ -70,6 +70,24 @@ async fn higher_priority_is_claimed_first_without_order() {
 }
 
 #[tokio::test]
+async fn low_priority_goes_before_high_ones_that_arrived_much_later() {
+    let definition =
+        json!({"ordering": "none", "transform": {"kind": "worker"}, "backlog_max": 1_u64 << 40});
+    let scenario = Scenario::start(definition).await;
+    scenario.send("low", json!({"priority": 0})).await;
+    // As if so many had arrived that only one more goes before it.
+    let last = (9 * domain::message::PRIORITY_STEP - 1).to_string();
+    scenario.redis_ask::<()>(&["HSET", &scenario.keys().hash(), "last", &last]).await;
+    for body in ["before", "same", "after"] {
+        scenario.send(body, json!({"priority": 9})).await;
+    }
+    scenario.send("usual", json!({})).await;
+    let leases = scenario.lease(json!({"max": 5})).await;
+    let bodies: Vec<&str> = leases.iter().map(|lease| lease["body"].as_str().unwrap()).collect();
+    assert_eq!(bodies, ["before", "low", "same", "after", "usual"]);
+}
+
+#[tokio::test]
 async fn batch_of_one_lane_is_in_order_and_may_be_partly_accepted() {
     let delivery = json!({"batch_max": 4});
     let scenario = Scenario::start(json!({"delivery": delivery})).await;

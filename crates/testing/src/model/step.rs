@@ -7,7 +7,10 @@ mod leases;
 mod operator;
 mod owner;
 
-use domain::{Ordering, ProcessingOptions, Sequence};
+use domain::{
+    Ordering, ProcessingOptions, Sequence,
+    message::{PRIORITY_MAX, PRIORITY_STEP},
+};
 
 use super::{
     op::{CatalogEntry, Deadline, Given, Op, Refusal, Reply},
@@ -202,7 +205,7 @@ fn put(state: &mut State, name: Name, sequences: &[Sequence], at: usize) {
         let messages = &destination.messages;
         destination.waiting.sort_by_key(|sequence| {
             let priority = messages.get(sequence).map_or(0, |message| message.priority);
-            (std::cmp::Reverse(priority), *sequence)
+            u64::from(PRIORITY_MAX - priority) * PRIORITY_STEP + *sequence
         });
     }
     let claimers = destination.definition.claimers();
