@@ -19,7 +19,7 @@ NEWER_TESTS := random_operations cluster wrong_types journey upgrades power_cut 
 .DEFAULT_GOAL := help
 # Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup setup-tests build build-bench demo run test quick torture torture-shares test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers bench-rate dist release-check test-dist test-chart lint fmt deny sbom fuzz release-clean
+.PHONY: help setup setup-tests build build-bench demo run test quick torture torture-shares test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys drill-breaker bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers bench-rate dist release-check test-dist test-chart lint fmt deny sbom fuzz release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -96,6 +96,9 @@ bench-fast: setup build ## Run the demo ten times faster, three times, without k
 
 bench-keys: setup ## Send a million messages on a million ordering keys; check that Redis is empty afterwards (COUNT=1000000)
 	cargo run --release --locked --example million_keys $(COUNT)
+
+drill-breaker: setup ## Let a receiver with 1,000 lanes refuse everything for a minute; count requests, check that lanes resume in order (DEAD_S=60)
+	cargo run --release --locked --example breaker_drill $(DEAD_S)
 
 bench-destinations: setup ## Define 100,000 destinations; measure the time and the cost of a change (COUNT=100000)
 	cargo run --release --locked --example many_destinations $(COUNT)

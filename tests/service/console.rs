@@ -225,6 +225,43 @@ async fn calls(redis: &TestRedis, command: &str) -> u64 {
 }
 
 #[tokio::test]
+async fn hour_of_charts_is_kept_before_a_page_is_open() {
+    let console = Console::start().await;
+    let path = format!("{}/v1/destinations/erp", console.base);
+    let define = client().put(&path).bearer_auth(ADMIN);
+    let define =
+        define.json(&json!({"url": "http://127.0.0.1:9/", "transform": {"kind": "worker"}}));
+    assert_eq!(status(define).await, 201);
+    let send = client().post(console.pod.url("/v1/destinations/erp/messages")).bearer_auth(ADMIN);
+    assert_eq!(status(send.body("x")).await, 202);
+    let body = json!({"name": "of crm", "scopes": ["read"], "destinations": ["crm"]});
+    let made = client().post(format!("{}/v1/tokens", console.base)).bearer_auth(ADMIN).json(&body);
+    let made: Value = made.send().await.unwrap().json().await.unwrap();
+
+    // The first point of another pod has what is there when it starts.
+    let environment = vec![console.settings.environment[1].clone()];
+    let second =
+        Pod::start("second", "ingest", &Settings { environment, ..console.settings.clone() }).await;
+    let get = |path: &str, token: &str| client().get(second.url(path)).bearer_auth(token).send();
+    for path in ["/console/hour", "/console/hour?destination=erp"] {
+        eventually("the pod has a point", async || {
+            let charts: Value = get(path, ADMIN).await.unwrap().json().await.unwrap();
+            let columns = ["pending", "retrying", "in_per_second"].map(|name| &charts[name]);
+            match columns == [&json!([1]), &json!([0]), &json!([null])] {
+                true => Ok(()),
+                false => Err(charts.to_string()),
+            }
+        })
+        .await;
+    }
+    let limited = made["token"].as_str().unwrap();
+    let all: Value = get("/console/hour", limited).await.unwrap().json().await.unwrap();
+    assert_eq!(all["at_ms"], json!([]), "it may not see the sum of all");
+    assert_eq!(get("/console/hour?destination=erp", limited).await.unwrap().status(), 403);
+    assert_eq!(get("/console/hour?destination=", ADMIN).await.unwrap().status(), 404);
+}
+
+#[tokio::test]
 async fn strip_is_read_once_for_all_watchers_and_never_for_none() {
     let console = Console::start().await;
     let path = format!("{}/v1/destinations/erp", console.base);

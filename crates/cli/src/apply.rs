@@ -49,13 +49,14 @@ pub async fn apply(args: ApplyArgs, noun: &Noun) -> anyhow::Result<()> {
     let text = String::from_utf8(read(&file).await?);
     let text = text.map_err(|_| anyhow!("{} is not UTF-8", file.display()))?;
     let definitions = parse(&file, &text, noun).with_context(|| file.display().to_string())?;
-    for Definition { name, value } in &definitions {
+    for definition in &definitions {
+        let Definition { name, value } = definition;
         if dry_run {
             let shown = preview(&client, noun, name, value).await;
             shown.with_context(|| format!("{} {name}", noun.table))?;
             continue;
         }
-        let applied = apply_one(&client, noun, name, value).await;
+        let applied = apply_one(&client, noun, definition, true).await;
         let (result, answer) = applied.with_context(|| format!("{} {name}", noun.table))?;
         match client.output {
             Output::Table => write_out(&format!("{name} {result}"))?,
@@ -69,18 +70,19 @@ pub async fn apply(args: ApplyArgs, noun: &Noun) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Applies one definition; returns what happened, and the answer.
+/// Applies one definition; returns what happened, and the answer. `may_change`: one that exists.
 pub async fn apply_one(
     client: &ClientArgs,
     noun: &Noun,
-    name: &str,
-    definition: &Value,
+    Definition { name, value }: &Definition,
+    may_change: bool,
 ) -> anyhow::Result<(&'static str, Answer)> {
     let path = (noun.path_of)(name);
     let before = client.service()?.find::<Value>(&path).await;
     client.print_problem(&before)?;
     let before = before?;
-    let answer = client.call(Call::put(&path, definition)).await?;
+    let put = Call::put(&path, value);
+    let answer = client.call(if may_change { put } else { put.creating() }).await?;
     let is_same = before.is_some_and(|before| before[noun.changing] == answer[noun.changing]);
     let result = match (answer.status, is_same) {
         (StatusCode::CREATED, _) => "created",

@@ -146,13 +146,13 @@ pub struct Call<'a> {
     method: Method,
     path: &'a str,
     body: Option<&'a Value>,
-    prefer: Option<&'a str>,
+    header: Option<(&'static str, &'a str)>,
     answer_max: Duration,
 }
 
 impl<'a> Call<'a> {
     fn new(method: Method, path: &'a str, body: Option<&'a Value>) -> Call<'a> {
-        Call { method, path, body, prefer: None, answer_max: ANSWER_MAX }
+        Call { method, path, body, header: None, answer_max: ANSWER_MAX }
     }
 
     /// A GET.
@@ -182,7 +182,12 @@ impl<'a> Call<'a> {
 
     /// With this header `Prefer`.
     pub fn prefer(self, prefer: &'a str) -> Call<'a> {
-        Call { prefer: Some(prefer), ..self }
+        Call { header: Some(("prefer", prefer)), ..self }
+    }
+
+    /// Refused if there is one already.
+    pub fn creating(self) -> Call<'a> {
+        Call { header: Some(("if-none-match", "*")), ..self }
     }
 
     /// Waits long: the service answers when it has processed everything.
@@ -236,8 +241,8 @@ impl Service {
         if let Some(body) = call.body {
             request = request.json(body);
         }
-        if let Some(prefer) = call.prefer {
-            request = request.header("prefer", prefer);
+        if let Some((name, value)) = call.header {
+            request = request.header(name, value);
         }
         let answer = request.send().await.map_err(|error| self.unreachable(error))?;
         let status = answer.status();

@@ -27,7 +27,7 @@ pub enum Output {
 }
 
 /// The fields that name an item for other commands: the first that it has counts.
-const NAMES: [&str; 6] = ["sequence", "id", "pod", "name", "destination", "key"];
+const NAMES: [&str; 7] = ["sequence", "id", "pod", "name", "destination", "key", "version"];
 
 impl Output {
     /// JSON in this format; for tables, the JSON itself.

@@ -10,7 +10,7 @@ use super::{
     apply::{ADDED, Definition, Noun, apply_one, definition, difference, each_secret, from_text},
     client_args::ClientArgs,
     destinations, files,
-    output::{Output, counted, quoted, write_out},
+    output::{Output, counted, quoted, text_of, write_out},
     pages, topics,
 };
 use domain::{Destination, Topic, destination::MASK, nearest::for_people};
@@ -62,7 +62,14 @@ pub async fn export(ExportArgs { client }: ExportArgs) -> anyhow::Result<()> {
     write_out(&match client.output {
         Output::Json => serde_json::to_string_pretty(&whole)?,
         Output::Table => toml::to_string(&whole).context("the definitions as TOML; try -o json")?,
-        format => format.render(&whole.to_string())?,
+        Output::Name => {
+            let nouns = whole.as_object().into_iter().flatten();
+            let each = nouns.flat_map(|(noun, all)| {
+                all.as_array().into_iter().flatten().map(move |one| (noun, one))
+            });
+            each.map(|(noun, one)| format!("{noun} {}\n", text_of(one, "name"))).collect()
+        }
+        Output::Yaml => client.output.render(&whole.to_string())?,
     })
 }
 
@@ -110,7 +117,7 @@ pub async fn import(args: ImportArgs) -> anyhow::Result<()> {
         let result = if is_same {
             "unchanged"
         } else {
-            let applied = apply_one(&client, noun, &one.name, &one.value).await;
+            let applied = apply_one(&client, noun, one, replace).await;
             applied.with_context(|| of(noun, one))?.0
         };
         write_out(&format!("{} {result}", of(noun, one)))?;

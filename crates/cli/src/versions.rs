@@ -8,7 +8,7 @@ use super::{
     apply::preview,
     client_args::ClientArgs,
     destinations::NOUN,
-    output::{list, text_of, write_out},
+    output::{Output, list, text_of, write_out},
     paths::path_of,
 };
 
@@ -48,8 +48,11 @@ pub async fn versions(args: VersionsArgs) -> anyhow::Result<()> {
     match show {
         None => client.print(&answer, |answer| list(answer, &COLUMNS, row)),
         Some(version) => {
-            let found = find(&answer, &destination, Some(version))?;
-            write_out(&serde_json::to_string_pretty(&found["definition"])?)
+            let definition = &find(&answer, &destination, Some(version))?["definition"];
+            write_out(&match client.output {
+                Output::Table | Output::Json => serde_json::to_string_pretty(definition)?,
+                output => output.render(&definition.to_string())?,
+            })
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use reqwest::{Client, RequestBuilder, Response, Url};
-use rustls::ClientConfig;
+use rustls::{ClientConfig, client::Resumption};
 use tokio::time::Instant;
 use tower::util::MapResponseLayer;
 
@@ -261,6 +261,8 @@ fn client(
 ) -> reqwest::Result<Client> {
     let mut settings = settings.clone();
     settings.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Each generation begins without sessions, so that receivers show their certificates again.
+    settings.resumption = Resumption::default();
     let opened = opened.clone();
     Client::builder()
         .user_agent(concat!("reseq/", env!("CARGO_PKG_VERSION")))

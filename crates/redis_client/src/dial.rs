@@ -9,17 +9,25 @@ use redis::{
     aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
 
+use rustls::ClientConfig;
+
 use super::error::ClientError;
 use config::{Access, ClientTls, Host};
 use tls::{Files, Pem, Reloaded, Unusable};
 
 /// Opens all connections of one client. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Dialer(Option<Arc<Reloaded<TlsCertificates>>>);
+pub(super) struct Dialer(Option<Arc<Reloaded<Tls>>>);
+
+/// What the files say, for redis-rs and for [`tls::look`].
+struct Tls {
+    certificates: TlsCertificates,
+    settings: Arc<ClientConfig>,
+}
 
 /// The certificates of a connection. Two values are equal if the files have not changed in between.
 #[derive(Clone)]
-pub(super) struct Certificates(Option<Arc<TlsCertificates>>);
+pub(super) struct Certificates(Option<Arc<Tls>>);
 
 impl PartialEq for Certificates {
     fn eq(&self, other: &Certificates) -> bool {
@@ -33,7 +41,7 @@ impl Dialer {
         let Some(tls) = tls else { return Ok(Dialer(None)) };
         tls::install();
         let files = Files::of_client("redis.tls", tls);
-        let certificates = Reloaded::open(files, certificates)
+        let certificates = Reloaded::open(files, for_clients)
             .map_err(|error| ClientError::Unavailable(error.to_string()))?;
         Ok(Dialer(Some(Arc::new(certificates))))
     }
@@ -45,8 +53,15 @@ impl Dialer {
         config: &AsyncConnectionConfig,
         protocol: ProtocolVersion,
     ) -> Result<MultiplexedConnection, RedisError> {
-        let info = tuned(info, protocol, &self.certificates())?;
-        Client::open(info)?.get_multiplexed_async_connection_with_config(config).await
+        let certificates = self.certificates();
+        let client = Client::open(tuned(info, protocol, &certificates)?)?;
+        let connection = client.get_multiplexed_async_connection_with_config(config).await?;
+        if let (Some(tls), ConnectionAddr::TcpTls { host, port, .. }) =
+            (certificates.0, info.addr())
+        {
+            tls::look(host, *port, tls.settings.clone());
+        }
+        Ok(connection)
     }
 
     /// The certificates for a new connection.
@@ -88,18 +103,18 @@ pub(super) fn tuned(
     let info = info.clone().set_redis_settings(settings).set_tcp_settings(settings_of_tcp);
     match &certificates.0 {
         Some(certificates) => {
-            let client = Client::build_with_tls(info, (**certificates).clone())?;
+            let client = Client::build_with_tls(info, certificates.certificates.clone())?;
             Ok(client.get_connection_info().clone())
         }
         None => Ok(info),
     }
 }
 
-/// Converts certificates for redis-rs, which uses its built-in roots only if it gets no roots.
-fn certificates(pem: &Pem) -> Result<TlsCertificates, Unusable> {
+/// Converts certificates. redis-rs uses its built-in roots only if it gets no roots.
+fn for_clients(pem: &Pem) -> Result<Tls, Unusable> {
     let of_system = tls::system_roots();
     // An error if rustls cannot use the certificates.
-    tls::client_with(pem, of_system.clone())?;
+    let settings = Arc::new(tls::client_with(pem, of_system.clone())?);
     let mut roots = Vec::new();
     for certificate in of_system {
         let text = BASE64_STANDARD.encode(&certificate);
@@ -111,7 +126,8 @@ fn certificates(pem: &Pem) -> Result<TlsCertificates, Unusable> {
         .identity
         .clone()
         .map(|(certificate, key)| ClientTlsConfig { client_cert: certificate, client_key: key });
-    Ok(TlsCertificates { client_tls, root_cert: Some(roots).filter(|roots| !roots.is_empty()) })
+    let root_cert = Some(roots).filter(|roots| !roots.is_empty());
+    Ok(Tls { certificates: TlsCertificates { client_tls, root_cert }, settings })
 }
 
 /// Maps an error while connecting: no call was sent. A server may refuse the commands that begin a connection.

@@ -318,7 +318,7 @@ pub fn blocked(destination: &str, cause: &'static str, time: Duration) {
 /// end, as [`End`]s.
 pub fn render_others(ends: &[End]) -> String {
     let mut text = by_destination::render_destinations();
-    for metric in [CERTIFICATE_END, TOKEN_END] {
+    for metric in [CERTIFICATE_END, PEER_END, TOKEN_END] {
         let of_it = ends.iter().filter(|end| end.metric == metric);
         let mut series = of_it.map(|end| (end.labels.clone(), end.at_ms as f64 / 1e3)).peekable();
         if series.peek().is_some() {
@@ -331,6 +331,7 @@ pub fn render_others(ends: &[End]) -> String {
 }
 
 const CERTIFICATE_END: &str = "reseq_certificate_expiry_timestamp_seconds";
+const PEER_END: &str = "reseq_peer_certificate_expiry_timestamp_seconds";
 const TOKEN_END: &str = "reseq_token_expiry_timestamp_seconds";
 
 /// When a certificate or a token ends, as a series.
@@ -346,6 +347,11 @@ impl End {
     pub fn of_certificate(field: &str, file: &str, at_ms: u64) -> End {
         let labels = [label("field", field), label("file", file)].join(",");
         End { metric: CERTIFICATE_END, labels, at_ms }
+    }
+
+    /// The end of the certificate that this host showed last.
+    pub fn of_peer(host: &str, at_ms: u64) -> End {
+        End { metric: PEER_END, labels: label("host", host), at_ms }
     }
 
     /// The end of the token with this id and name.

@@ -113,6 +113,11 @@ const ALL: &[(Kind, &str, &str)] = &[
         "reseq_certificate_expiry_timestamp_seconds",
         "When the first certificate of a file ends, in seconds since 1970.",
     ),
+    (
+        Gauge,
+        "reseq_peer_certificate_expiry_timestamp_seconds",
+        "When the certificate ends that a receiver or Redis showed last, in seconds since 1970.",
+    ),
     (Gauge, "reseq_token_expiry_timestamp_seconds", "When a token ends, in seconds since 1970."),
     (Counter, "process_cpu_seconds_total", "CPU time of this process."),
     (Gauge, "process_resident_memory_bytes", "Resident memory of this process."),

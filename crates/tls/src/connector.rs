@@ -39,9 +39,17 @@ impl Connector {
         host: &str,
         stream: S,
     ) -> io::Result<TlsStream<S>> {
-        let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let name = ServerName::try_from(name)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        TlsConnector::from(self.settings()).connect(name, stream).await
+        handshake(self.settings(), host, stream).await
     }
+}
+
+pub(super) async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
+    settings: Arc<ClientConfig>,
+    host: &str,
+    stream: S,
+) -> io::Result<TlsStream<S>> {
+    let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = ServerName::try_from(name)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    TlsConnector::from(settings).connect(name, stream).await
 }

@@ -6,6 +6,7 @@ mod advice;
 mod connector;
 mod expiry;
 mod files;
+mod peers;
 mod settings;
 mod subject;
 
@@ -16,6 +17,7 @@ pub use advice::{advice, explained};
 pub use connector::Connector;
 pub use expiry::{CertificateFile, certificate_files, first_end_ms};
 pub use files::{Files, Pem, Reloaded, Unusable};
+pub use peers::{Peer, look, peers};
 pub use settings::{client, client_with, system_roots};
 pub use subject::{Subject, subject_of};
 

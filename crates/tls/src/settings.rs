@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
+    client::Resumption,
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
 };
 
-use super::files::{Pem, Unusable};
+use super::{
+    files::{Pem, Unusable},
+    peers::NotingVerifier,
+};
 use faults::planted;
 
 /// The settings of a client. The client trusts root certificates that are built in, of the system
@@ -31,10 +35,19 @@ pub fn client_with(
     let versions =
         ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
     let builder = versions.map_err(|error| Unusable::Ca(error.to_string()))?;
-    let builder = builder.with_root_certificates(roots);
-    let Some(identity) = &pem.identity else { return Ok(builder.with_no_client_auth()) };
-    let (chain, key) = identity_of(identity)?;
-    builder.with_client_auth_cert(chain, key).map_err(mismatch)
+    let verifier = NotingVerifier::new(roots, provider());
+    let verifier = verifier.map_err(|error| Unusable::Ca(error.to_string()))?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    let mut settings = match &pem.identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let (chain, key) = identity_of(identity)?;
+            builder.with_client_auth_cert(chain, key).map_err(mismatch)?
+        }
+    };
+    // A resumed session shows no certificate.
+    settings.resumption = Resumption::disabled();
+    Ok(settings)
 }
 
 /// The settings of a listener that speaks these protocols. Clients must show a certificate if the

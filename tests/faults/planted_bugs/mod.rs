@@ -161,6 +161,12 @@ const BUGS: &[(&str, &str, &str, &[Anomaly])] = &[
         &[Anomaly::Stuck],
     ),
     (
+        "probe_reorders",
+        "probes a receiver with the message behind the head of a lane",
+        "receiver_fails",
+        &[Anomaly::Reordered],
+    ),
+    (
         "drain_settles_nothing",
         "draining drops what is in hand",
         "owner_drains",

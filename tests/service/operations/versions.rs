@@ -169,6 +169,11 @@ async fn commands_compare_set_and_roll_back_definitions() {
     let show = ["destinations", "versions", "crm", "--show", &first];
     let shown: Value = serde_json::from_str(&service.said(&show).await).unwrap();
     assert_eq!((&shown["name"], &shown["weight"]), (&json!("crm"), &json!(2)));
+    assert_eq!(service.said(&[&show[..], &["-o", "name"]].concat()).await, "crm");
+    let numbers = service.said(&["destinations", "versions", "crm", "-o", "name"]).await;
+    assert_eq!(numbers.lines().nth(1), Some(first.as_str()), "{numbers}");
+    let names = service.said(&["export", "-o", "name"]).await;
+    assert_eq!(names, "destination crm\ndestination filed");
     let rollback = ["destinations", "rollback", "crm", "--to", &first];
     let dry = service.said(&[&rollback[..], &["--dry-run"]].concat()).await;
     assert!(dry.contains("delivery.lanes_max: 7 -> "), "{dry}");

@@ -20,7 +20,7 @@ use super::listeners::{section, shown, start, trusting};
 use crate::support::{
     certificates::{Authority, Identity, replace},
     http,
-    pods::client,
+    pods::{Pod, Settings, client},
     receiver::{Inbox, Receiver},
     redis::TestRedis,
     tls::{Party, Relay},
@@ -214,4 +214,48 @@ async fn transform_and_receiver_of_private_authority_need_trust() {
     let shouted = inbox.journal.all().into_iter().filter(|one| one.destination == "shouted");
     assert!(shouted.into_iter().all(|one| one.body.starts_with("{\"transformed\":shouted all")));
     sender.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn ends_of_certificates_that_others_show_are_reported() {
+    let ours = Authority::new("ours");
+    let (redis, identity) = (TestRedis::start_over_tls(&ours).await, ours.issue("reseq"));
+    let inbox = Arc::new(Inbox::default());
+    let web = Receiver::http(&inbox).await;
+    let party = Party { identity: ours.issue("receiver"), ca_file: ours.ca_file() };
+    let soon = time::OffsetDateTime::now_utc() + time::Duration::days(3);
+    let end = (soon.year(), u8::from(soon.month()), soon.day());
+    ours.issue_until("receiver", &party.identity, Some(end));
+    let relay = Relay::terminating(Arc::new(move || Some(web.address)), party.clone());
+    let mut settings = Settings::new(redis.url());
+    let Identity { certificate, key } = &identity;
+    let tls = format!(
+        "\ntls = {{ ca_file = {:?}, certificate_file = {certificate:?}, key_file = {key:?} }}",
+        ours.ca_file()
+    );
+    settings.redis += &tls;
+    settings.outgoing += &tls;
+    settings.destinations = format!(
+        "[[destination]]\nname = 'web'\nurl = 'https://localhost:{}/'\n",
+        relay.address.port()
+    );
+    let pod = Pod::start("all", "ingest,processor,sender", &settings).await;
+    let post = client().post(pod.url("/v1/destinations/web/messages")).body("one");
+    assert_eq!(post.send().await.unwrap().status(), 202);
+    let get = async |path: &str| client().get(pod.url(path)).send().await.unwrap().text().await;
+    let of = |host| format!("reseq_peer_certificate_expiry_timestamp_seconds{{host=\"{host}\"}} ");
+    let at_s = soon.replace_time(time::Time::MIDNIGHT).unix_timestamp();
+    eventually("both servers have shown theirs", async || {
+        let text = get("/metrics").await.unwrap();
+        let receiver = format!("{}{at_s}\n", of("localhost"));
+        let all = text.contains(&receiver) && text.contains(&of("127.0.0.1"));
+        if all { Ok(()) } else { Err(text) }
+    })
+    .await;
+    let report: Value = serde_json::from_str(&get("/v1/doctor").await.unwrap()).unwrap();
+    let mut findings = report["findings"].as_array().unwrap().iter();
+    let found = findings.find(|finding| finding["check"] == "expiry").unwrap();
+    assert_eq!((&found["severity"], &found["subject"]), (&json!("warning"), &json!("localhost")));
+    let date = format!(": localhost. The first ends at {:04}-{:02}-{:02}T", end.0, end.1, end.2);
+    assert!(found["summary"].as_str().unwrap().contains(&date), "{found}");
 }

@@ -9,7 +9,7 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Sources, numbers::Numbers, views::View};
+use super::{Sources, hour::Hour, numbers::Numbers, views::View};
 use formats::code::Code;
 use http_server::{
     principal::Principal,
@@ -34,6 +34,7 @@ type Views = HashMap<View, (watch::Sender<Frame>, Share)>;
 pub(super) struct Hub {
     sources: Sources,
     numbers: Numbers,
+    pub(super) hour: Hour,
     views: Arc<Mutex<Views>>,
     shares: Shares,
 }
@@ -41,7 +42,19 @@ pub(super) struct Hub {
 impl Hub {
     pub(super) fn new(sources: Sources) -> Hub {
         let numbers = Numbers::new(sources.store.clone(), sources.catalog.clone());
-        Hub { sources, numbers, views: Arc::default(), shares: Shares::of(VIEWS_MAX) }
+        Hub {
+            sources,
+            numbers,
+            hour: Hour::default(),
+            views: Arc::default(),
+            shares: Shares::of(VIEWS_MAX),
+        }
+    }
+
+    /// Begins to keep the last hour.
+    pub(super) fn keep_hour(&self) {
+        let hour = self.hour.clone().keep(self.numbers.clone(), self.stopping());
+        self.sources.tasks.spawn(hour);
     }
 
     /// Cancelled when the process begins to stop.

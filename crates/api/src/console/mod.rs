@@ -3,6 +3,7 @@
 
 mod assets;
 mod events;
+mod hour;
 mod hub;
 pub(crate) mod measure;
 mod numbers;
@@ -30,6 +31,8 @@ pub struct Sources {
 
 /// The routes of the console. They are not part of the API, so the OpenAPI document does not have them.
 pub fn router(sources: Sources) -> Router {
+    let hub = Hub::new(sources);
+    hub.keep_hour();
     Router::new()
         .route("/console", get(assets::page))
         .route("/console/", get(assets::page))
@@ -39,5 +42,6 @@ pub fn router(sources: Sources) -> Router {
             get(session::show).post(session::sign_in).delete(session::sign_out),
         )
         .route("/console/events", get(events::events))
-        .with_state(Hub::new(sources))
+        .route("/console/hour", get(hour::hour))
+        .with_state(hub)
 }

@@ -8,26 +8,38 @@ use super::{
 use crate::{Api, views::rfc3339};
 use store::server_clock_ms;
 use telemetry::End;
+use tls::Peer;
 
 /// A token or certificate that ends within this time is reported: 14 days, in ms.
 const SOON_MS: u64 = 14 * 86_400_000;
 
-/// The most tokens whose ends are metrics: those that end first.
-const TOKENS_MAX: usize = 100;
+/// The most tokens, and the most hosts, whose ends are metrics: those that end first.
+const ENDS_MAX: usize = 100;
 
-/// The ends of tokens, the first ones first, and of certificates, as metrics.
+/// The ends of tokens and of the certificates of others, the first ones first, and of our own certificates, as metrics.
 pub(crate) fn ends(api: &Api) -> Vec<End> {
     let tokens = api.catalog.tokens();
     let mut ending: Vec<_> =
         tokens.iter().filter_map(|one| one.token.expires_ms.zip(Some(&one.token))).collect();
     ending.sort_by_key(|(end, _)| *end);
-    let ends = ending.into_iter().filter(|(end, _)| *end > server_clock_ms()).take(TOKENS_MAX);
+    let ends = ending.into_iter().filter(|(end, _)| *end > server_clock_ms()).take(ENDS_MAX);
     let ends = ends.map(|(end, token)| End::of_token(&token.id, &token.name, end));
     let certificates = api.certificates.iter().filter_map(|file| {
         let end = tls::first_end_ms(&file.path).ok()?;
         Some(End::of_certificate(&file.field, &file.path.display().to_string(), end))
     });
-    ends.chain(certificates).collect()
+    let peers = peers().into_iter().take(ENDS_MAX);
+    let peers = peers.map(|(host, peer)| End::of_peer(&host, peer.end_ms));
+    ends.chain(certificates).chain(peers).collect()
+}
+
+/// The certificates that receivers, transforms and Redis have shown to this pod, those that end first.
+fn peers() -> Vec<(String, Peer)> {
+    let mut peers = tls::peers();
+    // A host whose certificate ended long ago is not used any more, or its failing connections say so.
+    peers.retain(|(_, peer)| peer.end_ms + SOON_MS > server_clock_ms());
+    peers.sort_by_key(|(_, peer)| peer.end_ms);
+    peers
 }
 
 pub(super) fn check(api: &Api, findings: &mut Findings) {
@@ -65,5 +77,20 @@ pub(super) fn check(api: &Api, findings: &mut Findings) {
         let summary = format!("A certificate of {} {what}.", file.path.display());
         let action = "Replace the file. Reseq reads it again within a second.";
         findings.add((severity, "expiry"), &file.field, summary, action);
+    }
+    let ending = peers().into_iter().filter(|(_, peer)| peer.end_ms < now_ms + SOON_MS);
+    let ending: Vec<_> = ending.map(|(host, peer)| (peer, host)).collect();
+    if let Some((first, host)) = ending.first() {
+        let names: Vec<String> = ending.iter().map(|(_, host)| host.clone()).collect();
+        let shown_ms = now_ms.saturating_sub(first.shown.elapsed().as_millis() as u64);
+        let summary = format!(
+            "Certificates of receivers or Redis servers end within 14 days, or have ended: {}. The first ends at {}, \
+             as it was shown at {}.",
+            named(&names),
+            rfc3339(first.end_ms),
+            rfc3339(shown_ms)
+        );
+        let action = "Tell whoever runs these servers to renew them. Connections fail after that.";
+        findings.add((Warning, "expiry"), host, summary, action);
     }
 }

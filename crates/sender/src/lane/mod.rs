@@ -48,6 +48,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use domain::{AttemptError, ErrorKind, MessageIds, Sequence, Stage, Stamped, Tombstone};
+use faults::planted;
 use limits::Limits;
 pub(super) use limits::Rules;
 pub(super) use phase::{Disposition, Next, Outcome, Refusal, Refused, Turn};
@@ -152,6 +153,10 @@ impl Lane {
         match outcome.refusal {
             None => {}
             Some(Refusal::Batch { count }) => self.limits.isolate(count),
+            Some(Refusal::Head { .. }) if planted::is("probe_reorders") => {
+                self.queue.rotate_left(1.min(self.queue.len()));
+                self.supply.ask_again();
+            }
             Some(Refusal::Head { failed, error, disposition }) => {
                 self.pass_tombstones(rules, now);
                 self.refuse(failed, error, disposition);

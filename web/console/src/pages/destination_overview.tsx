@@ -1,23 +1,23 @@
 // The overview of a destination, live: its rates, what waits, its oldest heads, and what an operator can do.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { api, ask, may, type Operation } from "../api.ts";
 import { Cause, headsOf } from "../attention.tsx";
 import { LiveSign } from "../app.tsx";
 import { BulkDialog } from "../bulk.tsx";
-import { Chart } from "../chart.tsx";
 import { bytes, count, duration, laneName, rate } from "../format.ts";
 import { ErrorText, LanesByError } from "../failures.tsx";
+import { PendingChart, RatesChart, useHour, type Point as Charted } from "../hour.tsx";
 import { useLive } from "../live.ts";
 import { tab } from "../router.ts";
 import { Bar, Button, Chip, Legend, Notice, Panel, Table, TabHead } from "../ui.tsx";
 import type { TabProps } from "./destination.tsx";
 import { PARTS, PauseButton } from "./destinations.tsx";
 import type { Lane } from "./lane.tsx";
-import { RATES, Tile } from "./overview.tsx";
+import { Tile } from "./overview.tsx";
 
-/** A rate is that of the last five seconds; the chart has a point for each second of five minutes. */
+/** A rate is that of the last five seconds, from points that are at least a second apart. */
 const SPAN_MS = 5000;
-const POINTS_MAX = 300;
+const POINTS_MAX = 10;
 
 interface Point { at: number; arrived: number; left: number; in: number; out: number }
 
@@ -38,10 +38,11 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
   const live = useLive<Lane>({ view: "lane", destination });
   const lane = live.value;
   const points = useRates(lane);
-  const [data, setData] = useState<number[][]>([[], [], []]);
-  useEffect(() => setData([points.map((one) => one.at / 1000), points.map((one) => one.in), points.map((one) => one.out)]), [points]);
   const [turn, setTurn] = useState(0);
   const [now] = points.slice(-1);
+  const hour = useHour(useMemo<Charted | null>(
+    () => (lane && now ? [now.at / 1000, now.in, now.out, lane.counts.pending, lane.counts.retrying] : null), [now],
+  ), destination);
   const attention = numbers?.attention ?? [];
   const heads = lane?.heads.length ? lane.heads : numbers?.head ? [numbers.head] : [];
   const isFailing = heads.some((head) => head.attempts > 0 || head.state === "halted");
@@ -72,8 +73,8 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
             <Tile name="Dead letters" value={count(lane.counts.dead_letters)} isBad={lane.counts.dead_letters > 0} />
           </div>
           <div class="columns">
-            <Panel title="Pending by state"><Bar counts={lane.counts} max={lane.counts.pending} /><Legend counts={lane.counts} /></Panel>
-            <Panel title="Messages per second"><Chart label={`In ${rate(now.in)} and out ${rate(now.out)} messages per second`} unit="" lines={RATES} data={data} /></Panel>
+            <Panel title="Pending by state"><Bar counts={lane.counts} max={lane.counts.pending} /><Legend counts={lane.counts} /><PendingChart columns={hour} /></Panel>
+            <Panel title="Messages per second"><RatesChart columns={hour} /></Panel>
           </div>
           {isFailing && <LanesByError session={session} destination={destination} ordering={lane.ordering} turn={turn} onDone={() => setTurn(turn + 1)} />}
           {heads.length > 0 && (

@@ -23,7 +23,7 @@ export interface Lane {
   transform: string;
   delivery: string;
   paused: Paused;
-  counts: Record<Counted | "pending" | "last_sequence" | "delivered_total" | "dead_letters", number>;
+  counts: Record<Counted | "pending" | "last_sequence" | "delivered_total" | "retrying" | "dead_letters", number>;
   heads: { sequence: number; key: string | null; state: string; age_ms: number; attempts: number; last_error?: { status?: number | null; detail: string } | null }[];
   cells: Cell[];
   has_more: boolean;

@@ -1,8 +1,9 @@
 // The deployment at a glance.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { NeedsAttention } from "../attention.tsx";
 import { Chart } from "../chart.tsx";
 import { bytes, count, duration, rate } from "../format.ts";
+import { PendingChart, RatesChart, useHour, type Point } from "../hour.tsx";
 import { useLive } from "../live.ts";
 import { tab } from "../router.ts";
 import { Bar, Empty, Head, Legend, Notice, Panel, Table, type Counted } from "../ui.tsx";
@@ -15,7 +16,7 @@ interface Overview {
   damaged: number;
   in_per_second: number;
   out_per_second: number;
-  totals: Record<Counted | "pending" | "dead_letters" | "pending_bytes" | "left", number>;
+  totals: Record<Counted | "pending" | "dead_letters" | "pending_bytes" | "retrying" | "left", number>;
   latency: {
     messages: number; p50_ms: number | null; p99_ms: number | null; overhead_p50_ms: number | null; overhead_p99_ms: number | null;
   };
@@ -25,9 +26,8 @@ interface Overview {
   pods: { all: number; by_role: Record<string, number> } | null;
 }
 
-/** Points of the charts: the last five minutes. */
+/** Points of the latency: the last five minutes. */
 const POINTS_MAX = 300;
-export const RATES = [{ label: "in per second", color: "--blue" }, { label: "out per second", color: "--green", dash: [7, 4] }];
 const LATENCIES = [
   { label: "end to end, p50", color: "--blue" }, { label: "end to end, p99", color: "--amber", dash: [7, 4] },
   { label: "overhead, p50", color: "--green", dash: [2, 3] },
@@ -36,14 +36,17 @@ const LATENCIES = [
 export function OverviewPage() {
   const live = useLive<Overview>({ view: "overview" });
   const now = live.value;
-  const [points, setPoints] = useState<(number | null)[][]>([[], [], [], [], [], []]);
+  const [points, setPoints] = useState<(number | null)[][]>([[], [], [], []]);
   useEffect(() => {
     if (!now) return;
     const { latency } = now;
-    const next = [now.at_ms / 1000, now.in_per_second, now.out_per_second, latency.p50_ms, latency.p99_ms, latency.overhead_p50_ms];
+    const next = [now.at_ms / 1000, latency.p50_ms, latency.p99_ms, latency.overhead_p50_ms];
     setPoints((all) => all.map((line, at) => [...line.slice(-POINTS_MAX + 1), next[at] ?? null]));
   }, [now]);
-  const [x = [], incoming = [], outgoing = [], p50 = [], p99 = [], overhead = []] = points;
+  const hour = useHour(useMemo<Point | null>(
+    () => now && [now.at_ms / 1000, now.in_per_second, now.out_per_second, now.totals.pending, now.totals.retrying], [now],
+  ));
+  const [x = [], p50 = [], p99 = [], overhead = []] = points;
   return (
     <>
       <Head title="Overview" sub={now ? `${count(now.destinations)} destinations${now.paused ? `, ${now.paused} paused` : ""}` : "…"}>
@@ -66,10 +69,11 @@ export function OverviewPage() {
           <Panel title="Pending by state">
             <Bar counts={now.totals} max={now.totals.pending} />
             <Legend counts={now.totals} />
+            <PendingChart columns={hour} />
           </Panel>
           <div class="columns">
             <Panel title="Messages per second">
-              <Chart label={`In ${rate(now.in_per_second)} and out ${rate(now.out_per_second)} messages per second`} unit="" lines={RATES} data={[x, incoming, outgoing]} />
+              <RatesChart columns={hour} />
             </Panel>
             <Panel title="Latency">
               <Chart label={`End to end ${duration(now.latency.p50_ms)} at the median`} unit=" ms" lines={LATENCIES} data={[x, p50, p99, overhead]} />

@@ -38,6 +38,7 @@ struct Backlog {
     counts: Counts,
     last_sequence: Sequence,
     delivered_total: u64,
+    retrying: u64,
 }
 
 /// A pending message.
@@ -120,6 +121,7 @@ pub(super) async fn read(
             counts: Counts::of(&stats),
             last_sequence: stats.last_sequence,
             delivered_total: stats.delivered_total,
+            retrying: stats.with_attempts,
         },
         heads: stats.heads,
         has_more: page.next.is_some(),

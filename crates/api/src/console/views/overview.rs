@@ -41,6 +41,7 @@ struct Totals {
     #[serde(flatten)]
     counts: Counts,
     pending_bytes: u64,
+    retrying: u64,
     left: u64,
 }
 
@@ -121,6 +122,7 @@ fn totals<'a>(all: impl Iterator<Item = &'a Stats> + Clone) -> Totals {
     Totals {
         counts: all.clone().sum(),
         pending_bytes: all.clone().map(|stats| stats.pending_bytes).sum(),
+        retrying: all.clone().map(|stats| stats.with_attempts).sum(),
         left: all.map(left).sum(),
     }
 }

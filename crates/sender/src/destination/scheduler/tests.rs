@@ -1,4 +1,9 @@
 use super::*;
+use crate::{
+    breaker::Hosts,
+    deliver::{Finality, Verdict},
+};
+use domain::{AttemptError, ErrorKind, Stage};
 
 fn key(name: &str) -> LaneKey {
     Some(name.to_owned())
@@ -325,4 +330,70 @@ fn a_task_ends_after_a_minute_without_anything_to_do() {
     assert_eq!(scheduler.idle_end(false, start + ms(80)), None, "a backoff runs");
     scheduler.advance(start + ms(102));
     assert_eq!(scheduler.idle_end(false, start + ms(102)), Some(start + ms(102) + IDLE));
+}
+
+/// Begins and ends the deliveries of a thousand lanes until `end`. Each takes 20 ms; the receiver is dead or works.
+/// Returns when each began, and the lane.
+fn delivered_until(
+    scheduler: &mut Scheduler,
+    now: &mut Instant,
+    end: Instant,
+    works: bool,
+) -> Vec<(Instant, String)> {
+    let error = AttemptError::new(Stage::Delivery, ErrorKind::Status, "503");
+    let (mut begun, mut in_flight) = (Vec::new(), VecDeque::new());
+    while *now < end {
+        scheduler.advance(*now);
+        while in_flight.len() < 64
+            && let Some(lane) = scheduler.next_to_send()
+            && let Some(probes) = scheduler.take_slot(&lane, *now)
+        {
+            begun.push((*now, lane.clone().unwrap()));
+            in_flight.push_back((*now + ms(20), lane, probes));
+        }
+        let next_end = in_flight.front().map(|(end, ..)| *end);
+        let Some(next) = next_end.into_iter().chain(scheduler.next_time()).min() else { break };
+        *now = next;
+        while in_flight.front().is_some_and(|(end, ..)| *end <= *now) {
+            let (_, lane, probes) = in_flight.pop_front().unwrap();
+            let message = lane.as_ref().unwrap().parse().unwrap();
+            let verdict = match works {
+                true => Verdict::Accepted(1),
+                false => Verdict::Refused {
+                    accepted: 0,
+                    error: error.clone(),
+                    retry_after: None,
+                    finality: Finality::Retryable,
+                },
+            };
+            scheduler.receiver().ended(&verdict, message, &probes, ms(60_000), *now);
+            if !works {
+                // Its backoff is over long before the next probe.
+                scheduler.wants_send(&lane);
+            }
+        }
+    }
+    begun
+}
+
+#[test]
+fn thousand_lanes_spare_a_dead_receiver_and_resume_in_5_s() {
+    let (start, mut scheduler) = (Instant::now(), Scheduler::default());
+    scheduler.receiver().set(&Hosts::default(), Some("http://receiver/"), 10);
+    let mut now = start;
+    (0..1_000).for_each(|lane| scheduler.wants_send(&key(&lane.to_string())));
+    let dead = delivered_until(&mut scheduler, &mut now, start + ms(60_000), false);
+    // The deliveries of 64 lanes were in flight when the receiver began to fail.
+    let (first, probes) = dead.split_at(64);
+    assert!(first.iter().all(|(at, _)| *at == start));
+    let begun: Vec<u64> = probes.iter().map(|(at, _)| (*at - start).as_millis() as u64).collect();
+    assert_eq!(begun[..5], [1_020, 3_040, 7_060, 12_080, 17_100], "one probe at a time");
+    assert!(begun.len() < 15, "{begun:?}");
+
+    let end = now + ms(60_000);
+    let works = delivered_until(&mut scheduler, &mut now, end, true);
+    let lanes: HashSet<&String> = works.iter().map(|(_, lane)| lane).collect();
+    assert_eq!((works.len(), lanes.len()), (1_000, 1_000), "each lane once");
+    let (probe, last) = (works[0].0 + ms(20), works[999].0);
+    assert!(last - probe < ms(5_000), "the last began after {:?}", last - probe);
 }

@@ -1,0 +1,239 @@
+//! `/console/hour`: the last hour of the deployment and of each destination in which something moves, so that charts
+//! do not begin when a page is opened. Every process keeps its own, from the numbers of all processes.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Extension, Json,
+    extract::{Query, State, rejection::QueryRejection},
+};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    hub::Hub,
+    numbers::{Numbers, Row, left},
+};
+use domain::DestinationName;
+use http_server::{principal::Principal, problem::Problem};
+use store::{Stats, server_clock_ms};
+
+const HOUR_MS: u64 = 3_600_000;
+/// The time between two points.
+const EVERY: Duration = Duration::from_secs(30);
+/// The time between two points is also at least this many times as long as the numbers took to read.
+const REST: u32 = 300;
+/// The most points of a chart.
+const POINTS_MAX: usize = 120;
+/// The most destinations with charts of their own.
+const DESTINATIONS_MAX: usize = 200;
+
+/// The numbers at one time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Point {
+    at_ms: u64,
+    arrived: u64,
+    left: u64,
+    pending: u64,
+    retrying: u64,
+}
+
+/// The points of an hour, the oldest first.
+#[derive(Default)]
+struct Points(VecDeque<Point>);
+
+/// The charts, as the page draws them.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Charts {
+    at_ms: Vec<u64>,
+    /// Since the point before.
+    in_per_second: Vec<Option<f64>>,
+    out_per_second: Vec<Option<f64>>,
+    pending: Vec<u64>,
+    /// Pending messages with stored attempts: most of them have failed before.
+    retrying: Vec<u64>,
+}
+
+impl Point {
+    fn add(&mut self, stats: &Stats) {
+        self.arrived += stats.last_sequence;
+        self.left += left(stats);
+        self.pending += stats.pending;
+        self.retrying += stats.with_attempts;
+    }
+}
+
+impl Points {
+    fn push(&mut self, point: Point) {
+        let is_old = |old: &Point| old.at_ms + HOUR_MS < point.at_ms;
+        while self.0.len() >= POINTS_MAX || self.0.front().is_some_and(is_old) {
+            self.0.pop_front();
+        }
+        self.0.push_back(point);
+    }
+
+    /// True if nothing was pending and nothing has arrived.
+    fn is_idle(&self) -> bool {
+        let first = self.0.front().map(|point| point.arrived);
+        self.0.iter().all(|point| point.pending == 0 && Some(point.arrived) == first)
+    }
+
+    fn charts(&self) -> Charts {
+        let mut charts = Charts::default();
+        let mut before: Option<&Point> = None;
+        for point in &self.0 {
+            let per_second = |number: fn(&Point) -> u64| {
+                let earlier = before.filter(|earlier| earlier.at_ms < point.at_ms)?;
+                let more = number(point).saturating_sub(number(earlier));
+                Some(more as f64 * 1e3 / (point.at_ms - earlier.at_ms) as f64)
+            };
+            charts.at_ms.push(point.at_ms);
+            charts.in_per_second.push(per_second(|point| point.arrived));
+            charts.out_per_second.push(per_second(|point| point.left));
+            charts.pending.push(point.pending);
+            charts.retrying.push(point.retrying);
+            before = Some(point);
+        }
+        charts
+    }
+}
+
+#[derive(Default)]
+struct Kept {
+    all: Points,
+    /// Of each destination: when it was made, and its points.
+    each: HashMap<DestinationName, (u64, Points)>,
+}
+
+impl Kept {
+    fn add(&mut self, rows: &[Row], at_ms: u64) {
+        let mut earlier = std::mem::take(&mut self.each);
+        let mut all = Point { at_ms, ..Point::default() };
+        let mut fresh = Vec::new();
+        for row in rows {
+            let name = &row.entry.destination.name;
+            let known = earlier.remove(name).filter(|(born, _)| *born == row.entry.born);
+            let mut point = Point { at_ms, ..Point::default() };
+            if let Some(stats) = &row.stats {
+                all.add(stats);
+                point.add(stats);
+            }
+            let moves = row.in_per_second + row.out_per_second > 0.0 || point.pending > 0;
+            match known {
+                Some((born, mut points)) => {
+                    if row.stats.is_some() {
+                        points.push(point);
+                    }
+                    if moves || !points.is_idle() {
+                        self.each.insert(name.clone(), (born, points));
+                    }
+                }
+                None if moves => fresh.push((name, row.entry.born, point)),
+                None => {}
+            }
+        }
+        for (name, born, point) in fresh {
+            if self.each.len() < DESTINATIONS_MAX {
+                self.each.insert(name.clone(), (born, Points([point].into())));
+            }
+        }
+        self.all.push(all);
+    }
+}
+
+/// Keeps the hour. Cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct Hour(Arc<Mutex<Kept>>);
+
+impl Hour {
+    /// Adds a point again and again, until `stop`.
+    pub(super) async fn keep(self, numbers: Numbers, stop: CancellationToken) {
+        loop {
+            let begun = Instant::now();
+            let point = async {
+                match numbers.all().await {
+                    Ok(read) => self.lock().add(&read.rows, server_clock_ms()),
+                    Err(error) => tracing::debug!(%error, "the charts get no point"),
+                }
+                tokio::time::sleep(EVERY.max(begun.elapsed() * REST)).await;
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = point => {}
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    /// None: of all destinations.
+    destination: Option<String>,
+}
+
+/// `GET /console/hour`. Nothing of all destinations for a caller who may not see all.
+pub(super) async fn hour(
+    State(hub): State<Hub>,
+    Extension(caller): Extension<Principal>,
+    query: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Json<Charts>, Problem> {
+    let Query(wanted) = query.map_err(|error| Problem::invalid_parameter(error.body_text()))?;
+    let charts = match wanted.destination {
+        Some(text) => {
+            let name = text.parse().map_err(|_| Problem::unknown_destination(&text))?;
+            caller.check(&name)?;
+            hub.hour.lock().each.get(&name).map(|(_, points)| points.charts())
+        }
+        None if caller.grant().destinations.is_some() => None,
+        None => Some(hub.hour.lock().all.charts()),
+    };
+    Ok(Json(charts.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(numbers: &[(u64, u64, u64)]) -> Points {
+        let mut points = Points::default();
+        for &(at_s, arrived, pending) in numbers {
+            let left = arrived - pending;
+            points.push(Point { at_ms: at_s * 1_000, arrived, left, pending, retrying: 0 });
+        }
+        points
+    }
+
+    #[test]
+    fn charts_have_rates_between_points() {
+        let charts = points(&[(0, 100, 0), (30, 160, 30), (60, 160, 0)]).charts();
+        assert_eq!(charts.in_per_second, [None, Some(2.0), Some(0.0)]);
+        assert_eq!(charts.out_per_second, [None, Some(1.0), Some(1.0)]);
+        assert_eq!((charts.at_ms, charts.pending), (vec![0, 30_000, 60_000], vec![0, 30, 0]));
+    }
+
+    #[test]
+    fn points_are_those_of_an_hour_and_at_most_120() {
+        let every_30_s: Vec<_> = (0..1_000).map(|number| (30 * number, number, 0)).collect();
+        assert_eq!(points(&every_30_s).0.len(), POINTS_MAX);
+        let kept = points(&[(0, 1, 0), (100, 2, 0), (3_601, 3, 0)]);
+        assert_eq!(kept.0.front().map(|point| point.at_ms), Some(100_000));
+    }
+
+    #[test]
+    fn after_an_hour_without_messages_a_destination_is_idle() {
+        let mut kept = points(&[(0, 1, 0), (30, 5, 0)]);
+        assert!(!kept.is_idle());
+        kept.push(Point { at_ms: 3_605_000, arrived: 5, left: 5, ..Point::default() });
+        assert!(kept.is_idle());
+    }
+}
