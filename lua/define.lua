@@ -57,8 +57,7 @@ for _ = 2, versions_max do
 end
 kept = version .. ' ' .. text(now) .. ' ' .. note .. '\n' .. string.sub(kept, 1, upto)
 redis.call('HSET', key_destination, 'version', version, 'definition', new_definition, 'ordering', ordering,
-  'claimers', claimers, 'processing', processing, 'attempts_max', attempts_max, 'stalls_max', stalls_max,
-  'delivery', delivery, 'versions', kept)
+  'claimers', claimers, 'processing', processing, 'stalls_max', stalls_max, 'delivery', delivery, 'versions', kept)
 if file_forms ~= '' then redis.call('HSET', key_destination, 'file_forms', file_forms) end
 if not known[1] then redis.call('HSET', key_destination, 'born', born) end
 if known[3] ~= ordering then

@@ -163,9 +163,10 @@ fn meeting(file: &str) -> &'static [Kind] {
         "acquire_partition" => &[Kind::Own, Kind::Pass],
         "resign_partition" => &[Kind::Own, Kind::Disown, Kind::Restart],
         "include/call" => &[Kind::Late],
-        "include/suspects" | "include/rate" | "claim" | "fail" | "reap" => {
+        "include/suspects" | "include/rate" | "claim" | "reap" => {
             &[Kind::Claim, Kind::Reap, Kind::Fail]
         }
+        "fail" => &[Kind::Define, Kind::Claim, Kind::Reap, Kind::Fail],
         "complete" => &[Kind::Ingest, Kind::Claim, Kind::Complete, Kind::Pass],
         "extend" => &[Kind::Claim, Kind::Extend],
         "include/changes" => &[Kind::Define, Kind::BeginRemove, Kind::Remove],

@@ -1,5 +1,7 @@
 //! What the lists of several transitions hold.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 
 use super::{contract::row, keys::DestinationKeys};
@@ -31,6 +33,28 @@ impl<'a> LaneRow<'a> {
     pub fn of(keys: &DestinationKeys, key: Option<&'a str>) -> LaneRow<'a> {
         let LaneSets { in_progress, ready } = LaneSets::of(keys, key);
         LaneRow { in_progress, ready, key: key.unwrap_or_default() }
+    }
+}
+
+/// The lanes of a call, each once.
+#[derive(Default)]
+pub struct LaneRows<'a> {
+    numbers: HashMap<Option<&'a str>, usize>,
+    rows: Vec<LaneRow<'a>>,
+}
+
+impl<'a> LaneRows<'a> {
+    /// The number of the lane with this key, from 1.
+    pub fn number_of(&mut self, keys: &DestinationKeys, key: Option<&'a str>) -> usize {
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.rows.push(LaneRow::of(keys, key));
+            self.rows.len()
+        })
+    }
+
+    /// All rows, in the order of their numbers.
+    pub fn into_rows(self) -> Vec<LaneRow<'a>> {
+        self.rows
     }
 }
 

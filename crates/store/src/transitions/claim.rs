@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redis::{FromRedisValue, Value};
 use sha2::{Digest, Sha256};
 
-use super::fail::Failed;
+use super::fail::{FAIL_MAX, Failed};
 use crate::{
     CallSequence, Store, StoreError, attempts,
     calls::unexpected,
@@ -16,7 +16,8 @@ use crate::{
     record,
 };
 use domain::{
-    AttemptError, Attempts, ErrorKind, LeaseToken, MessageIds, Sequence, Stage, Stamped, WorkerName,
+    AttemptError, Attempts, Disposition, ErrorKind, LeaseToken, MessageIds, Sequence, Stage,
+    Stamped, WorkerName,
 };
 
 contract! {
@@ -203,10 +204,8 @@ impl Store {
             let (destination, secret) = (name.clone(), secret.clone());
             Failed {
                 token: LeaseToken { destination, sequence, secret, claimed_ms: 0, key: None },
-                wait: Duration::ZERO,
-                is_final: true,
-                attempts_max: 0,
-                later_max: 0,
+                disposition: Disposition::Halt,
+                is_later: false,
                 error: AttemptError::new(Stage::Transform, ErrorKind::Damaged, error.to_string()),
                 // Neither can be read.
                 ids: MessageIds::default(),
@@ -214,8 +213,10 @@ impl Store {
         });
         let (call_sequence, failed) =
             (self.new_call_sequence("damaged"), failed.collect::<Vec<_>>());
-        if let Err(error) = self.fail(&call_sequence, entry, &failed).await {
-            tracing::debug!(destination = %name, %error, "cannot halt a damaged message");
+        for some in failed.chunks(FAIL_MAX) {
+            if let Err(error) = self.fail(&call_sequence, entry, some).await {
+                tracing::debug!(destination = %name, %error, "cannot halt a damaged message");
+            }
         }
         // From now on, damage checks find them among the halted messages.
         let sequences: Vec<_> = failed.iter().map(|one| one.token.sequence).collect();

@@ -104,13 +104,6 @@ pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
     }
 }
 
-/// The most attempts that the producer of a message asked for.
-pub fn attempts_max(token: &Token, name: Name, state: &State) -> u32 {
-    let found = state.destinations.get(name);
-    let message = found.and_then(|found| found.messages.get(&token.sequence));
-    message.map_or(0, |message| message.options.attempts_max)
-}
-
 /// A body long enough to be stored out of line from its record.
 fn long(what: &str, number: u8) -> String {
     format!("{what} {number}{}", " and so on".repeat(INLINE_MAX / 10 + 1 + usize::from(number)))
@@ -141,7 +134,6 @@ pub fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
         backlog_bytes_max: if b % 4 == 0 { 60 } else { 0 },
         idempotency_keys_max: if b % 8 == 1 { 3 } else { 1000 },
         has_window: d < 128,
-        attempts_max: u32::from(e % 4),
         stalls_max: u32::from(e / 4 % 3),
         log_max: u64::from(e % 3) * 2,
         dead_letters_max: if d % 4 == 1 { 1 } else { 0 },
