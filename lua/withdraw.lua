@@ -14,9 +14,9 @@
 
 check_schema(key_epoch)
 local now = now_ms()
-local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'delivery')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+local definition = redis.call('HMGET', key_destination, 'version', 'deleted', 'delivery')
+if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
 local epoch, takeover_wait = current_epoch(key_epoch, now, seen_epoch)
 local by_policy = who == 'policy'
 local token, known_epoch = string.match(who, '^(%S+) (%d+)$')
@@ -29,11 +29,11 @@ local no_sender_delivers = takeover_wait <= 0 and (is_owner or redis.call('EXIST
 
 local serial = processing == 'serial'
 local place = {
-  destination = destination, ordering = ordering, processing = processing, delivery = known[3], hash = key_destination,
-  waiting = key_waiting, messages = key_messages, bodies = key_bodies, attempts = key_attempts, delayed = key_delayed,
-  withdrawals = key_withdrawals, withdrawing = key_withdrawing, dead_letters = key_dead_letters,
-  dead_letter_messages = key_dead_letter_messages, dead_lettered_at = key_dead_lettered_at,
-  releasable = key_releasable, lanes = key_lanes, consumers = key_consumers,
+  destination = destination, ordering = ordering, processing = processing, delivery = definition[3],
+  hash = key_destination, waiting = key_waiting, messages = key_messages, bodies = key_bodies,
+  attempts = key_attempts, delayed = key_delayed, withdrawals = key_withdrawals, withdrawing = key_withdrawing,
+  dead_letters = key_dead_letters, dead_letter_messages = key_dead_letter_messages,
+  dead_lettered_at = key_dead_lettered_at, releasable = key_releasable, lanes = key_lanes, consumers = key_consumers,
   consumer_lease_ends = key_consumer_lease_ends, builtin = key_active_builtin, worker = key_active_worker,
   wake = key_wake_waiting, wake_releasable = key_wake_releasable,
 }
@@ -66,7 +66,7 @@ end
 
 -- 'accepted' if a consumer has accepted this message and the owner has not settled it; 'held' if a consumer holds it.
 local function by_consumer(lane, sequence)
-  if known[3] ~= 'pull' then return end
+  if definition[3] ~= 'pull' then return end
   local entry = read_lease(key_consumer_leases, ordering == 'none' and sequence or lane)
   if tonumber(sequence) <= entry.accepted then return 'accepted' end
   if has_consumer(entry, now) and lease_covers(entry, sequence) then return 'held' end

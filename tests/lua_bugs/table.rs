@@ -205,7 +205,7 @@ end",
     bug(
         "forgets the earlier versions of a definition with each change",
         "define",
-        "local kept, upto = known[11] or '', 0",
+        "local kept, upto = definition[11] or '', 0",
         "local kept, upto = '', 0",
     ),
     bug(
@@ -439,7 +439,7 @@ end",
     bug(
         "the removal stores the partition's epoch, although messages of the destination had a higher one",
         "forget_destination",
-        "math.max(epoch, tonumber(known[2]) or 0)",
+        "math.max(epoch, tonumber(definition[2]) or 0)",
         "epoch",
     ),
     bug(
@@ -451,19 +451,19 @@ end",
     bug(
         "accepts a call that was meant for a removed destination of the same name",
         "release",
-        "known[1] ~= version",
+        "definition[1] ~= version",
         "false",
     ),
     bug(
         "accepts a call that was meant for a removed destination of the same name",
         "postpone",
-        "known[1] ~= version",
+        "definition[1] ~= version",
         "false",
     ),
     bug(
         "accepts a call that was meant for a removed destination of the same name",
         "halt",
-        "known[1] ~= version",
+        "definition[1] ~= version",
         "false",
     ),
     bug(
@@ -628,8 +628,8 @@ end",
     bug(
         "does not subtract delivered messages from the pending bytes",
         "release",
-        "counted(known[7], -bytes)",
-        "counted(known[7], 0)",
+        "counted(definition[7], -bytes)",
+        "counted(definition[7], 0)",
     ),
     bug("does not count failed attempts", "fail", "attempts[count] = attempts[count] + 1", ""),
     bug(
@@ -785,7 +785,7 @@ end",
     bug(
         "a message of a destination that is being removed is handed over",
         "complete_fast",
-        "if is_head and known[4] and not known[6] then",
+        "if is_head and definition[4] and not definition[6] then",
         "if is_head then",
     ),
     bug(

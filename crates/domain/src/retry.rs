@@ -13,8 +13,7 @@ pub enum Finality {
     Retryable,
     /// No attempt at this message will ever succeed.
     Permanent,
-    /// Another attempt may succeed. When the attempts are used up, an operator must act: the fault is in
-    /// the configuration, not in the message.
+    /// Another attempt may succeed. After the last one, an operator must act: the fault is in the configuration.
     RetryableThenHalts,
     /// No attempt at any message will succeed: the receiver is gone, and an operator must act.
     Halts,
@@ -64,7 +63,10 @@ impl RetryPolicy {
         RetryPolicy {
             stage: Stage::Transform,
             attempts_max: limits.into_iter().filter(|most| *most > 0).min().unwrap_or_default(),
-            backoff: options.backoff(transform),
+            backoff: Backoff {
+                base_ms: options.backoff_ms.unwrap_or(transform.backoff_ms),
+                max_ms: transform.backoff_max_ms,
+            },
             asked_max: Duration::from_millis(transform.retry_after_max_ms),
             on_exhausted: destination.on_exhausted,
         }
@@ -98,8 +100,7 @@ impl RetryPolicy {
         }
         match finality {
             Finality::Halts | Finality::RetryableThenHalts => Disposition::Halt,
-            Finality::Permanent => self.exhausted(true),
-            Finality::Retryable => self.exhausted(false),
+            _ => self.exhausted(finality == Finality::Permanent),
         }
     }
 
@@ -119,13 +120,12 @@ impl RetryPolicy {
             (Stage::Delivery, true) => "the receiver will never take it",
             (Stage::Delivery, false) => "the attempts at its delivery are used up",
         };
-        match self.on_exhausted {
-            OnExhausted::Halt => Disposition::Halt,
-            OnExhausted::DeadLetter => {
-                Disposition::Withdraw(Tombstone::DeadLettered, reason.to_owned())
-            }
-            OnExhausted::Drop => Disposition::Withdraw(Tombstone::Dropped, reason.to_owned()),
-        }
+        let how = match self.on_exhausted {
+            OnExhausted::Halt => return Disposition::Halt,
+            OnExhausted::DeadLetter => Tombstone::DeadLettered,
+            OnExhausted::Drop => Tombstone::Dropped,
+        };
+        Disposition::Withdraw(how, reason.to_owned())
     }
 }
 

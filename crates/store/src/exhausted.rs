@@ -15,8 +15,7 @@ const PAGE_MAX: isize = 100;
 const PAGES_MAX: isize = 20;
 
 impl Store {
-    /// Applies the policies of these destinations to their halted messages. The owner of their partitions calls it now
-    /// and then.
+    /// Applies the policies of these destinations to their halted messages. The owner of their partitions calls it.
     pub async fn apply_policy_to_all_halted(&self, some: &[Arc<CatalogEntry>]) {
         let concerned =
             some.iter().filter(|entry| entry.destination.on_exhausted != OnExhausted::Halt);
@@ -30,13 +29,8 @@ impl Store {
             pipe
         });
         let counts = self.query_each(&looks.collect::<Vec<_>>()).await;
-        let counts = counts.into_iter().map(|count| match count {
-            Ok(count) => read(count.into_iter().next(), "a count").unwrap_or(0u64),
-            Err(error) => {
-                tracing::debug!(%error, "cannot count halted messages");
-                0
-            }
-        });
+        let count = |answer: Vec<_>| read(answer.into_iter().next(), "a count").unwrap_or(0u64);
+        let counts = counts.into_iter().map(|answer| answer.map_or(0, count));
         let halted = concerned.iter().zip(counts).filter(|(_, count)| *count > 0);
         for (entry, _) in halted {
             if let Err(error) = self.apply_policy_to_halted(entry).await {
@@ -46,10 +40,10 @@ impl Store {
         }
     }
 
-    /// Applies the policy to some of a destination's messages that halted in processing. Returns
-    /// how many.
+    /// Applies the policy to some of a destination's messages that halted in processing. Returns how many.
     pub async fn apply_policy_to_halted(&self, entry: &CatalogEntry) -> Result<usize, StoreError> {
         let policy = RetryPolicy::of_transform(&entry.destination, &ProcessingOptions::default());
+        let Disposition::Withdraw(how, reason) = policy.exhausted(false) else { return Ok(0) };
         for page in 0..PAGES_MAX {
             let from = page * PAGE_MAX;
             let (sequences, is_last) = self.halted_in_processing(entry, from).await?;
@@ -66,11 +60,9 @@ impl Store {
                 });
                 let messages: Vec<_> = lanes.collect();
                 if !messages.is_empty() {
-                    if let Disposition::Withdraw(how, reason) = policy.exhausted(false) {
-                        let (reason, messages) = (reason.as_str(), messages.as_slice());
-                        let withdrawal = Withdrawal { how, reason, error: None, messages };
-                        self.withdraw(entry, Who::Policy, &withdrawal).await?;
-                    }
+                    let (reason, messages) = (reason.as_str(), messages.as_slice());
+                    let withdrawal = Withdrawal { how, reason, error: None, messages };
+                    self.withdraw(entry, Who::Policy, &withdrawal).await?;
                     return Ok(messages.len());
                 }
             }
@@ -81,8 +73,7 @@ impl Store {
         Ok(0)
     }
 
-    /// Halted messages from this rank on that halted in processing; the sender handles those that
-    /// halted in delivery. True if there are no more.
+    /// Halted messages from this rank on that halted in processing, not in delivery. True if there are no more.
     async fn halted_in_processing(
         &self,
         entry: &CatalogEntry,
@@ -99,13 +90,10 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.hmget(keys.attempts(), &halted);
         let (kept,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
-        let mut sequences = Vec::new();
-        for (sequence, kept) in halted.into_iter().zip(kept) {
-            let attempts = attempts::read(&kept.unwrap_or_default());
-            if attempts.halted_in == Some(Stage::Transform) {
-                sequences.push(sequence);
-            }
-        }
+        let stage = |kept: &Option<Bytes>| attempts::read(kept.as_deref()?).halted_in;
+        let all = halted.into_iter().zip(kept);
+        let of_transform = all.filter(|(_, kept)| stage(kept) == Some(Stage::Transform));
+        let mut sequences: Vec<_> = of_transform.map(|(sequence, _)| sequence).collect();
         // In the order of arrival: if the dead letters have no room for all, the earliest fit in.
         sequences.sort_unstable();
         Ok((sequences, is_last))

@@ -1,6 +1,6 @@
 //! What the lists of several transitions hold.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, hash::Hash};
 
 use bytes::Bytes;
 
@@ -34,27 +34,28 @@ impl<'a> LaneRow<'a> {
         let LaneSets { in_progress, ready } = LaneSets::of(keys, key);
         LaneRow { in_progress, ready, key: key.unwrap_or_default() }
     }
-}
 
-/// The lanes of a call, each once.
-#[derive(Default)]
-pub struct LaneRows<'a> {
-    numbers: HashMap<Option<&'a str>, usize>,
-    rows: Vec<LaneRow<'a>>,
-}
-
-impl<'a> LaneRows<'a> {
-    /// The number of the lane with this key, from 1.
-    pub fn number_of(&mut self, keys: &DestinationKeys, key: Option<&'a str>) -> usize {
-        *self.numbers.entry(key).or_insert_with(|| {
-            self.rows.push(LaneRow::of(keys, key));
-            self.rows.len()
-        })
+    /// Those of these lanes, in order.
+    pub fn of_all(keys: &DestinationKeys, lanes: &Numbered<Option<&'a str>>) -> Vec<LaneRow<'a>> {
+        lanes.values.iter().map(|key| LaneRow::of(keys, *key)).collect()
     }
+}
 
-    /// All rows, in the order of their numbers.
-    pub fn into_rows(self) -> Vec<LaneRow<'a>> {
-        self.rows
+/// Values of a call, each once.
+#[derive(Default)]
+pub struct Numbered<T> {
+    numbers: HashMap<T, usize>,
+    /// In the order of their numbers.
+    pub values: Vec<T>,
+}
+
+impl<T: Copy + Eq + Hash> Numbered<T> {
+    /// The number of this value, from 1.
+    pub fn number_of(&mut self, value: T) -> usize {
+        *self.numbers.entry(value).or_insert_with(|| {
+            self.values.push(value);
+            self.values.len()
+        })
     }
 }
 

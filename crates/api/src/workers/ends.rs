@@ -17,10 +17,8 @@ use store::{CatalogEntry, FAIL_MAX, Failed, chunks_by_size};
 /// How an attempt without an output ended.
 #[derive(Clone, Copy)]
 pub(super) enum End<'a> {
-    /// It failed, as its worker reports.
-    Failed { error: &'a str, is_final: bool, retry_ms: Option<u64> },
-    /// It failed, because it took too long.
-    TimedOut { error: &'a str },
+    /// It failed.
+    Failed { kind: ErrorKind, error: &'a str, is_final: bool, retry_ms: Option<u64> },
     /// Its worker asks for the message later.
     Later { delay_ms: u64 },
 }
@@ -36,7 +34,9 @@ pub(super) async fn end_overdue(
          extend, or raise the limit (0: none)",
         overdue.entry.destination.transform.attempt_ms_max
     );
-    let (at, ends) = (overdue.at.clone(), vec![End::TimedOut { error: &error }; overdue.at.len()]);
+    let kind = ErrorKind::Timeout;
+    let end = End::Failed { kind, error: &error, is_final: false, retry_ms: None };
+    let (at, ends) = (overdue.at.clone(), vec![end; overdue.at.len()]);
     end_attempts(api, overdue, &ends, "failed", results).await?;
     results.timed_out(&at, &format!("the attempt has failed, so stop working on it: {error}"));
     Ok(())
@@ -93,14 +93,8 @@ impl End<'_> {
         let options = known.map(|message| message.options).unwrap_or_default();
         let ids = known.map(|message| message.message.ids()).unwrap_or_default();
         let policy = RetryPolicy::of_transform(&entry.destination, &options);
-        let (kind, error, finality, retry_ms) = match self {
-            End::Failed { error, is_final: true, .. } => {
-                (ErrorKind::Failed, error, Finality::Permanent, None)
-            }
-            End::Failed { error, retry_ms, .. } => {
-                (ErrorKind::Failed, error, Finality::Retryable, retry_ms)
-            }
-            End::TimedOut { error } => (ErrorKind::Timeout, error, Finality::Retryable, None),
+        let (kind, error, is_final, retry_ms) = match self {
+            End::Failed { kind, error, is_final, retry_ms } => (kind, error, is_final, retry_ms),
             End::Later { delay_ms } => {
                 let detail = format!(
                     "its workers asked to have it later more than {LATER_MAX} times (requeue with delay_ms)"
@@ -112,6 +106,7 @@ impl End<'_> {
             }
         };
         let failed = attempts.failed.saturating_add(1);
+        let finality = if is_final { Finality::Permanent } else { Finality::Retryable };
         let mut disposition = policy.after(failed, finality, None, rand::random());
         if let (Disposition::Postpone(wait), Some(wait_ms)) = (&mut disposition, retry_ms) {
             *wait = Duration::from_millis(wait_ms);

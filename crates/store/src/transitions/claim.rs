@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redis::{FromRedisValue, Value};
 use sha2::{Digest, Sha256};
 
-use super::fail::{FAIL_MAX, Failed};
+use super::fail::Failed;
 use crate::{
     CallSequence, Store, StoreError, attempts,
     calls::unexpected,
@@ -213,10 +213,8 @@ impl Store {
         });
         let (call_sequence, failed) =
             (self.new_call_sequence("damaged"), failed.collect::<Vec<_>>());
-        for some in failed.chunks(FAIL_MAX) {
-            if let Err(error) = self.fail(&call_sequence, entry, some).await {
-                tracing::debug!(destination = %name, %error, "cannot halt a damaged message");
-            }
+        if let Err(error) = self.fail(&call_sequence, entry, &failed).await {
+            tracing::debug!(destination = %name, %error, "cannot halt a damaged message");
         }
         // From now on, damage checks find them among the halted messages.
         let sequences: Vec<_> = failed.iter().map(|one| one.token.sequence).collect();

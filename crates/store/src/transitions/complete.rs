@@ -10,7 +10,7 @@ use crate::{
     kept_result::KeptResult,
     keys::DestinationKeys,
     record::{self, Written},
-    rows::{BodyOutOfLine, LaneRow, LaneRows},
+    rows::{BodyOutOfLine, LaneRow, Numbered},
 };
 use domain::{LeaseToken, Ordering, Processing, Sequence, Stamped};
 
@@ -151,7 +151,7 @@ impl Store {
         // The script expects them in the order of their sequences.
         let mut order: Vec<usize> = (0..completions.len()).collect();
         order.sort_by_key(|&which| completions[which].token.sequence);
-        let mut lanes = LaneRows::default();
+        let mut lanes = Numbered::default();
         let (mut bodies, mut kept) = (Vec::new(), Vec::new());
         let sorted = order.iter().map(|&which| &completions[which]).enumerate();
         let rows = sorted.map(|(which, completion)| {
@@ -173,14 +173,14 @@ impl Store {
                 sequence: completion.token.sequence,
                 member: completion.token.member(),
                 record: written.record,
-                lane: lanes.number_of(&keys, key),
+                lane: lanes.number_of(key),
             }
         });
         let rows = rows.collect();
         let mut call = Args {
             destination: entry.destination.name.as_str(),
             record_schema: schema,
-            lanes: lanes.into_rows(),
+            lanes: LaneRow::of_all(&keys, &lanes),
             completions: rows,
             bodies,
             kept,

@@ -7,7 +7,7 @@ use crate::{
     entry::CatalogEntry,
     keys::DestinationKeys,
     record,
-    rows::{LaneRow, LaneRows},
+    rows::{LaneRow, Numbered},
 };
 use domain::{AttemptError, Disposition, ErrorKind, LeaseToken, MessageIds, Sequence};
 
@@ -51,7 +51,7 @@ contract! {
     }
 }
 
-/// The most failures of one call: each message may leave, which costs about fifteen commands.
+/// The most failures of one call whose messages may leave: each costs about fifteen commands.
 pub const FAIL_MAX: usize = super::withdraw::WITHDRAW_MAX;
 
 /// A claimed message whose attempt ended without an output.
@@ -93,13 +93,13 @@ impl Store {
         let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
         let (caller, number) = call_sequence.current();
-        let mut lanes = LaneRows::default();
+        let mut lanes = Numbered::default();
         let failures = failed.iter().map(|one| {
             let wait_ms = one.disposition.wait().map(|wait| wait.as_millis().to_string());
             let (how, reason, lane) = match &one.disposition {
                 Disposition::Withdraw(how, reason) => {
                     let key = destination.lane_key(one.token.key.as_deref());
-                    (record::letter(*how).into(), reason.as_str(), lanes.number_of(&keys, key))
+                    (record::letter(*how).into(), reason.as_str(), lanes.number_of(key))
                 }
                 _ => Default::default(),
             };
@@ -120,7 +120,7 @@ impl Store {
             destination: destination.name.as_str(),
             version: entry.version,
             letters_max: destination.dead_letters_max,
-            lanes: lanes.into_rows(),
+            lanes: LaneRow::of_all(&keys, &lanes),
             failures,
         }
         .call(self, &keys, &caller);

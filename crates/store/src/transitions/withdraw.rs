@@ -10,7 +10,7 @@ use crate::{
     entry::{CatalogEntry, set_key},
     keys::DestinationKeys,
     record,
-    rows::{LaneRow, LaneRows},
+    rows::{LaneRow, Numbered},
 };
 use domain::{AttemptError, Sequence, Tombstone};
 
@@ -132,9 +132,9 @@ impl Store {
         withdrawal: &Withdrawal<'_>,
     ) -> Result<Vec<Withdrawn>, StoreError> {
         let keys = self.keys().destination(&entry.destination.name);
-        let mut lanes = LaneRows::default();
+        let mut lanes = Numbered::default();
         let messages = withdrawal.messages.iter().map(|(lane, sequence)| WithdrawnMessage {
-            lane: lanes.number_of(&keys, set_key(entry, lane.as_deref())),
+            lane: lanes.number_of(set_key(entry, lane.as_deref())),
             sequence: *sequence,
         });
         let messages = messages.collect();
@@ -159,7 +159,7 @@ impl Store {
             failed,
             problem,
             letters_max: entry.destination.dead_letters_max,
-            lanes: lanes.into_rows(),
+            lanes: LaneRow::of_all(&keys, &lanes),
             messages,
         }
         .call(self, &keys);
