@@ -11,8 +11,8 @@
 
 local now = now_ms()
 local epoch = current_epoch(key_epoch, now, seen_epoch)
-local known = redis.call('HMGET', key_destination, 'version', 'deleted')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+local definition = redis.call('HMGET', key_destination, 'version', 'deleted')
+if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 
 local lasts = tonumber(lease_ms) or 0
 local is_changed = false

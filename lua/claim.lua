@@ -18,13 +18,14 @@ if answered and (answered.err or string.find(answered[2] or '', '^%a')) then ret
 local now = now_ms()
 most = most + 0
 local deadline = text(now + lease_ms)
-local known, rate
+local definition, rate
 if not answered then
   check_schema(key_epoch)
-  known = redis.call('HMGET', key_destination, 'version', 'deleted', 'withdrawn', 'suspects', 'paused')
-  if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-  if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-  if known[5] and string.find(known[5], 'processing', 1, true) then return keep(key_call, number, {deadline}) end
+  definition = redis.call('HMGET', key_destination, 'version', 'deleted', 'withdrawn', 'suspects', 'paused')
+  if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+  if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
+  local paused = definition[5] or ''
+  if string.find(paused, 'processing', 1, true) then return keep(key_call, number, {deadline}) end
   if rate_per_second ~= '0' then
     rate = rate_of(key_destination, rate_per_second + 0, rate_burst + 0)
     if rate.left < 1 then
@@ -34,7 +35,7 @@ if not answered then
     end
     most = math.min(most, rate.left)
   end
-  if not IS_FULL and not by_priority and not known[3] and least <= 1 and most >= 1 then
+  if not IS_FULL and not by_priority and not definition[3] and least <= 1 and most >= 1 then
     local sequence, record =
       claim_fast(destination, key_waiting, key_messages, key_attempts, key_leases, key_active, deadline, secret,
         bytes_max + 0)
@@ -118,7 +119,7 @@ end
 -- Set if the list has withdrawn messages: how many messages at its front are not withdrawn.
 local clean
 local wanted = IS_FULL and WINDOW or most
-if known[3] then
+if definition[3] then
   clean = pass_withdrawn(key_destination, key_waiting, key_withdrawn, wanted + 1)
   if not clean then
     to_end_of_active()
@@ -134,9 +135,9 @@ if #sequences == 0 then
   redis.call('ZREM', key_active, destination)
   return keep(key_call, number, {deadline})
 end
-local taken, is_paused = sequences, IS_FULL and is_delivery_paused(known[5])
+local taken, is_paused = sequences, IS_FULL and is_delivery_paused(definition[5])
 if IS_FULL then taken = is_paused and {} or heads_among(sequences, ordering, key_messages, key_lanes, most) end
-local turn_of, held_suspects = suspect_turns(known[4], key_leases, has_no_suspects == '1')
+local turn_of, held_suspects = suspect_turns(definition[4], key_leases, has_no_suspects == '1')
 local answer, covered, claimed, later = answer_of(deadline, taken, tonumber(bytes_max), turn_of)
 local suspects = held_suspects()
 -- Fewer than the caller wants: claim none, and leave them for callers that want fewer.

@@ -17,8 +17,8 @@ local schema = check_schema(key_epoch)
 if schema ~= record_schema then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 
 -- Read from the destination itself, because the caller may know an old definition.
-local known = redis.call('HMGET', key_destination, 'ordering', 'processing', 'ready', 'paused')
-local ordering, serial = known[1], known[2] == 'serial'
+local definition = redis.call('HMGET', key_destination, 'ordering', 'processing', 'ready', 'paused')
+local ordering, serial = definition[1], definition[2] == 'serial'
 local place = {
   destination = destination, ordering = ordering, hash = key_destination, messages = key_messages,
   attempts = key_attempts, waiting = key_waiting, delayed = key_delayed, builtin = key_active_builtin,
@@ -77,7 +77,7 @@ if IS_FULL then
 end
 local function must_wait(lane, sequence, i)
   if not IS_FULL or growth[i] <= GROWTH_MAX then return false end
-  if is_delivery_paused(known[4]) then return true end
+  if is_delivery_paused(definition[4]) then return true end
   if ordering ~= 'none' and head_of(lane) ~= sequence then return true end
   return ordering ~= 'destination' and not has_room_for_head(key_lanes)
 end
@@ -170,7 +170,7 @@ if done > 0 then
   if records.n > 0 then redis.call('HSET', key_messages, unpack(records, 1, records.n)) end
   if stored.n > 0 then redis.call('HSET', key_bodies, unpack(stored, 1, stored.n)) end
   if #no_bodies > 0 then redis.call('HDEL', key_bodies, unpack(no_bodies)) end
-  redis.call('HSET', key_destination, 'ready', text((tonumber(known[3]) or 0) + done))
+  redis.call('HSET', key_destination, 'ready', text((tonumber(definition[3]) or 0) + done))
   if attempts_kept then forget_attempts() end
   if #kept > 0 then keep_results() end
   local releasable = false

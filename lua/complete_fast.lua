@@ -12,9 +12,9 @@ if IS_FULL then return redis.error_reply('NOT_FAST Redis has no memory left') en
 local schema, epoch = check_schema(key_epoch)
 if schema ~= record_schema then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 -- Read from the destination itself, because the caller may know an old definition.
-local known = redis.call('HMGET', key_destination, 'ordering', 'processing', 'ready', 'version', 'withdrawals',
+local definition = redis.call('HMGET', key_destination, 'ordering', 'processing', 'ready', 'version', 'withdrawals',
   'deleted', 'delivery')
-if known[1] ~= 'destination' or known[2] == 'serial' then
+if definition[1] ~= 'destination' or definition[2] == 'serial' then
   return redis.error_reply('NOT_FAST the destination is not one parallel lane any more')
 end
 
@@ -33,10 +33,10 @@ end
 
 local is_head = store()
 if is_head == nil then return redis.error_reply('NOT_FAST the lease or the lane is not as usual') end
-redis.call('HSET', key_destination, 'ready', text((tonumber(known[3]) or 0) + 1))
-if is_head and known[4] and not known[6] then
-  wake_for_head(key_wake_releasable, destination, known[4], known[3], known[5], known[7], epoch, key_messages, sequence,
-    record)
+redis.call('HSET', key_destination, 'ready', text((tonumber(definition[3]) or 0) + 1))
+if is_head and definition[4] and not definition[6] then
+  wake_for_head(key_wake_releasable, destination, definition[4], definition[3], definition[5], definition[7], epoch,
+    key_messages, sequence, record)
 elseif is_head then
   wake(key_wake_releasable, destination)
 end

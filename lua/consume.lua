@@ -18,11 +18,11 @@ local answered = replayed(key_call, number)
 if answered and answered.err then return answered end
 local now, lasts = now_ms(), tonumber(lease_ms)
 local epoch = current_epoch(key_epoch, now, seen_epoch)
-local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'paused', 'delivery', 'halted_ready',
+local definition = redis.call('HMGET', key_destination, 'version', 'deleted', 'paused', 'delivery', 'halted_ready',
   'withdrawals', 'consumers_epoch', 'consumers_from_ms', 'born', 'consumers_wait_ms')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if not answered and (known[1] ~= version or known[4] ~= 'pull') then
-  return redis.error_reply('STALE_DEFINITION ' .. known[1])
+if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if not answered and (definition[1] ~= version or definition[4] ~= 'pull') then
+  return redis.error_reply('STALE_DEFINITION ' .. definition[1])
 end
 
 local wait_max = tonumber(wait_max_ms)
@@ -83,22 +83,22 @@ answer[1] = text(deadline)
 -- Redis may have forgotten leases together with the epoch before, so consumers get nothing until these have ended. That
 -- takes one lease at most, even if leases have become shorter since. A destination that was created in this epoch had
 -- no leases. If the stored time dates from when the clock was ahead, the wait begins again.
-local from, wait = tonumber(known[8]) or 0, tonumber(known[10]) or 0
-if known[7] ~= text(epoch) or from > now + wait then
+local from, wait = tonumber(definition[8]) or 0, tonumber(definition[10]) or 0
+if definition[7] ~= text(epoch) or from > now + wait then
   wait = math.max(lasts, math.min(from - now, wait))
-  from = (tonumber(known[9]) or 0) >= epoch and 0 or now + wait
+  from = (tonumber(definition[9]) or 0) >= epoch and 0 or now + wait
   redis.call('HSET', key_destination, 'consumers_epoch', text(epoch), 'consumers_from_ms', text(from),
     'consumers_wait_ms', text(wait))
 end
-if from > now or string.find(known[3] or '', 'delivery', 1, true) then
+if from > now or string.find(definition[3] or '', 'delivery', 1, true) then
   keep(key_call, number, answer[1])
   return answer
 end
 
 local left, room = tonumber(most), tonumber(bytes_max)
 local lanes_left = tonumber(lanes_max) - redis.call('ZCOUNT', key_consumer_lease_ends, '(' .. text(now), '+inf')
-local is_halted = (tonumber(known[5]) or 0) > 0
-local is_withdrawn = (tonumber(known[6]) or 0) > 0
+local is_halted = (tonumber(definition[5]) or 0) > 0
+local is_withdrawn = (tonumber(definition[6]) or 0) > 0
 
 -- Returns the part of a run that may be leased, without tombstones; its records; and true if the owner must act first.
 local function front_of(run)

@@ -15,41 +15,42 @@ end
 local VERSIONS_BYTES_MAX = 1048576
 local now = now_ms()
 local _, _, _, birth = current_epoch(key_epoch, now, seen_epoch)
-local known = redis.call('HMGET', key_destination, 'version', 'definition', 'ordering', 'last', 'settled', 'deleted',
-  'processing', 'paused', 'born', 'delivery', 'versions')
-if known[6] then return redis.error_reply('BEING_REMOVED the destination is being removed') end
-if known[2] and (known[2] == new_definition or known[2] == same_definition) then
+local definition = redis.call('HMGET', key_destination, 'version', 'definition', 'ordering', 'last', 'settled',
+  'deleted', 'processing', 'paused', 'born', 'delivery', 'versions')
+if definition[6] then return redis.error_reply('BEING_REMOVED the destination is being removed') end
+if definition[2] and (definition[2] == new_definition or definition[2] == same_definition) then
   -- The version stays, because pods need not know of this change.
-  if known[2] ~= new_definition then redis.call('HSET', key_destination, 'definition', new_definition) end
+  if definition[2] ~= new_definition then redis.call('HSET', key_destination, 'definition', new_definition) end
   if file_forms ~= '' then redis.call('HSET', key_destination, 'file_forms', file_forms) end
-  return {known[1], 0, 0, known[8] or '', known[9] or '0'}
+  return {definition[1], 0, 0, definition[8] or '', definition[9] or '0'}
 end
-if replaces ~= '' and replaces ~= (known[1] or '0') then
-  return redis.error_reply('WRONG_VERSION ' .. (known[1] or '0'))
+if replaces ~= '' and replaces ~= (definition[1] or '0') then
+  return redis.error_reply('WRONG_VERSION ' .. (definition[1] or '0'))
 end
-local pending = (tonumber(known[4]) or 0) - (tonumber(known[5]) or 0)
-if known[3] and known[3] ~= ordering and pending > 0 then
+local pending = (tonumber(definition[4]) or 0) - (tonumber(definition[5]) or 0)
+if definition[3] and definition[3] ~= ordering and pending > 0 then
   return redis.error_reply('WRONG_STATE ordering cannot change while messages are pending')
 end
-if known[7] and known[7] ~= processing and pending > 0 then
+if definition[7] and definition[7] ~= processing and pending > 0 then
   return redis.error_reply('WRONG_STATE processing cannot change while messages are pending')
 end
 -- A consumer or a receiver may hold messages that nobody else may get meanwhile.
-if known[10] and known[10] ~= delivery and (known[10] == 'pull' or delivery == 'pull') and pending > 0 then
+local was = definition[10]
+if was and was ~= delivery and (was == 'pull' or delivery == 'pull') and pending > 0 then
   return redis.error_reply('WRONG_STATE delivery.kind cannot change from or to pull while messages are pending')
 end
 
 expect('ZCARD', key_active_builtin, key_active_worker)
 
 -- A destination that was removed and created again must not reuse its old versions, whatever the clock says.
-local born, before = known[9] or '0', tonumber(known[1])
+local born, before = definition[9] or '0', tonumber(definition[1])
 if not before then
   born = text(birth)
   before = math.max(tonumber(redis.call('HGET', key_epoch, 'removed_version')) or 0, birth)
 end
 local version = text(math.max(before + 1, now))
 -- The newest first, each on its line.
-local kept, upto = known[11] or '', 0
+local kept, upto = definition[11] or '', 0
 for _ = 2, versions_max do
   local line = string.find(kept, '\n', upto + 1, true)
   if not line or line > VERSIONS_BYTES_MAX then break end
@@ -57,20 +58,19 @@ for _ = 2, versions_max do
 end
 kept = version .. ' ' .. text(now) .. ' ' .. note .. '\n' .. string.sub(kept, 1, upto)
 redis.call('HSET', key_destination, 'version', version, 'definition', new_definition, 'ordering', ordering,
-  'claimers', claimers, 'processing', processing, 'attempts_max', attempts_max, 'stalls_max', stalls_max,
-  'delivery', delivery, 'versions', kept)
+  'claimers', claimers, 'processing', processing, 'stalls_max', stalls_max, 'delivery', delivery, 'versions', kept)
 if file_forms ~= '' then redis.call('HSET', key_destination, 'file_forms', file_forms) end
-if not known[1] then redis.call('HSET', key_destination, 'born', born) end
-if known[3] ~= ordering then
+if not definition[1] then redis.call('HSET', key_destination, 'born', born) end
+if definition[3] ~= ordering then
   -- The list contains at most withdrawn messages, and its key may become one of another type. The keys of earlier lanes
   -- are unknown; but if there was never a message, all keys are known.
   redis.call('UNLINK', key_waiting, key_withdrawn, key_previous)
   redis.call('HDEL', key_destination, 'withdrawn', 'all_keys_known')
-  if ordering == 'key' and not known[4] then redis.call('HSET', key_destination, 'all_keys_known', '1') end
+  if ordering == 'key' and not definition[4] then redis.call('HSET', key_destination, 'all_keys_known', '1') end
 end
 if ids_max == '0' then redis.call('UNLINK', key_ids) end
 local mine, other = key_active_builtin, key_active_worker
 if claimers == 'worker' then mine, other = other, mine end
 redis.call('ZREM', other, destination)
 if redis.call('EXISTS', key_waiting) == 1 then redis.call('ZADD', mine, '0', destination) end
-return {version, 1, known[1] and 0 or 1, known[8] or '', born}
+return {version, 1, definition[1] and 0 or 1, definition[8] or '', born}

@@ -15,12 +15,12 @@ if how == 'with_all' and kind ~= 'hash' and kind ~= 'none' then
   redis.call('UNLINK', key_destination)
   redis.call('HSET', key_destination, 'version', text(now_ms()), 'last', '1')
 end
-local known = redis.call('HMGET', key_destination, 'version', 'last', 'settled', 'deleted')
-if not known[1] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if how == 'completes' and not known[4] then
+local definition = redis.call('HMGET', key_destination, 'version', 'last', 'settled', 'deleted')
+if not definition[1] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if how == 'completes' and not definition[4] then
   return redis.error_reply('WRONG_STATE the destination is not being removed')
 end
-local pending = (tonumber(known[2]) or 0) - (tonumber(known[3]) or 0)
+local pending = (tonumber(definition[2]) or 0) - (tonumber(definition[3]) or 0)
 if pending > 0 and how == 'if_empty' then
   return redis.error_reply(string.format('WRONG_STATE %.0f messages are pending', pending))
 end
@@ -34,4 +34,4 @@ redis.call('ZREM', key_active_builtin, destination)
 redis.call('ZREM', key_active_worker, destination)
 redis.call('ZREM', key_releasable, destination)
 redis.call('ZREM', key_withdrawing, destination)
-return {known[1], pending}
+return {definition[1], pending}

@@ -7,9 +7,9 @@
 -- include: schema, clock, bodies, dead_letters
 
 check_schema(key_epoch)
-local known = redis.call('HMGET', key_destination, 'version', 'deleted')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+local definition = redis.call('HMGET', key_destination, 'version', 'deleted')
+if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
 local last = text(now_ms() - tonumber(age_max))
 local letters = redis.call('ZRANGEBYSCORE', key_dead_lettered_at, '-inf', last, 'LIMIT', '0', most)
 if #letters == 0 then return 0 end

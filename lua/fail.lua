@@ -1,11 +1,13 @@
 #!lua flags=allow-oom
--- fail: ends failed processing attempts. Each message gets another attempt after a wait, or halts if its attempts are
--- used up. With `later_max`, the attempt did not fail: its worker asks for the message later. This counts no attempt,
--- and the message halts only if its worker has asked more often than that.
+-- fail: ends processing attempts that have no output. The caller has decided by the definition `version` what becomes
+-- of each message (crates/domain/src/retry.rs): another attempt after `wait_ms`; or, if that is empty, it leaves with
+-- `how` as its kind of tombstone (withdraw.lua), or halts if `how` is empty. A message that is to leave halts if there
+-- is no room for its dead letter, or another definition applies by now: the owner of the partition then withdraws it
+-- later. With `is_later`, the attempt did not fail: its worker asks for the message later. This counts no attempt.
 --
--- Returns: {'ok' | 'halted' | 'stale_lease' | 'settled' …} in order
+-- Returns: {'ok' | 'halted' | 'withdrawn' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>
--- include: schema, clock, call, leases, attempts, wake, waiting
+-- include: schema, clock, call, leases, attempts, head, wake, waiting, serial, out_of_line, tombstones
 
 local number = tonumber(call_number)
 local answered = replayed(key_call, number)
@@ -14,43 +16,51 @@ check_schema(key_epoch)
 
 local held = deadlines(key_leases, members_of(failures))
 -- Read from the destination itself, because the caller may know an old definition.
-local known = redis.call('HMGET', key_destination, 'ordering', 'attempts_max')
-local most = tonumber(known[2]) or 0
+local definition = redis.call('HMGET', key_destination, 'ordering', 'processing', 'delivery', 'version', 'deleted')
 local place = {
-  destination = destination, ordering = known[1], hash = key_destination, waiting = key_waiting,
-  messages = key_messages, builtin = key_active_builtin, worker = key_active_worker, wake = key_wake_waiting,
+  destination = destination, ordering = definition[1], processing = definition[2], delivery = definition[3],
+  hash = key_destination, waiting = key_waiting, messages = key_messages, bodies = key_bodies,
+  attempts = key_attempts, delayed = key_delayed, withdrawals = key_withdrawals, withdrawing = key_withdrawing,
+  dead_letters = key_dead_letters, dead_letter_messages = key_dead_letter_messages,
+  dead_lettered_at = key_dead_lettered_at, releasable = key_releasable, lanes = key_lanes, consumers = key_consumers,
+  consumer_lease_ends = key_consumer_lease_ends, builtin = key_active_builtin, worker = key_active_worker,
+  wake = key_wake_waiting, wake_releasable = key_wake_releasable,
 }
+local is_current = definition[4] == version and not definition[5]
+local room = room_for_letters(key_dead_letters, letters_max)
+
+-- True if the message may leave now. A forged token, or one from before a change of ordering, names another lane.
+local function may_go(failure)
+  if failure.how == '' or not is_current or failure.how == 's' and room <= 0 then return false end
+  return redis.call('ZSCORE', lanes[tonumber(failure.lane)].in_progress, failure.sequence)
+end
 
 local now = now_ms()
-local answer, gone, at_once, due, halted, failed = {}, {}, {}, {}, {}, {}
+local answer, gone, at_once, due, halted, leaving, failed = {}, {}, {}, {}, {}, {}, {}
 for i, failure in ipairs(failures) do
   local sequence, wait_ms = failure.sequence, tonumber(failure.wait_ms)
   if held[i] and not failed[sequence] then
     local attempts = attempts_of(key_attempts, sequence)
-    local later_max = tonumber(failure.later_max)
-    local asks_later = later_max > 0
-    -- Its producer may have asked for fewer attempts.
-    local asked_max = tonumber(failure.attempts_max)
-    local attempts_max = asked_max > 0 and (most == 0 or asked_max < most) and asked_max or most
-    local is_used_up
+    local asks_later = failure.is_later == '1'
     -- The worker is alive, so the message is not a suspect.
     attempts[7], attempts[11] = 0, asks_later and 1 or 0
-    if asks_later then
-      attempts[10] = attempts[10] + 1
-      is_used_up = attempts[10] > later_max
-    else
-      attempts[1] = attempts[1] + 1
-      is_used_up = failure.is_final == '1' or attempts_max > 0 and attempts[1] >= attempts_max
-    end
-    if is_used_up or not asks_later then note_error(attempts, now, failure.problem) end
+    local count = asks_later and 10 or 1
+    attempts[count] = attempts[count] + 1
+    if not wait_ms or not asks_later then note_error(attempts, now, failure.problem) end
     failed[sequence] = attempts
     gone[#gone + 1] = failure.member
     answer[i] = 'ok'
-    if is_used_up then
-      answer[i] = 'halted'
+    if not wait_ms then
       attempts[4] = 'transform'
-      halted[#halted + 1] = text(now)
-      halted[#halted + 1] = sequence
+      if may_go(failure) then
+        answer[i] = 'withdrawn'
+        leaving[#leaving + 1] = failure
+        if failure.how == 's' then room = room - 1 end
+      else
+        answer[i] = 'halted'
+        halted[#halted + 1] = text(now)
+        halted[#halted + 1] = sequence
+      end
     elseif wait_ms <= 0 then
       at_once[#at_once + 1] = sequence
     else
@@ -71,5 +81,11 @@ if #gone > 0 then
     redis.call('HINCRBY', key_destination, 'delayed', #due / 2)
   end
   if #at_once > 0 then to_front(place, at_once) end
+  for _, failure in ipairs(leaving) do
+    local sequence = failure.sequence
+    local record = redis.call('HGET', key_messages, sequence) or ''
+    leave(place, lanes[tonumber(failure.lane)], {sequence = sequence, record = record, how = failure.how,
+      reason = failure.reason, stage = 'transform', attempts = cmsgpack.pack(failed[sequence])}, now)
+  end
 end
 return keep(key_call, number, answer)

@@ -11,15 +11,15 @@
 
 check_schema(key_epoch)
 if redis.call('EXISTS', key_destination) == 0 then return '0' end
-local known = redis.call('HMGET', key_destination, 'deleted', 'born', 'version')
-if not known[1] then return redis.error_reply('WRONG_STATE the destination is not being removed') end
+local definition = redis.call('HMGET', key_destination, 'deleted', 'born', 'version')
+if not definition[1] then return redis.error_reply('WRONG_STATE the destination is not being removed') end
 expect('ZCARD', key_active_builtin, key_active_worker, key_releasable, key_consumers, key_withdrawing)
 local epoch = current_epoch(key_epoch, now_ms(), seen_epoch)
 local removed = redis.call('HMGET', key_epoch, 'removed_epoch', 'removed_version')
-local carried = math.max(epoch, tonumber(known[2]) or 0)
+local carried = math.max(epoch, tonumber(definition[2]) or 0)
 local function at_least(noted, number) return text(math.max(tonumber(noted) or 0, tonumber(number) or 0)) end
 redis.call('HSET', key_epoch, 'removed_epoch', at_least(removed[1], carried),
-  'removed_version', at_least(removed[2], known[3]))
+  'removed_version', at_least(removed[2], definition[3]))
 redis.call('UNLINK', key_destination, key_waiting, key_messages, key_attempts, key_lanes, key_in_progress, key_ready,
   key_halted, key_withdrawals, key_idempotency_keys, key_dead_letters, key_dead_letter_messages, key_dead_lettered_at,
   key_log, key_log_order, key_bodies, key_withdrawn, key_previous, key_ids, key_consumer_leases,

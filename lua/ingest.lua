@@ -14,11 +14,11 @@
 local IDS_REMOVED_MAX = 1000
 
 local number = call_number + 0
-local answered, known = begin_ingest(key_call, key_epoch, key_destination, number, seen_epoch, record_schema, version,
-  message_epoch)
+local answered, progress = begin_ingest(key_call, key_epoch, key_destination, number, seen_epoch, record_schema,
+  version, message_epoch)
 if answered then return answered end
-local now, last, pending_bytes, born = known.now, known.last, known.pending_bytes, known.born
-local room = backlog_max - known.pending
+local now, last, pending_bytes, born = progress.now, progress.last, progress.pending_bytes, progress.born
+local room = backlog_max - progress.pending
 
 local needs_processing, serial = first_state == 'waiting', processing == 'serial'
 window_ms, keys_max, ids_max = tonumber(window_ms), tonumber(keys_max), tonumber(ids_max)
@@ -49,7 +49,7 @@ if #empty > 0 then
   local keys = {}
   for i, lane in ipairs(empty) do keys[i] = lanes[lane].key end
   for i, last_of_key in ipairs(redis.call('ZMSCORE', key_previous, unpack(keys))) do
-    previous[empty[i]] = last_of_key or known.all_keys and '0' or ''
+    previous[empty[i]] = last_of_key or progress.all_keys and '0' or ''
   end
 end
 

@@ -8,19 +8,19 @@
 -- include: schema, clock, call, epoch, wake, arrivals
 
 local number = call_number + 0
-local answered, known = begin_ingest(key_call, key_epoch, key_destination, number, seen_epoch, record_schema, version,
-  message_epoch)
+local answered, progress = begin_ingest(key_call, key_epoch, key_destination, number, seen_epoch, record_schema,
+  version, message_epoch)
 if answered then return answered end
-local count, first = #records, known.last + 1
-if count > backlog_max - known.pending then return redis.error_reply('NOT_FAST the backlog is full') end
+local count, first = #records, progress.last + 1
+if count > backlog_max - progress.pending then return redis.error_reply('NOT_FAST the backlog is full') end
 
 local sequences, with_records, with_scores = numbered(first, records)
 
 redis.call('HSET', key_messages, unpack(with_records))
 local length = redis.call('RPUSH', key_waiting, unpack(sequences))
 redis.call('ZADD', key_in_progress, unpack(with_scores))
-redis.call('HSET', key_destination, 'last', text(known.last + count), 'bytes',
-  text(known.pending_bytes + accounted_bytes_sum))
+redis.call('HSET', key_destination, 'last', text(progress.last + count), 'bytes',
+  text(progress.pending_bytes + accounted_bytes_sum))
 if length == count then
   redis.call('ZADD', key_active, '0', destination)
   wake(key_wake_waiting, destination)

@@ -9,16 +9,16 @@
 -- include: schema, clock
 
 check_schema(key_epoch)
-local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'definition', 'paused', 'born')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+local definition = redis.call('HMGET', key_destination, 'version', 'deleted', 'definition', 'paused', 'born')
+if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 local wanted, paused = {ingest = ingest, processing = processing, delivery = delivery}, {}
 for _, name in ipairs({'ingest', 'processing', 'delivery'}) do
-  local is_paused = string.find(known[4] or '', name, 1, true) ~= nil
+  local is_paused = string.find(definition[4] or '', name, 1, true) ~= nil
   if wanted[name] ~= '' then is_paused = wanted[name] == '1' end
   if is_paused then paused[#paused + 1] = name end
 end
 paused = table.concat(paused, ',')
-if (known[4] or '') == paused then return {known[1], known[3], 0, paused, known[5] or '0'} end
-local version = text(math.max(tonumber(known[1]) + 1, now_ms()))
+if (definition[4] or '') == paused then return {definition[1], definition[3], 0, paused, definition[5] or '0'} end
+local version = text(math.max(tonumber(definition[1]) + 1, now_ms()))
 redis.call('HSET', key_destination, 'version', version, 'paused', paused)
-return {version, known[3], 1, paused, known[5] or '0'}
+return {version, definition[3], 1, paused, definition[5] or '0'}

@@ -13,9 +13,9 @@ local epoch = current_epoch(key_epoch, now, seen_epoch)
 if text(epoch) ~= owner_epoch then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if not owns(key_owner, token) then return redis.error_reply('NOT_OWNER another owns the partition') end
 -- A destination that was created again counts from 1: its head may have the same sequence.
-local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'delivery')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+local definition = redis.call('HMGET', key_destination, 'version', 'deleted', 'delivery')
+if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
 if not is_head(ordering, key_in_progress, sequence) then
   return redis.error_reply('WRONG_HEAD the message is not the head of its lane')
 end
@@ -27,6 +27,6 @@ local has_failed_again = attempts[1] ~= failed
 attempts[1] = failed
 if has_failed_again then note_error(attempts, now, problem) end
 keep_attempts(key_attempts, sequence, attempts)
-if known[3] == 'pull' then end_refusal(key_consumer_leases, lane) end
+if definition[3] == 'pull' then end_refusal(key_consumer_leases, lane) end
 may_leave(key_releasable, key_lanes, destination, ordering, lane, text(not_before))
 return text(not_before)

@@ -9,8 +9,8 @@
 
 check_schema(key_epoch)
 local now = now_ms()
-local known = redis.call('HMGET', key_destination, 'version', 'stalls_max', 'ordering')
-local exists, most = known[1], tonumber(known[2]) or 0
+local definition = redis.call('HMGET', key_destination, 'version', 'stalls_max', 'ordering')
+local exists, most = definition[1], tonumber(definition[2]) or 0
 
 -- At most this many messages count as processed together, because a field of the destination lists the suspects that
 -- are being processed.
@@ -28,7 +28,7 @@ end
 
 local expired, due = over(key_leases, leases), over(key_delayed, delays)
 local place = {
-  destination = destination, ordering = known[3], hash = key_destination, waiting = key_waiting,
+  destination = destination, ordering = definition[3], hash = key_destination, waiting = key_waiting,
   messages = key_messages, builtin = key_active_builtin, worker = key_active_worker, wake = key_wake_waiting,
 }
 -- True if no other message of the partition was leased, so that no other message seems to have crashed the worker.

@@ -19,17 +19,17 @@ local epoch, takeover_wait = current_epoch(key_epoch, now, seen_epoch)
 if epoch ~= owner_epoch + 0 then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if takeover_wait > 0 then return redis.error_reply('TAKEOVER_WAIT ' .. text(takeover_wait)) end
 if not owns(key_owner, token) then return redis.error_reply('NOT_OWNER another owns the partition') end
-local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'withdrawals', 'halted_ready', 'settled',
+local definition = redis.call('HMGET', key_destination, 'version', 'deleted', 'withdrawals', 'halted_ready', 'settled',
   'ready', 'bytes', 'delivered', 'delivery', 'last')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
 
 -- Limits of a call for all lanes together: messages to settle, messages to return, sequences to read to find these, and
 -- messages whose size to query. If nothing is left for a lane, the owner must ask again.
 local SETTLED_MAX, RUNS_MAX, READS_MAX, SIZED_MAX = 4096, 4000, 12000, 1000
 
-local has_withdrawals, halted = (known[3] or '0') ~= '0', (known[4] or '0') ~= '0'
-local is_pulled, attempts_kept = known[9] == 'pull', redis.call('HLEN', key_attempts) > 0
+local has_withdrawals, halted = (definition[3] or '0') ~= '0', (definition[4] or '0') ~= '0'
+local is_pulled, attempts_kept = definition[9] == 'pull', redis.call('HLEN', key_attempts) > 0
 local wait_max, room = tonumber(wait_max_ms), tonumber(bytes_max)
 local budget = {
   settles = SETTLED_MAX, reads = READS_MAX, first_read = math.max(32, math.floor(RUNS_MAX / #lanes)),
@@ -317,8 +317,8 @@ local function count_gone()
       bytes, delivered = bytes + accounted_bytes, delivered + left
     end
   end
-  redis.call('HSET', key_destination, 'settled', counted(known[5], #gone), 'ready', counted(known[6], -#gone),
-    'bytes', counted(known[7], -bytes), 'delivered', counted(known[8], delivered))
+  redis.call('HSET', key_destination, 'settled', counted(definition[5], #gone), 'ready', counted(definition[6], -#gone),
+    'bytes', counted(definition[7], -bytes), 'delivered', counted(definition[8], delivered))
 end
 
 -- True if the hint of a lane must go behind the hints of the lanes that wait now.
@@ -338,7 +338,7 @@ local function renew_hints()
     elseif lane.is_too_late then
       may_leave(key_releasable, key_lanes, destination, ordering, lane.key, text(now + wait_max))
     elseif (ordering ~= 'destination' or is_pulled) and lane.hint and has_had_turn(lane) then
-      may_leave(key_releasable, key_lanes, destination, ordering, lane.key, known[10] or '1')
+      may_leave(key_releasable, key_lanes, destination, ordering, lane.key, definition[10] or '1')
     end
   end
   if #empty > 0 then redis.call('ZREM', ordering == 'destination' and key_releasable or key_lanes, unpack(empty)) end

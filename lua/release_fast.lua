@@ -17,11 +17,11 @@ local epoch, takeover_wait = current_epoch(key_epoch, now, seen_epoch)
 if epoch ~= owner_epoch + 0 then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if takeover_wait > 0 then return redis.error_reply('TAKEOVER_WAIT ' .. text(takeover_wait)) end
 if not owns(key_owner, token) then return redis.error_reply('NOT_OWNER another owns the partition') end
-local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'withdrawals', 'halted_ready', 'settled',
+local definition = redis.call('HMGET', key_destination, 'version', 'deleted', 'withdrawals', 'halted_ready', 'settled',
   'ready', 'bytes', 'delivered', 'delivery')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-local is_plain = (known[3] or '0') == '0' and (known[4] or '0') == '0' and known[9] ~= 'pull'
+if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
+local is_plain = (definition[3] or '0') == '0' and (definition[4] or '0') == '0' and definition[9] ~= 'pull'
 if not is_plain or redis.call('HLEN', key_attempts) > 0 then
   return redis.error_reply('NOT_FAST there are consumers, withdrawals, earlier attempts, or halted messages')
 end
@@ -69,8 +69,8 @@ local function settle(sequences)
   redis.call('DEL', key_ready, key_in_progress)
   redis.call('ZREM', key_releasable, destination)
   local count = #sequences
-  redis.call('HSET', key_destination, 'settled', counted(known[5], count), 'ready', counted(known[6], -count),
-    'bytes', counted(known[7], -settled_bytes), 'delivered', counted(known[8], count))
+  redis.call('HSET', key_destination, 'settled', counted(definition[5], count), 'ready', counted(definition[6], -count),
+    'bytes', counted(definition[7], -settled_bytes), 'delivered', counted(definition[8], count))
   return true
 end
 

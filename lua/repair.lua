@@ -8,9 +8,9 @@
 -- include: schema, clock, attempts, head, wake, waiting, serial, out_of_line
 
 check_schema(key_epoch)
-local known = redis.call('HMGET', key_destination, 'version', 'deleted')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+local definition = redis.call('HMGET', key_destination, 'version', 'deleted')
+if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
 
 local may_repair, now = repairs == '1', now_ms()
 local findings, sums, waits, damaged = {}, {0, 0, 0, 0, 0, 0}, {}, {}

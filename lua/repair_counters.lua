@@ -8,9 +8,9 @@
 -- include: schema, clock, wake, waiting
 
 check_schema(key_epoch)
-local known = redis.call('HMGET', key_destination, 'version', 'deleted')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+local definition = redis.call('HMGET', key_destination, 'version', 'deleted')
+if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
 for _, counter in ipairs(counters) do
   local value = redis.call('HGET', key_destination, counter.name)
   if (tonumber(value) or 0) ~= tonumber(counter.before) then return {'busy', {}} end

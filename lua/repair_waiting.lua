@@ -9,9 +9,9 @@
 -- include: schema, clock, wake, waiting
 
 check_schema(key_epoch)
-local known = redis.call('HMGET', key_destination, 'version', 'deleted')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+local definition = redis.call('HMGET', key_destination, 'version', 'deleted')
+if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
 local place = {
   destination = destination, ordering = ordering, hash = key_destination, waiting = key_waiting,
   messages = key_messages, builtin = key_active_builtin, worker = key_active_worker, wake = key_wake_waiting,

@@ -11,9 +11,9 @@
 local schema = check_schema(key_epoch)
 if schema ~= record_schema then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 local member = destination .. '/' .. sequence
-local known = redis.call('HMGET', key_destination, 'version', 'deleted')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+local definition = redis.call('HMGET', key_destination, 'version', 'deleted')
+if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
 local is_delayed = redis.call('ZSCORE', key_delayed, member)
 local leads = is_head(ordering, key_in_progress, sequence)
 local attempts = attempts_of(key_attempts, sequence)

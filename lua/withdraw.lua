@@ -9,13 +9,14 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   NOT_OWNER
 -- Sent again, it changes nothing more: no call number is needed.
--- include: schema, clock, epoch, owner, attempts, head, wake, waiting, serial, out_of_line, withdrawn, consumers
+-- include: schema, clock, epoch, owner, attempts, head, wake, waiting, serial, out_of_line
+-- include: tombstones, withdrawn, consumers
 
 check_schema(key_epoch)
 local now = now_ms()
-local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'delivery')
-if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+local definition = redis.call('HMGET', key_destination, 'version', 'deleted', 'delivery')
+if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
 local epoch, takeover_wait = current_epoch(key_epoch, now, seen_epoch)
 local by_policy = who == 'policy'
 local token, known_epoch = string.match(who, '^(%S+) (%d+)$')
@@ -28,34 +29,15 @@ local no_sender_delivers = takeover_wait <= 0 and (is_owner or redis.call('EXIST
 
 local serial = processing == 'serial'
 local place = {
-  destination = destination, ordering = ordering, hash = key_destination, waiting = key_waiting,
-  messages = key_messages, attempts = key_attempts, delayed = key_delayed, builtin = key_active_builtin,
-  worker = key_active_worker, wake = key_wake_waiting,
+  destination = destination, ordering = ordering, processing = processing, delivery = definition[3],
+  hash = key_destination, waiting = key_waiting, messages = key_messages, bodies = key_bodies,
+  attempts = key_attempts, delayed = key_delayed, withdrawals = key_withdrawals, withdrawing = key_withdrawing,
+  dead_letters = key_dead_letters, dead_letter_messages = key_dead_letter_messages,
+  dead_lettered_at = key_dead_lettered_at, releasable = key_releasable, lanes = key_lanes, consumers = key_consumers,
+  consumer_lease_ends = key_consumer_lease_ends, builtin = key_active_builtin, worker = key_active_worker,
+  wake = key_wake_waiting, wake_releasable = key_wake_releasable,
 }
-
--- Returns the record as a tombstone: marked, and without its body. Of an unreadable record, keeps only the accounted
--- bytes, if it can find them.
-local function tombstone_of(record)
-  local _, mark_end = string.find(record, '^B%d+;')
-  local begin = (mark_end or 0) + 1
-  local _, prefix_end = string.find(record, '^[PN]%d*;', begin)
-  local length, header_at = string.match(record, KNOWN_FORMAT .. '%d+,(%d+);()', (prefix_end or begin - 1) + 1)
-  if not length then
-    local accounted_bytes = string.match(record, '^%d(%d+),', (prefix_end or begin - 1) + 1)
-    return 'T' .. how .. 'D' .. (accounted_bytes or '0') .. ';'
-  end
-  return 'T' .. how .. string.sub(record, begin, header_at + tonumber(length) - 1)
-end
-
-local function write_letter(sequence, record, stage, attempts)
-  local head = table.concat({text(now), stage, #reason, #attempts}, ' ')
-  redis.call('HSET', key_dead_letter_messages, sequence, head .. ';' .. reason .. attempts .. record)
-  redis.call('ZADD', key_dead_letters, sequence, sequence)
-  redis.call('ZADD', key_dead_lettered_at, text(now), sequence)
-end
-
-letters_max = tonumber(letters_max)
-local room_for_letters = letters_max == 0 and math.huge or letters_max - redis.call('ZCARD', key_dead_letters)
+local room = room_for_letters(key_dead_letters, letters_max)
 
 -- In a list of up to this length, the script searches for each message to remove.
 local LIST_MAX = 1000
@@ -84,7 +66,7 @@ end
 
 -- 'accepted' if a consumer has accepted this message and the owner has not settled it; 'held' if a consumer holds it.
 local function by_consumer(lane, sequence)
-  if known[3] ~= 'pull' then return end
+  if definition[3] ~= 'pull' then return end
   local entry = read_lease(key_consumer_leases, ordering == 'none' and sequence or lane)
   if tonumber(sequence) <= entry.accepted then return 'accepted' end
   if has_consumer(entry, now) and lease_covers(entry, sequence) then return 'held' end
@@ -154,24 +136,14 @@ local function stage_and_attempts(sequence, state)
   return stage, cmsgpack.pack(attempts)
 end
 
-local records, tombstones = {}, {}
-for _, message in ipairs(messages) do
-  local record = redis.call('HGET', key_messages, message.sequence) or ''
-  records[message.sequence] = record
-  if string.sub(record, 1, 1) ~= 'T' then tombstones[message.sequence] = tombstone_of(record) end
-end
-
 local answer = {}
 for _, message in ipairs(messages) do
-  local number, sequence = tonumber(message.lane), message.sequence
-  local lane = lanes[number]
-  local in_progress, ready = lane.in_progress, lane.ready
-  local record = records[sequence]
+  local sequence, lane = message.sequence, lanes[tonumber(message.lane)]
+  local record = redis.call('HGET', key_messages, sequence) or ''
   local state = 'settled'
-  if redis.call('ZSCORE', in_progress, sequence) then
+  if redis.call('ZSCORE', lane.in_progress, sequence) then
     if string.sub(record, 1, 1) ~= 'T' then
-      local is_full = how == 's' and room_for_letters <= 0
-      state = is_full and 'full' or take_out(lane, sequence)
+      state = how == 's' and room <= 0 and 'full' or take_out(lane, sequence)
     else
       -- Its transform dropped it meanwhile, which ends the withdrawal.
       forget_withdrawal(sequence)
@@ -184,30 +156,10 @@ for _, message in ipairs(messages) do
     answer[#answer + 1] = 'withdrawing'
   else
     local stage, attempts = stage_and_attempts(sequence, state)
-    if how == 's' then
-      write_letter(sequence, record, stage, attempts)
-      room_for_letters = room_for_letters - 1
-    elseif bytes_out_of_line(record) > 0 then
-      redis.call('HDEL', key_bodies, sequence)
-    end
-    redis.call('HSET', key_messages, sequence, tombstones[sequence])
-    records[sequence] = tombstones[sequence]
-    redis.call('HDEL', key_attempts, sequence)
-    forget_withdrawal(sequence)
-    if state ~= 'ready' then
-      redis.call('ZADD', ready, sequence, sequence)
-      redis.call('HINCRBY', key_destination, 'ready', 1)
-      if serial and state ~= 'awaiting_turn' then advance(place, in_progress, ready, now) end
-    end
-    if is_head(ordering, in_progress, sequence) then
-      local key = ordering == 'none' and sequence or lane.key
-      may_leave(key_releasable, key_lanes, destination, ordering, key, '0')
-      if known[3] == 'pull' then
-        redis.call('ZADD', key_consumer_lease_ends, '0', key)
-        redis.call('ZADD', key_consumers, '0', destination)
-      end
-      wake(key_wake_releasable, destination)
-    end
+    local one = {sequence = sequence, record = record, how = how, reason = reason, stage = stage, attempts = attempts,
+      state = state}
+    leave(place, lane, one, now)
+    if how == 's' then room = room - 1 end
     answer[#answer + 1] = 'done'
   end
 end

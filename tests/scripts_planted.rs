@@ -163,9 +163,10 @@ fn meeting(file: &str) -> &'static [Kind] {
         "acquire_partition" => &[Kind::Own, Kind::Pass],
         "resign_partition" => &[Kind::Own, Kind::Disown, Kind::Restart],
         "include/call" => &[Kind::Late],
-        "include/suspects" | "include/rate" | "claim" | "fail" | "reap" => {
+        "include/suspects" | "include/rate" | "claim" | "reap" => {
             &[Kind::Claim, Kind::Reap, Kind::Fail]
         }
+        "fail" => &[Kind::Define, Kind::Claim, Kind::Reap, Kind::Fail],
         "complete" => &[Kind::Ingest, Kind::Claim, Kind::Complete, Kind::Pass],
         "extend" => &[Kind::Claim, Kind::Extend],
         "include/sources" => &[Kind::Ingest, Kind::Define, Kind::BeginRemove, Kind::Remove],
@@ -219,7 +220,7 @@ fn by_consumers(bug: &Bug) -> bool {
 }
 
 fn is_about_hand_overs(bug: &Bug) -> bool {
-    let elsewhere = ["has_head and count == 1", "return length == 0", "not known[6]"];
+    let elsewhere = ["has_head and count == 1", "return length == 0", "not definition[6]"];
     bug.file == "include/hand_over" || elsewhere.iter().any(|part| bug.right.contains(part))
 }
 

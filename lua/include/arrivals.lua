@@ -12,16 +12,16 @@ local function begin_ingest(key_call, key_epoch, key_destination, number, seen_e
   local now = now_ms()
   local partition_epoch, _, schema = current_epoch(key_epoch, now, seen_epoch)
   if schema ~= record_schema then return redis.error_reply('STALE_SCHEMA ' .. schema) end
-  local known = redis.call('HMGET', key_destination, 'version', 'deleted', 'last', 'settled', 'born', 'bytes',
+  local definition = redis.call('HMGET', key_destination, 'version', 'deleted', 'last', 'settled', 'born', 'bytes',
     'all_keys_known')
-  if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
-  if known[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-  local born, last = tonumber(known[5]) or 0, tonumber(known[3]) or 0
+  if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+  if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
+  local born, last = tonumber(definition[5]) or 0, tonumber(definition[3]) or 0
   local epoch = math.max(partition_epoch, born)
   if epoch ~= message_epoch + 0 then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
   return nil, {
-    now = now, epoch = partition_epoch, born = born, last = last, pending = last - (tonumber(known[4]) or 0),
-    pending_bytes = tonumber(known[6]) or 0, all_keys = known[7],
+    now = now, epoch = partition_epoch, born = born, last = last, pending = last - (tonumber(definition[4]) or 0),
+    pending_bytes = tonumber(definition[6]) or 0, all_keys = definition[7],
   }
 end
 

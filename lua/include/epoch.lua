@@ -25,16 +25,16 @@ local function history_of_server()
   return history_of_call
 end
 
--- What callers know (`known` of current_epoch), as numbers: {lease, epoch of the partition, epoch of a message or
+-- What callers know (`seen_epoch` of current_epoch), as numbers: {lease, epoch of the partition, epoch of a message or
 -- creation}. Blocks of a call (blocks.lua) often pass the same text, and parsing is expensive.
 local parsed = {}
 
-local function parse_known(known)
-  if not parsed[known] then
-    local lease_ms, seen, carried = string.match(known, '^(%d+) ?(%d*) ?(%d*)$')
-    parsed[known] = {tonumber(lease_ms), tonumber(seen) or 0, tonumber(carried) or 0}
+local function parse_known(seen_epoch)
+  if not parsed[seen_epoch] then
+    local lease_ms, seen, carried = string.match(seen_epoch, '^(%d+) ?(%d*) ?(%d*)$')
+    parsed[seen_epoch] = {tonumber(lease_ms), tonumber(seen) or 0, tonumber(carried) or 0}
   end
-  return unpack(parsed[known])
+  return unpack(parsed[seen_epoch])
 end
 
 -- The messages of a destination carry the epoch of the partition, or the epoch in which the destination was created if
@@ -42,14 +42,14 @@ end
 -- message of any removed destination may have carried. So a removal does not affect other destinations, and needs only
 -- one number. A new epoch of the partition is above these epochs, too.
 --
--- `known` is what the caller knows: '<lease of owners, ms> <highest epoch of the partition seen> <highest
+-- `seen_epoch` is what the caller knows: '<lease of owners, ms> <highest epoch of the partition seen> <highest
 -- epoch of a message or of a creation seen>'. Returns the epoch, how long the takeover wait lasts in ms (0: it is
 -- over), the schema, and the lowest epoch in which a destination may now be created.
-local function current_epoch(key, now, known)
+local function current_epoch(key, now, seen_epoch)
   local noted = partition_of(key)
   local schema = known_schema(noted[5])
   local history = history_of_server()
-  local lease_ms, seen, carried = parse_known(known)
+  local lease_ms, seen, carried = parse_known(seen_epoch)
   local epoch = tonumber(noted[2]) or 0
   local birth = math.max(epoch, (tonumber(noted[6]) or 0) + 1)
   if noted[1] and string.sub(noted[1], 41) == history and epoch >= seen and birth >= carried then

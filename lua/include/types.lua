@@ -32,10 +32,10 @@ local function check_destination(hash)
   hash_of_block = nil
   local wrong = check_type('hash', hash)
   if wrong then return wrong end
-  local known = redis.call('HMGET', hash, 'version', 'ordering', 'wrong_type')
-  hash_of_block, waiting_type = known[1] and hash, known[2] == 'none' and 'zset' or 'list'
-  if not known[3] then return nil end
-  local kind, key = string.match(known[3], '^(%a+) (.*)$')
+  local definition = redis.call('HMGET', hash, 'version', 'ordering', 'wrong_type')
+  hash_of_block, waiting_type = definition[1] and hash, definition[2] == 'none' and 'zset' or 'list'
+  if not definition[3] then return nil end
+  local kind, key = string.match(definition[3], '^(%a+) (.*)$')
   wrong = COUNTS[kind] and check_type(kind, key)
   if not wrong then redis.call('HDEL', hash, 'wrong_type') end
   return wrong or nil

@@ -103,7 +103,8 @@ async fn live(
     assert_eq!(claimed.len(), 1 + 6 * 2, "a deadline and six messages");
     let extended: Vec<String> = ask(at, &calls.extend("s1", &[1, 2, 3])).await;
     assert_eq!(extended[1..], ["ok", "ok", "ok"]);
-    let failed: Vec<String> = ask(at, &calls.fail("s1", &[(1, "0"), (2, LONG), (3, "0")])).await;
+    let fail = calls.fail("s1", "a", &[(1, "0"), (2, LONG), (3, "0")]);
+    let failed: Vec<String> = ask(at, &fail).await;
     assert_eq!(failed, ["ok", "ok", "ok"]);
     assert_eq!(ask::<Vec<String>>(at, &calls.requeue("s1", &[4])).await, ["ok"]);
 

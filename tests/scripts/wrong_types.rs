@@ -5,7 +5,7 @@ use crate::scripts;
 use crate::support;
 
 use redis::{Value, aio::MultiplexedConnection};
-use scripts::{Arrival, Call, Calls, FINAL, LONG, RECORD};
+use scripts::{Arrival, Call, Calls, HALTS, LEAVES, LONG, RECORD};
 use store::{Keys, scripts::CHECK_THEMSELVES};
 use support::redis::TestRedis;
 
@@ -194,7 +194,7 @@ async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     run(connection, &calls.ingest(&lanes, &[], &arrivals)).await;
     run(connection, &calls.claim("s1", 9)).await;
     run(connection, &calls.complete("s1", &lanes, &[(1, 1), (2, 2), (1, 7)])).await;
-    run(connection, &calls.fail("s1", &[(3, LONG), (8, FINAL)])).await;
+    run(connection, &calls.fail("s1", "b", &[(3, LONG), (8, HALTS)])).await;
     run(connection, &calls.postpone("me", "a", 1, "0")).await;
     run(connection, &calls.withdraw("s", "me", &lanes, &[(2, 8)])).await;
     run(connection, &calls.withdraw("c", "", &lanes, &[(2, 6)])).await;
@@ -228,7 +228,7 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.claim("s2", 5),
         calls.complete("s1", &lanes, &[(2, 4), (1, 5)]),
         calls.extend("s1", &[4, 5]),
-        calls.fail("s1", &[(4, "0"), (5, LONG), (9, FINAL)]),
+        calls.fail("s1", "a", &[(4, "0"), (5, LONG), (9, LEAVES)]),
         calls.requeue("s1", &[4, 5]),
         calls.reap(&[calls.member(5, "s1")], &["erp/3".to_owned()]),
         calls.step_back([

@@ -3,9 +3,9 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use domain::{
-    Arrival, AttemptError, Body, DeliveryKind, Destination, Due, ErrorKind, Grant, Message,
-    MessageIds, Ordering, Processing, Redrive, Sequence, Stage, Stamped, Token, Tombstone, Topic,
-    TransformKind,
+    Arrival, AttemptError, Body, DeliveryKind, Destination, Disposition, Due, ErrorKind, Grant,
+    Message, MessageIds, Ordering, Processing, Redrive, Sequence, Stage, Stamped, Token, Tombstone,
+    Topic, TransformKind,
 };
 use redis::aio::MultiplexedConnection;
 use store::{
@@ -147,20 +147,12 @@ impl Life<'_> {
             |token: &_| Extension { token: Clone::clone(token), checkpoint: Some("{}".to_owned()) };
         let extensions: Vec<_> = tokens.iter().map(extend).collect();
         store.extend(known, &extensions, self.lease).await.unwrap();
-        let failed = |at: usize, wait, is_final| {
+        let failed = |at: usize, disposition| {
             let error = error(Stage::Transform);
             let ids = MessageIds::default();
-            Failed {
-                token: tokens[at].clone(),
-                wait,
-                is_final,
-                attempts_max: 0,
-                later_max: 0,
-                error,
-                ids,
-            }
+            Failed { token: tokens[at].clone(), disposition, is_later: false, error, ids }
         };
-        let failed = [failed(0, Duration::ZERO, true), failed(1, self.lease, false)];
+        let failed = [failed(0, Disposition::Halt), failed(1, Disposition::Postpone(self.lease))];
         let statuses = store.fail(call_sequence, known, &failed).await.unwrap();
         assert_eq!(statuses, [Status::Halted, Status::Ok]);
         if !serial {

@@ -23,19 +23,6 @@ impl Backoff {
         let ceiling_ms = self.base_ms.saturating_mul(1u64 << doublings).min(self.max_ms);
         Duration::from_millis((ceiling_ms as f64 * chance) as u64)
     }
-
-    /// Like [`Backoff::wait`], but not shorter than the wait that the other side asked for
-    /// (`Retry-After`), which is capped by `asked_max`.
-    pub fn wait_asked(
-        &self,
-        attempt: u32,
-        chance: f64,
-        asked: Option<Duration>,
-        asked_max: Duration,
-    ) -> Duration {
-        let own = self.wait(attempt, chance);
-        own.max(asked.unwrap_or_default().min(asked_max))
-    }
 }
 
 /// A wait that somebody else wrote as a number of these units, with or without a fraction. A wait that no number can
@@ -80,14 +67,5 @@ mod tests {
             .collect();
         assert_eq!(ceilings, [200, 400, 800, 25_600, 30_000, 30_000]);
         assert_eq!(BACKOFF.wait(5, 0.0), Duration::ZERO);
-    }
-
-    #[test]
-    fn what_the_receiver_asks_for_is_the_least_up_to_a_cap() {
-        let hour = Duration::from_secs(3600);
-        let asked = Some(Duration::from_secs(7));
-        assert_eq!(BACKOFF.wait_asked(1, 0.5, asked, hour), Duration::from_secs(7));
-        let cap = Duration::from_secs(2);
-        assert_eq!(BACKOFF.wait_asked(1, 0.0, asked, cap), cap);
     }
 }

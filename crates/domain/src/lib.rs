@@ -16,6 +16,7 @@ pub mod name;
 pub mod nearest;
 pub mod network;
 mod processing_options;
+mod retry;
 pub mod secret;
 pub mod shell;
 pub mod state;
@@ -38,6 +39,7 @@ pub use message::{
 pub use name::{DestinationName, InvalidName};
 pub use network::AllowedNetwork;
 pub use processing_options::ProcessingOptions;
+pub use retry::{Disposition, Finality, RetryPolicy};
 pub use state::State;
 pub use token::{Grant, Scope, Token, TokenText};
 pub use topic::{Topic, TopicName};

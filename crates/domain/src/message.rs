@@ -341,6 +341,17 @@ pub enum Tombstone {
     Cancelled,
 }
 
+impl Tombstone {
+    /// Its name in the API, in metrics and in logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Tombstone::Dropped => "dropped",
+            Tombstone::DeadLettered => "dead_lettered",
+            Tombstone::Cancelled => "cancelled",
+        }
+    }
+}
+
 /// How long a message waited for processing, and how long that took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Processed {

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Backoff, Transform};
-
 /// What a producer asks of the processing of its message. Few ask for anything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessingOptions {
@@ -19,11 +17,5 @@ impl ProcessingOptions {
     /// True if the producer asks for nothing.
     pub fn are_none(&self) -> bool {
         *self == ProcessingOptions::default()
-    }
-
-    /// How long the next attempt at a message with these options waits.
-    pub fn backoff(&self, transform: &Transform) -> Backoff {
-        let usual = transform.backoff();
-        Backoff { base_ms: self.backoff_ms.unwrap_or(usual.base_ms), ..usual }
     }
 }

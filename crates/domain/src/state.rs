@@ -18,6 +18,7 @@
 //! Each transition is one Lua script of the same name (`due` is part of `reap`, `ack` of
 //! `release`, `retry` is `retry_head`). The state of a message is not stored: it follows from the
 //! sets that hold its sequence. A tombstone is in `ready`; the sender settles it without delivery.
+//! After a message's last attempt, `fail` also does what `withdraw` does, unless the message stays halted.
 //! With serial processing, a message that awaits its turn is `waiting`. A claim that passes a suspect makes it `delayed`
 //! (`defer`, part of `claim`).
 //!

@@ -14,10 +14,11 @@ use super::{
 };
 use domain::excerpt::excerpt;
 use domain::{
-    AttemptError, DestinationName, ErrorKind, LeaseToken, Processed, Stage, Stamped, TransformKind,
+    AttemptError, DestinationName, ErrorKind, Finality, LeaseToken, Processed, RetryPolicy, Stage,
+    Stamped, TransformKind,
 };
 use faults::pause::{Point, point};
-use store::{Catalog, CatalogEntry, Claimed, server_clock};
+use store::{Catalog, CatalogEntry, Claimed, Failed, server_clock};
 use telemetry::{Noted, SpanOf, TRANSFORMS};
 
 /// Whose attempt has ended, and the class of its slot.
@@ -201,19 +202,15 @@ impl Attempt {
     }
 
     fn failed(&self, failure: Failure) -> Outcome {
-        let transform = &self.entry.destination.transform;
-        let asked_max = Duration::from_millis(transform.retry_after_max_ms);
-        let options = &self.message.options;
-        let wait = options.backoff(transform).wait_asked(
-            self.message.attempts.failed.saturating_add(1),
-            rand::random(),
-            failure.retry_after,
-            asked_max,
-        );
-        let Failure { reason, kind, status, is_final, .. } = failure;
+        let destination = &self.entry.destination;
+        let Failure { reason, kind, status, is_final, retry_after, .. } = failure;
+        let failed = self.message.attempts.failed.saturating_add(1);
+        let finality = if is_final { Finality::Permanent } else { Finality::Retryable };
+        let policy = RetryPolicy::of_transform(destination, &self.message.options);
+        let disposition = policy.after(failed, finality, retry_after, rand::random());
         // The error of an expression may quote the body: keep it with the message, but not in the
         // log.
-        let may_quote_body = self.entry.destination.transform.kind == TransformKind::Jq;
+        let may_quote_body = destination.transform.kind == TransformKind::Jq;
         let logged = match may_quote_body {
             true => "the expression failed".to_owned(),
             false => excerpt(reason.as_bytes()),
@@ -226,9 +223,10 @@ impl Attempt {
             trace: ids.trace_id().as_deref(),
             attempt: self.message.attempts.number(),
             reason: &logged,
-            wait: (!is_final).then_some(wait),
+            wait: disposition.wait(),
         });
         let error = AttemptError { status, ..AttemptError::new(Stage::Transform, kind, reason) };
-        Outcome::Failed { wait, is_final, attempts_max: options.attempts_max, error, ids }
+        let token = self.token.clone();
+        Outcome::Failed(Box::new(Failed { token, disposition, is_later: false, error, ids }))
     }
 }

@@ -8,11 +8,11 @@ use std::{sync::Arc, time::Duration};
 use tokio_util::task::TaskTracker;
 
 use super::leases::LeaseGuard;
-use domain::{AttemptError, DestinationName, LeaseToken, MessageIds, Stamped};
+use domain::{DestinationName, LeaseToken, Stamped};
 use faults::pause::{Point, point};
 use store::{
-    Catalog, Completion, DueTimer, Failed, GroupCommit, Status, Store, StoreError, chunks_by_size,
-    retry_until,
+    Catalog, Completion, DueTimer, FAIL_MAX, Failed, GroupCommit, Status, Store, StoreError,
+    chunks_by_size, retry_until,
 };
 
 /// Queued outcomes for one destination; beyond that, attempts keep their slots and wait.
@@ -29,14 +29,8 @@ const FULL_PAUSE: Duration = Duration::from_secs(1);
 pub(super) enum Outcome {
     /// Deliver this message. `is_unchanged`: Redis already stores it like this.
     Completed { output: Box<Stamped>, is_unchanged: bool },
-    /// Retry after a wait, unless the attempts are used up.
-    Failed {
-        wait: Duration,
-        is_final: bool,
-        attempts_max: u32,
-        error: AttemptError,
-        ids: MessageIds,
-    },
+    /// It failed.
+    Failed(Box<Failed>),
     /// Requeue, as if it had not been claimed.
     Requeued,
 }
@@ -90,11 +84,7 @@ impl Finish {
                 Outcome::Completed { output, is_unchanged } => {
                     completed.push(Completion { token: job.token, output: *output, is_unchanged });
                 }
-                Outcome::Failed { wait, is_final, attempts_max, error, ids } => {
-                    let (token, later_max) = (job.token, 0);
-                    let one = Failed { token, wait, is_final, attempts_max, later_max, error, ids };
-                    failed.push(one);
-                }
+                Outcome::Failed(one) => failed.push(*one),
                 Outcome::Requeued => requeued.push(job.token),
             }
         }
@@ -115,12 +105,11 @@ impl Finish {
         }
         #[cfg(feature = "planted-bugs")]
         self.inject_faults(&entry, &mut failed).await;
-        if !failed.is_empty() {
-            let call = || store.fail(&caller, &entry, &failed);
+        for some in failed.chunks(FAIL_MAX) {
+            let call = || store.fail(&caller, &entry, some);
             let statuses = note(&name, "fail", retry_until(None, call).await);
             point(Point::ProcessorFailed).await;
-            self.due.note_failed(entry.partition, &failed, &statuses);
-            store.apply_policy_to_failed(&entry, &failed, &statuses).await;
+            self.due.note_failed(entry.partition, some, &statuses);
         }
         if is_full {
             // They are processed again when Redis has memory, or when they are heads.

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn right_missing_inside_a_script_is_named_and_may_come_after_a_write() {
+    fn right_missing_inside_a_script_is_named() {
         let detail = "ACL failure in script: User svc has no permissions to run the 'zadd' command";
         for error in [mapped("NOPERM", detail), ClientError::of_block(&format!("NOPERM {detail}"))]
         {

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn given_up_caller_is_for_its_destination_until_its_call_is_late() {
+    fn given_up_caller_serves_its_destination_until_call_is_late() {
         let [erp, crm] = ["erp", "crm"].map(|name| name.parse::<DestinationName>().unwrap());
         let callers = Callers::default();
         let idle = |name: &str, given_up: Option<Instant>| Idle {

@@ -58,7 +58,8 @@ impl DueTimer {
     /// Schedules those of `failed` that are retried, by the answer of [`Store::fail`].
     pub fn note_failed(&self, partition: u16, failed: &[Failed], statuses: &[Status]) {
         let again = failed.iter().zip(statuses).filter(|(_, status)| **status == Status::Ok);
-        again.for_each(|(one, _)| self.note(partition, one.wait));
+        let waits = again.filter_map(|(one, _)| one.disposition.wait());
+        waits.for_each(|wait| self.note(partition, wait));
     }
 }
 

@@ -101,7 +101,7 @@ pub use transitions::{
     delete_destination::Removed,
     end_session::SESSION_MS_MAX,
     extend::Extension,
-    fail::Failed,
+    fail::{FAIL_MAX, Failed},
     ingest::Ingested,
     postpone::RefusedHead,
     reap::{Overdue, Reaped},

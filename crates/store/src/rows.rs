@@ -1,5 +1,7 @@
 //! What the lists of several transitions hold.
 
+use std::{collections::HashMap, hash::Hash};
+
 use bytes::Bytes;
 
 use super::{contract::row, keys::DestinationKeys};
@@ -31,6 +33,29 @@ impl<'a> LaneRow<'a> {
     pub fn of(keys: &DestinationKeys, key: Option<&'a str>) -> LaneRow<'a> {
         let LaneSets { in_progress, ready } = LaneSets::of(keys, key);
         LaneRow { in_progress, ready, key: key.unwrap_or_default() }
+    }
+
+    /// Those of these lanes, in order.
+    pub fn of_all(keys: &DestinationKeys, lanes: &Numbered<Option<&'a str>>) -> Vec<LaneRow<'a>> {
+        lanes.values.iter().map(|key| LaneRow::of(keys, *key)).collect()
+    }
+}
+
+/// Values of a call, each once.
+#[derive(Default)]
+pub struct Numbered<T> {
+    numbers: HashMap<T, usize>,
+    /// In the order of their numbers.
+    pub values: Vec<T>,
+}
+
+impl<T: Copy + Eq + Hash> Numbered<T> {
+    /// The number of this value, from 1.
+    pub fn number_of(&mut self, value: T) -> usize {
+        *self.numbers.entry(value).or_insert_with(|| {
+            self.values.push(value);
+            self.values.len()
+        })
     }
 }
 

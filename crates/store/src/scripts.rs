@@ -42,6 +42,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("serial", include_str!("../lua/include/serial.lua")),
     ("settle", include_str!("../lua/include/settle.lua")),
     ("suspects", include_str!("../lua/include/suspects.lua")),
+    ("tombstones", include_str!("../lua/include/tombstones.lua")),
     ("types", include_str!("../lua/include/types.lua")),
     ("waiting", include_str!("../lua/include/waiting.lua")),
     ("wake", include_str!("../lua/include/wake.lua")),

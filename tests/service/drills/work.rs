@@ -29,7 +29,7 @@ async fn worker_that_is_gone_is_named_with_its_expired_lease() {
 }
 
 #[tokio::test]
-async fn wrong_definition_is_named_by_what_its_service_cannot_be_reached_for() {
+async fn unreachable_service_names_the_wrong_definition() {
     let scenario = Scenario::start(json!({})).await;
     give_clock(&scenario).await;
     let definition = json!({"url": scenario.receiver_url, "transform": {"kind": "http",
@@ -89,7 +89,7 @@ async fn long_backlog_is_said_to_drain_with_rate_and_time_left() {
 }
 
 #[tokio::test]
-async fn removed_destination_is_named_by_the_error_and_by_who_removed_it() {
+async fn error_of_a_removed_destination_names_who_removed_it() {
     let scenario = Scenario::start(json!({})).await;
     scenario.prints(&["destinations", "delete", ERP, "--yes"]).await;
     let url = scenario.pod.url("");

@@ -3,23 +3,22 @@
 use std::time::Duration;
 
 use super::{
-    ATTEMPTS_BYTES_MAX, Group, ITEMS_MAX, Results, bytes_left, count_results, messages_of,
-    note_span, unless_damaged,
+    ATTEMPTS_BYTES_MAX, Group, Results, bytes_left, count_results, messages_of, note_span,
+    unless_damaged,
 };
 use crate::Api;
 use domain::{
-    AttemptError, ErrorKind, LeaseToken, Stage, Stamped, attempts::LATER_MAX, excerpt::excerpt,
+    AttemptError, Disposition, ErrorKind, Finality, LeaseToken, RetryPolicy, Stage, Stamped,
+    attempts::LATER_MAX, excerpt::excerpt,
 };
 use http_server::problem::Problem;
-use store::{CatalogEntry, Failed, chunks_by_size};
+use store::{CatalogEntry, FAIL_MAX, Failed, chunks_by_size};
 
 /// How an attempt without an output ended.
 #[derive(Clone, Copy)]
 pub(super) enum End<'a> {
-    /// It failed, as its worker reports.
-    Failed { error: &'a str, is_final: bool, retry_ms: Option<u64> },
-    /// It failed, because it took too long.
-    TimedOut { error: &'a str },
+    /// It failed.
+    Failed { kind: ErrorKind, error: &'a str, is_final: bool, retry_ms: Option<u64> },
     /// Its worker asks for the message later.
     Later { delay_ms: u64 },
 }
@@ -35,7 +34,9 @@ pub(super) async fn end_overdue(
          extend, or raise the limit (0: none)",
         overdue.entry.destination.transform.attempt_ms_max
     );
-    let (at, ends) = (overdue.at.clone(), vec![End::TimedOut { error: &error }; overdue.at.len()]);
+    let kind = ErrorKind::Timeout;
+    let end = End::Failed { kind, error: &error, is_final: false, retry_ms: None };
+    let (at, ends) = (overdue.at.clone(), vec![end; overdue.at.len()]);
     end_attempts(api, overdue, &ends, "failed", results).await?;
     results.timed_out(&at, &format!("the attempt has failed, so stop working on it: {error}"));
     Ok(())
@@ -65,7 +66,7 @@ pub(super) async fn end_attempts(
     });
     let (ended, sizes): (Vec<Failed>, Vec<usize>) = of_each.unzip();
     let mut begin = 0;
-    for some in chunks_by_size(&sizes, ITEMS_MAX, ATTEMPTS_BYTES_MAX, |size| *size) {
+    for some in chunks_by_size(&sizes, FAIL_MAX, ATTEMPTS_BYTES_MAX, |size| *size) {
         let end = begin + some.len();
         let (at, ended) = (&at[begin..end], &ended[begin..end]);
         begin = end;
@@ -78,71 +79,52 @@ pub(super) async fn end_attempts(
             continue;
         };
         api.due.note_failed(entry.partition, ended, &statuses);
-        api.store.apply_policy_to_failed(&entry, ended, &statuses).await;
         count_results(name, outcome, &statuses);
         results.fill(at, &statuses);
-        results.exhausted(at, entry.destination.on_exhausted);
+        results.exhausted(at, ended);
     }
     Ok(())
 }
 
 impl End<'_> {
     fn of(self, entry: &CatalogEntry, token: LeaseToken, message: Option<Stamped>) -> Failed {
-        let failed = |kind, error, is_final, retry_ms| {
-            failed(entry, &token, message.as_ref(), (kind, error), is_final, retry_ms)
-        };
-        let (wait, is_final, later_max, error) = match self {
-            End::Failed { error, is_final, retry_ms } => {
-                let (wait, error) = failed(ErrorKind::Failed, error, is_final, retry_ms);
-                (wait, is_final, 0, error)
-            }
-            End::TimedOut { error } => {
-                let (wait, error) = failed(ErrorKind::Timeout, error, false, None);
-                (wait, false, 0, error)
-            }
+        let known = message.as_ref();
+        let attempts = known.map(|message| message.attempts.clone()).unwrap_or_default();
+        let options = known.map(|message| message.options).unwrap_or_default();
+        let ids = known.map(|message| message.message.ids()).unwrap_or_default();
+        let policy = RetryPolicy::of_transform(&entry.destination, &options);
+        let (kind, error, is_final, retry_ms) = match self {
+            End::Failed { kind, error, is_final, retry_ms } => (kind, error, is_final, retry_ms),
             End::Later { delay_ms } => {
                 let detail = format!(
                     "its workers asked to have it later more than {LATER_MAX} times (requeue with delay_ms)"
                 );
                 let error = AttemptError::new(Stage::Transform, ErrorKind::Failed, detail);
-                (Duration::from_millis(delay_ms), false, LATER_MAX, error)
+                let asked = attempts.asked_later.saturating_add(1);
+                let disposition = policy.after_request(asked, Duration::from_millis(delay_ms));
+                return Failed { token, disposition, is_later: true, error, ids };
             }
         };
-        let attempts_max = message.as_ref().map_or(0, |message| message.options.attempts_max);
-        let ids = message.map(|message| message.message.ids()).unwrap_or_default();
-        Failed { token, wait, is_final, attempts_max, later_max, error, ids }
+        let failed = attempts.failed.saturating_add(1);
+        let finality = if is_final { Finality::Permanent } else { Finality::Retryable };
+        let mut disposition = policy.after(failed, finality, None, rand::random());
+        if let (Disposition::Postpone(wait), Some(wait_ms)) = (&mut disposition, retry_ms) {
+            *wait = Duration::from_millis(wait_ms);
+        }
+        let shown = excerpt(error.as_bytes());
+        if let Some(message) = known {
+            note_span(&token, message, "fail", Some(&shown));
+        }
+        telemetry::WORKERS.failed(&telemetry::Failed {
+            destination: token.destination.as_str(),
+            sequence: token.sequence,
+            id: Some(ids.id.as_str()).filter(|id| !id.is_empty()),
+            trace: ids.trace_id().as_deref(),
+            attempt: attempts.number(),
+            reason: &shown,
+            wait: disposition.wait(),
+        });
+        let error = AttemptError::new(Stage::Transform, kind, error);
+        Failed { token, disposition, is_later: false, error, ids }
     }
-}
-
-/// The wait and the error of a failed attempt. Logs it.
-fn failed(
-    entry: &CatalogEntry,
-    token: &LeaseToken,
-    message: Option<&Stamped>,
-    (kind, error): (ErrorKind, &str),
-    is_final: bool,
-    retry_ms: Option<u64>,
-) -> (Duration, AttemptError) {
-    let shown = excerpt(error.as_bytes());
-    if let Some(message) = message {
-        note_span(token, message, "fail", Some(&shown));
-    }
-    let ids = message.map(|message| message.message.ids()).unwrap_or_default();
-    let attempts = message.map(|message| message.attempts.clone()).unwrap_or_default();
-    let options = message.map(|message| message.options).unwrap_or_default();
-    let backoff = options.backoff(&entry.destination.transform);
-    let wait = match retry_ms {
-        Some(wait_ms) => Duration::from_millis(wait_ms),
-        None => backoff.wait(attempts.failed.saturating_add(1), rand::random()),
-    };
-    telemetry::WORKERS.failed(&telemetry::Failed {
-        destination: token.destination.as_str(),
-        sequence: token.sequence,
-        id: Some(ids.id.as_str()).filter(|id| !id.is_empty()),
-        trace: ids.trace_id().as_deref(),
-        attempt: attempts.number(),
-        reason: &shown,
-        wait: (!is_final).then_some(wait),
-    });
-    (wait, AttemptError::new(Stage::Transform, kind, error))
 }

@@ -18,7 +18,7 @@ use super::{
     group, half_a_minute, unless_damaged,
 };
 use crate::{Api, read_json, views::rfc3339};
-use domain::attempts::CHECKPOINT_BYTES_MAX;
+use domain::{ErrorKind, attempts::CHECKPOINT_BYTES_MAX};
 use formats::json::{AROUND, embeddable, even_null};
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{Extension as LeaseExtension, Status, chunks_by_size, server_clock_ms};
@@ -41,7 +41,8 @@ pub(crate) struct FailItem {
 
 impl FailItem {
     fn end(&self) -> End<'_> {
-        End::Failed { error: &self.error, is_final: self.is_final, retry_ms: self.retry_ms }
+        let (kind, error) = (ErrorKind::Failed, self.error.as_str());
+        End::Failed { kind, error, is_final: self.is_final, retry_ms: self.retry_ms }
     }
 }
 

@@ -18,9 +18,9 @@ use utoipa::ToSchema;
 use waiter_queue::{Served, WaiterQueues};
 
 use super::Api;
-use domain::{DestinationName, LeaseToken, OnExhausted, Stamped};
+use domain::{DestinationName, LeaseToken, Stamped};
 use http_server::{client_connection::ClientConnection, principal::Principal, problem::Problem};
-use store::{CallSequence, CatalogEntry, Status, StoreError, server_clock};
+use store::{CallSequence, CatalogEntry, Failed, Status, StoreError, server_clock};
 use telemetry::{Noted, SpanOf};
 
 /// The most messages of one lease call, and items of the others.
@@ -172,18 +172,13 @@ impl Results {
         at.iter().for_each(|&index| self.set(index, Status::Damaged));
     }
 
-    /// Reports, for halted items, what the destination does with them.
-    fn exhausted(&mut self, at: &[usize], policy: OnExhausted) {
-        let progress = match policy {
-            OnExhausted::Halt => "halted",
-            OnExhausted::DeadLetter => "dead_lettered",
-            OnExhausted::Drop => "dropped",
-        };
-        for &index in at {
+    /// Reports what became of messages whose attempts are used up.
+    fn exhausted(&mut self, at: &[usize], ended: &[Failed]) {
+        for (&index, one) in at.iter().zip(ended) {
             let result = &mut self.results[index];
-            if result.status == Status::Halted {
+            result.exhausted = one.outcome(result.status);
+            if result.exhausted.is_some() {
                 result.status = Status::Ok;
-                result.exhausted = Some(progress);
             }
         }
     }

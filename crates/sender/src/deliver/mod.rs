@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
+pub use domain::Finality;
 use domain::{AttemptError, DeliveryKind, Destination, Stamped};
 use outbound::http_client::Clients;
 
@@ -30,20 +31,6 @@ pub enum Verdict {
         /// Whether to try again.
         finality: Finality,
     },
-}
-
-/// Whether another attempt may succeed after a refusal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finality {
-    /// Another attempt may succeed.
-    Retryable,
-    /// No attempt at this message will ever succeed.
-    Permanent,
-    /// Another attempt may succeed. When the attempts are used up, an operator must act: the fault is in
-    /// the configuration, not in the message.
-    RetryableThenHalts,
-    /// No attempt at any message will succeed: the receiver is gone, and an operator must act.
-    Halts,
 }
 
 /// A transport to a receiver. One value serves all lanes of a destination at once.

@@ -5,17 +5,17 @@ use std::{sync::Arc, time::Duration};
 use futures::FutureExt;
 use tokio::time::Instant;
 
-use super::{
-    Definition, DestinationSender, LaneKey, now, refused::disposition, scheduler::Due, spans,
-};
+use super::{Definition, DestinationSender, LaneKey, now, scheduler::Due, spans};
 use crate::{
     breaker::Probes,
-    deliver::{Finality, Verdict},
-    lane::{Disposition, Next, Outcome, Refusal, Turn},
+    deliver::Verdict,
+    lane::{Next, Outcome, Refusal, Turn},
     tail::Ended,
 };
 use domain::excerpt::excerpt;
-use domain::{AttemptError, DeliveryKind, Stamped, TransformKind};
+use domain::{
+    AttemptError, DeliveryKind, Disposition, Finality, RetryPolicy, Stamped, TransformKind,
+};
 use faults::pause::{Point, point};
 use telemetry::{Failed, RECEIVERS};
 
@@ -200,14 +200,14 @@ impl DestinationSender {
         let withdrawal = self.withdrawals.of(sequence);
         let disposition = match withdrawal {
             Some(withdrawal) => Disposition::Withdraw(withdrawal.how, withdrawal.reason.clone()),
-            None => disposition(destination, failed, finality, retry_after, rand::random()),
+            None => {
+                let policy = RetryPolicy::of_delivery(destination);
+                policy.after(failed, finality, retry_after, rand::random())
+            }
         };
         let (reason, count) = (excerpt(error.detail.as_bytes()), messages.len());
         let ids = head.message.ids();
-        let wait = match &disposition {
-            Disposition::Postpone(wait) => Some(*wait),
-            _ => None,
-        };
+        let wait = disposition.wait();
         RECEIVERS.failed(&Failed {
             destination: self.deps.name.as_str(),
             sequence,

@@ -10,48 +10,14 @@ use futures::{
 use tokio::time::Instant;
 
 use super::{Answer, DestinationSender, LaneKey, calls::CALL_LANES_MAX, scheduler::Due};
-use crate::{
-    deliver::Finality,
-    lane::{Disposition, Lane, Refused},
-};
+use crate::lane::{Lane, Refused};
 use domain::excerpt::excerpt;
-use domain::{Destination, ErrorKind, MessageIds, OnExhausted, Tombstone};
+use domain::{Disposition, ErrorKind, MessageIds};
 use faults::{
     pause::{Point, point},
     planted,
 };
 use store::{CatalogEntry, Owner, RefusedHead, Store, StoreError, Who, Withdrawal, Withdrawn};
-
-/// The disposition, by the definition, of a head whose attempt number `failed` was refused.
-/// `chance` is a random number in `[0, 1)`.
-pub(super) fn disposition(
-    destination: &Destination,
-    failed: u32,
-    finality: Finality,
-    retry_after: Option<Duration>,
-    chance: f64,
-) -> Disposition {
-    let delivery = &destination.delivery;
-    let is_retryable = matches!(finality, Finality::Retryable | Finality::RetryableThenHalts);
-    if is_retryable && (delivery.attempts_max == 0 || failed < delivery.attempts_max) {
-        let asked_max = Duration::from_millis(delivery.retry_after_max_ms);
-        let wait = delivery.backoff().wait_asked(failed, chance, retry_after, asked_max);
-        return Disposition::Postpone(wait);
-    }
-    let reason = match finality {
-        Finality::Permanent => "the receiver will never take it",
-        _ => "the attempts at its delivery are used up",
-    };
-    match (finality, destination.on_exhausted) {
-        (Finality::Halts | Finality::RetryableThenHalts, _) | (_, OnExhausted::Halt) => {
-            Disposition::Halt
-        }
-        (_, OnExhausted::DeadLetter) => {
-            Disposition::Withdraw(Tombstone::DeadLettered, reason.to_owned())
-        }
-        (_, OnExhausted::Drop) => Disposition::Withdraw(Tombstone::Dropped, reason.to_owned()),
-    }
-}
 
 /// The wait before another try to carry out a disposition, if the data in Redis is damaged.
 const RESOLVE_PAUSE: Duration = Duration::from_secs(1);
@@ -137,9 +103,7 @@ impl DestinationSender {
                 return self.scheduler.scan_after(Instant::now(), *wait);
             }
             Disposition::Halt => "halted",
-            Disposition::Withdraw(Tombstone::Dropped, _) => "dropped",
-            Disposition::Withdraw(Tombstone::DeadLettered, _) => "dead_lettered",
-            Disposition::Withdraw(Tombstone::Cancelled, _) => "cancelled",
+            Disposition::Withdraw(how, _) => how.as_str(),
         };
         telemetry::exhausted(destination, outcome);
         telemetry::note_given_up(destination, sequence, ids, outcome, head.error.kind.as_str());
@@ -206,55 +170,4 @@ async fn carry_out(
         }
     }
     Ok(disposition.clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn destination(attempts_max: u32, on_exhausted: OnExhausted) -> Destination {
-        let mut destination = Destination::new("erp".parse().unwrap(), "http://h/");
-        destination.delivery.attempts_max = attempts_max;
-        destination.delivery.retry_after_max_ms = 9_000;
-        destination.on_exhausted = on_exhausted;
-        destination
-    }
-
-    #[test]
-    fn a_head_is_tried_again_until_its_attempts_are_used_up() {
-        let of = |attempts_max, failed| {
-            let destination = destination(attempts_max, OnExhausted::Halt);
-            disposition(
-                &destination,
-                failed,
-                Finality::Retryable,
-                Some(Duration::from_secs(60)),
-                0.0,
-            )
-        };
-        let postponed = Disposition::Postpone(Duration::from_secs(9));
-        assert_eq!(of(0, 1_000_000), postponed, "0: for ever");
-        assert_eq!((of(3, 1), of(3, 2)), (postponed.clone(), postponed));
-        assert_eq!(
-            (of(3, 3), of(3, 4), of(1, 1)),
-            (Disposition::Halt, Disposition::Halt, Disposition::Halt)
-        );
-    }
-
-    #[test]
-    fn final_refusal_is_not_retried_and_gone_always_halts() {
-        let of = |on_exhausted, finality| {
-            disposition(&destination(0, on_exhausted), 1, finality, None, 0.5)
-        };
-        let withdrawn = |how| Disposition::Withdraw(how, "the receiver will never take it".into());
-        assert_eq!(of(OnExhausted::Halt, Finality::Permanent), Disposition::Halt);
-        assert_eq!(
-            of(OnExhausted::DeadLetter, Finality::Permanent),
-            withdrawn(Tombstone::DeadLettered)
-        );
-        assert_eq!(of(OnExhausted::Drop, Finality::Permanent), withdrawn(Tombstone::Dropped));
-        for on_exhausted in [OnExhausted::Halt, OnExhausted::DeadLetter, OnExhausted::Drop] {
-            assert_eq!(of(on_exhausted, Finality::Halts), Disposition::Halt);
-        }
-    }
 }

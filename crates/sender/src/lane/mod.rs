@@ -47,11 +47,13 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use domain::{AttemptError, ErrorKind, MessageIds, Sequence, Stage, Stamped, Tombstone};
+use domain::{
+    AttemptError, Disposition, ErrorKind, MessageIds, Sequence, Stage, Stamped, Tombstone,
+};
 use faults::planted;
 use limits::Limits;
 pub(super) use limits::Rules;
-pub(super) use phase::{Disposition, Next, Outcome, Refusal, Refused, Turn};
+pub(super) use phase::{Next, Outcome, Refusal, Refused, Turn};
 use phase::{Phase, Supply};
 use settling::Settling;
 use store::LaneRequest;

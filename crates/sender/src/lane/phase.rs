@@ -1,10 +1,8 @@
 //! The phases of a lane, and what its methods return.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
-use domain::{AttemptError, Sequence, Tombstone};
+use domain::{AttemptError, Disposition, Sequence};
 
 /// What happens to the front of the queue.
 #[derive(Debug, Default)]
@@ -69,17 +67,6 @@ impl Supply {
             *self = Supply::Yielding;
         }
     }
-}
-
-/// The action for a head that its receiver did not accept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Disposition {
-    /// Send the head again after this time.
-    Postpone(Duration),
-    /// Keep the head. Its lane waits for manual intervention.
-    Halt,
-    /// Remove the head without delivering it.
-    Withdraw(Tombstone, String),
 }
 
 /// A head that its receiver did not accept.

@@ -16,7 +16,8 @@ use crate::{
     record,
 };
 use domain::{
-    AttemptError, Attempts, ErrorKind, LeaseToken, MessageIds, Sequence, Stage, Stamped, WorkerName,
+    AttemptError, Attempts, Disposition, ErrorKind, LeaseToken, MessageIds, Sequence, Stage,
+    Stamped, WorkerName,
 };
 
 contract! {
@@ -203,10 +204,8 @@ impl Store {
             let (destination, secret) = (name.clone(), secret.clone());
             Failed {
                 token: LeaseToken { destination, sequence, secret, claimed_ms: 0, key: None },
-                wait: Duration::ZERO,
-                is_final: true,
-                attempts_max: 0,
-                later_max: 0,
+                disposition: Disposition::Halt,
+                is_later: false,
                 error: AttemptError::new(Stage::Transform, ErrorKind::Damaged, error.to_string()),
                 // Neither can be read.
                 ids: MessageIds::default(),

@@ -1,7 +1,5 @@
 //! Stores outputs and makes them ready (`lua/complete.lua`).
 
-use std::collections::HashMap;
-
 use redis::{FromRedisValue, ParsingError, Value};
 
 use crate::{
@@ -12,7 +10,7 @@ use crate::{
     kept_result::KeptResult,
     keys::DestinationKeys,
     record::{self, Written},
-    rows::{BodyOutOfLine, LaneRow},
+    rows::{BodyOutOfLine, LaneRow, Numbered},
 };
 use domain::{LeaseToken, Ordering, Processing, Sequence, Stamped};
 
@@ -23,8 +21,11 @@ use domain::{LeaseToken, Ordering, Processing, Sequence, Stamped};
 pub enum Status {
     /// Done.
     Ok,
-    /// Done, and the message's attempts are used up.
+    /// Done, and the message's attempts are used up: it is halted.
     Halted,
+    /// Done, and the message's attempts are used up: it has left, as its destination says.
+    #[serde(skip)]
+    Withdrawn,
     /// The lease is no longer the caller's; nothing was changed.
     StaleLease,
     /// The message had already been finished; nothing was changed, and nothing needs to be.
@@ -43,6 +44,7 @@ impl FromRedisValue for Status {
         match String::from_redis_value(value)?.as_str() {
             "ok" => Ok(Status::Ok),
             "halted" => Ok(Status::Halted),
+            "withdrawn" => Ok(Status::Withdrawn),
             "stale_lease" => Ok(Status::StaleLease),
             "settled" => Ok(Status::Settled),
             "attempt_timeout" => Ok(Status::AttemptTimeout),
@@ -149,22 +151,12 @@ impl Store {
         // The script expects them in the order of their sequences.
         let mut order: Vec<usize> = (0..completions.len()).collect();
         order.sort_by_key(|&which| completions[which].token.sequence);
-        let sorted = || order.iter().map(|&which| &completions[which]);
-        let mut lanes: Vec<Option<&str>> = Vec::new();
-        let mut index = HashMap::new();
-        let lane_of: Vec<usize> = sorted()
-            .map(|completion| {
-                let lane = entry.destination.lane_key(completion.token.key.as_deref());
-                *index.entry(lane).or_insert_with(|| {
-                    lanes.push(lane);
-                    lanes.len()
-                })
-            })
-            .collect();
-
+        let mut lanes = Numbered::default();
         let (mut bodies, mut kept) = (Vec::new(), Vec::new());
-        let row = |(which, (completion, lane)): (usize, (&'_ Completion, usize))| {
+        let sorted = order.iter().map(|&which| &completions[which]).enumerate();
+        let rows = sorted.map(|(which, completion)| {
             let written = written(completion, entry, schema);
+            let key = entry.destination.lane_key(completion.token.key.as_deref());
             bodies.extend(written.bodies.into_iter().map(|(part, body)| BodyOutOfLine {
                 of: which + 1,
                 suffix: part.suffix(),
@@ -181,15 +173,14 @@ impl Store {
                 sequence: completion.token.sequence,
                 member: completion.token.member(),
                 record: written.record,
-                lane,
+                lane: lanes.number_of(key),
             }
-        };
-        let rows = sorted().zip(lane_of).enumerate().map(row).collect();
-        let lanes = lanes.iter().map(|lane| LaneRow::of(&keys, *lane));
+        });
+        let rows = rows.collect();
         let mut call = Args {
             destination: entry.destination.name.as_str(),
             record_schema: schema,
-            lanes: lanes.collect(),
+            lanes: LaneRow::of_all(&keys, &lanes),
             completions: rows,
             bodies,
             kept,

@@ -1,6 +1,4 @@
-//! Ends failed processing attempts (`lua/fail.lua`).
-
-use std::time::Duration;
+//! Ends processing attempts that have no output (`lua/fail.lua`).
 
 use super::complete::Status;
 use crate::{
@@ -8,86 +6,140 @@ use crate::{
     contract::{contract, row},
     entry::CatalogEntry,
     keys::DestinationKeys,
+    record,
+    rows::{LaneRow, Numbered},
 };
-use domain::{AttemptError, LeaseToken, MessageIds, Sequence};
+use domain::{AttemptError, Disposition, ErrorKind, LeaseToken, MessageIds, Sequence};
 
 row! {
-    /// A failed attempt.
-    Failure {
+    /// An attempt without an output.
+    Failure<'a> {
         sequence: Sequence,
         /// Of `leases`.
         member: String,
-        wait_ms: u64,
-        is_final: bool,
-        /// That its producer asked for; 0: as many as the destination allows.
-        attempts_max: u32,
-        /// 0: the attempt failed.
-        later_max: u32,
         /// As JSON.
         problem: String,
+        is_later: bool,
+        /// Empty: there is no other attempt.
+        wait_ms: String,
+        /// The kind of tombstone; empty: the message halts.
+        how: String,
+        reason: &'a str,
+        /// The number of its lane, from 1, if the message is to leave.
+        lane: usize,
     }
 }
 
 contract! {
     fail
     keys(keys: &DestinationKeys, caller: &str) {
-        call: keys.call(caller), destination: keys.hash(), waiting, messages, attempts, leases,
-        delayed, halted, active_builtin, active_worker, wake_waiting, epoch,
+        call: keys.call(caller), destination: keys.hash(), waiting, messages, bodies, attempts,
+        leases, delayed, halted, withdrawals, withdrawing, dead_letters, dead_letter_messages,
+        dead_lettered_at, releasable, lanes, consumers, consumer_lease_ends, active_builtin,
+        active_worker, wake_waiting, wake_releasable, epoch,
     }
     args<'a> {
         call_number: u64,
         destination: &'a str,
+        version: u64,
+        /// 0: no limit.
+        letters_max: u64,
     }
     lists {
-        failures: Failure,
+        lanes: LaneRow<'a>,
+        failures: Failure<'a>,
     }
 }
+
+/// The most failures of one call whose messages may leave: each costs about fifteen commands.
+pub const FAIL_MAX: usize = super::withdraw::WITHDRAW_MAX;
 
 /// A claimed message whose attempt ended without an output.
 #[derive(Debug, Clone)]
 pub struct Failed {
     /// The lease.
     pub token: LeaseToken,
-    /// How long to wait before the next attempt.
-    pub wait: Duration,
-    /// True if another attempt cannot help.
-    pub is_final: bool,
-    /// The most attempts that its producer asked for; 0: as many as the destination allows.
-    pub attempts_max: u32,
-    /// Above 0: the attempt did not fail, but its worker asks for the message after `wait`, which it may do this often.
-    pub later_max: u32,
-    /// What went wrong. With `later_max`: the error of one request too many.
+    /// What becomes of the message, by the definition that the caller knows.
+    pub disposition: Disposition,
+    /// True if the attempt did not fail, but its worker asks for the message later.
+    pub is_later: bool,
+    /// What went wrong. With `is_later`: the error of one request too many.
     pub error: AttemptError,
     /// What names the message in logs.
     pub ids: MessageIds,
 }
 
+impl Failed {
+    /// What became of the message after its last attempt; `None` if another one follows, or its lease was gone.
+    pub fn outcome(&self, status: Status) -> Option<&'static str> {
+        match (status, &self.disposition) {
+            (Status::Halted, _) => Some("halted"),
+            (Status::Withdrawn, Disposition::Withdraw(how, _)) => Some(how.as_str()),
+            _ => None,
+        }
+    }
+}
+
 impl Store {
-    /// Ends failed attempts, and attempts whose workers ask for the message later. Each message is tried again after
-    /// its wait, or halted if its attempts are used up.
+    /// Ends failed attempts, and attempts whose workers ask for the message later; at most [`FAIL_MAX`]. Carries out the
+    /// disposition of each message. A message that is to leave halts if another definition applies by now, or there is
+    /// no room for its dead letter; [`Store::apply_policy_to_all_halted`] then withdraws it later.
     pub async fn fail(
         &self,
         call_sequence: &CallSequence,
         entry: &CatalogEntry,
         failed: &[Failed],
     ) -> Result<Vec<Status>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let destination = &entry.destination;
+        let keys = self.keys().destination(&destination.name);
         let (caller, number) = call_sequence.current();
-        let row = |one: &Failed| Failure {
-            sequence: one.token.sequence,
-            member: one.token.member(),
-            wait_ms: one.wait.as_millis() as u64,
-            is_final: one.is_final,
-            attempts_max: one.attempts_max,
-            later_max: one.later_max,
-            problem: attempts::error_text(&one.error),
-        };
+        let mut lanes = Numbered::default();
+        let failures = failed.iter().map(|one| {
+            let wait_ms = one.disposition.wait().map(|wait| wait.as_millis().to_string());
+            let (how, reason, lane) = match &one.disposition {
+                Disposition::Withdraw(how, reason) => {
+                    let key = destination.lane_key(one.token.key.as_deref());
+                    (record::letter(*how).into(), reason.as_str(), lanes.number_of(key))
+                }
+                _ => Default::default(),
+            };
+            Failure {
+                sequence: one.token.sequence,
+                member: one.token.member(),
+                problem: attempts::error_text(&one.error),
+                is_later: one.is_later,
+                wait_ms: wait_ms.unwrap_or_default(),
+                how,
+                reason,
+                lane,
+            }
+        });
+        let failures = failures.collect();
         let call = Args {
             call_number: number,
-            destination: entry.destination.name.as_str(),
-            failures: failed.iter().map(row).collect(),
+            destination: destination.name.as_str(),
+            version: entry.version,
+            letters_max: destination.dead_letters_max,
+            lanes: LaneRow::of_all(&keys, &lanes),
+            failures,
         }
         .call(self, &keys, &caller);
-        call_sequence.answered(self.run(&call).await)
+        let statuses: Vec<Status> = call_sequence.answered(self.run(&call).await)?;
+        failed.iter().zip(&statuses).for_each(|(one, status)| report(one, *status));
+        Ok(statuses)
+    }
+}
+
+/// Logs the end of a message's last attempt. The log has a line of its own about damage.
+fn report(one: &Failed, status: Status) {
+    let kind = one.error.kind;
+    let Some(outcome) = one.outcome(status).filter(|_| kind != ErrorKind::Damaged) else { return };
+    let (destination, sequence) = (one.token.destination.as_str(), one.token.sequence);
+    let (id, trace, kind) = (&one.ids.id, one.ids.trace_id(), kind.as_str());
+    telemetry::note_given_up(destination, sequence, &one.ids, outcome, kind);
+    if status == Status::Halted {
+        tracing::error!(destination, sequence, id, trace, kind, "a message waits for an operator");
+    } else {
+        tracing::warn!(destination, sequence, id, trace, kind, outcome, "giving up a message");
     }
 }

@@ -1,7 +1,5 @@
 //! Stamping arrivals (`lua/ingest.lua`).
 
-use std::collections::HashMap;
-
 use bytes::Bytes;
 use redis::Value;
 use sha2::{Digest, Sha256};
@@ -14,7 +12,7 @@ use crate::{
     entry::CatalogEntry,
     keys::{Claimers, DestinationKeys},
     record::{self, Part},
-    rows::{BodyOutOfLine, LaneRow},
+    rows::{BodyOutOfLine, LaneRow, Numbered},
 };
 use domain::{
     Arrival, Destination, Due, Epoch, IdempotencyCompare, Ordering, Position, Processing, Redrive,
@@ -143,8 +141,8 @@ struct Batch<'a> {
     epoch: Epoch,
     schema: u32,
     arrivals: &'a [&'a Arrival],
-    lanes: Vec<Option<&'a str>>,
-    idempotency_keys: Vec<&'a str>,
+    lanes: Numbered<Option<&'a str>>,
+    idempotency_keys: Numbered<&'a str>,
     /// The lane (from 1) and record of each arrival.
     records: Vec<(usize, Vec<u8>)>,
     options: Vec<ArrivalOptions>,
@@ -165,28 +163,21 @@ impl<'a> Batch<'a> {
             epoch,
             schema,
             arrivals,
-            lanes: Vec::new(),
-            idempotency_keys: Vec::new(),
+            lanes: Numbered::default(),
+            idempotency_keys: Numbered::default(),
             records: Vec::with_capacity(arrivals.len()),
             options: Vec::new(),
             sources: Vec::new(),
             accounted_bytes_sum: 0,
             bodies: Vec::new(),
         };
-        let (mut lane_index, mut key_index) = (HashMap::new(), HashMap::new());
         for arrival in arrivals {
             let lane = entry.destination.lane_key(arrival.message.key.as_deref());
-            let lane = *lane_index.entry(lane).or_insert_with(|| {
-                batch.lanes.push(lane);
-                batch.lanes.len()
-            });
+            let lane = batch.lanes.number_of(lane);
             let key = arrival.idempotency_key.as_deref();
             let key = key.filter(|_| !planted::is("idempotency_key_dropped"));
             let seen = key.map_or_else(String::new, |key| {
-                let index = *key_index.entry(key).or_insert_with(|| {
-                    batch.idempotency_keys.push(key);
-                    batch.idempotency_keys.len()
-                });
+                let index = batch.idempotency_keys.number_of(key);
                 let digest = digest(&arrival.message.body.bytes);
                 format!("{index}:{digest} {}", arrival.message.id)
             });
@@ -237,7 +228,7 @@ impl<'a> Batch<'a> {
             && destination.backlog_bytes_max == 0
             && destination.ids_indexed() == 0
             && self.arrivals.len() <= FAST_MAX
-            && self.idempotency_keys.is_empty()
+            && self.idempotency_keys.values.is_empty()
             && self.options.is_empty()
             && self.sources.is_empty()
             && self.bodies.is_empty()
@@ -334,17 +325,16 @@ impl Store {
         let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
         let (caller, call_number) = call_sequence.current();
-        let lanes = batch.lanes.iter().map(|lane| LaneRow::of(&keys, *lane));
         let has_ids = destination.ids_indexed() > 0;
         let rows =
             batch.records.into_iter().zip(batch.arrivals).map(|((lane, record), arrival)| {
                 ArrivalRow { record, lane, id: if has_ids { &arrival.message.id } else { "" } }
             });
         let (seen, idempotency_keys) = match destination.idempotency_window_ms {
-            0 => (Vec::new(), batch.idempotency_keys),
+            0 => (Vec::new(), batch.idempotency_keys.values),
             _ => {
                 let seen = |key: &&str| keys.idempotency(key).into_bytes();
-                (batch.idempotency_keys.iter().map(seen).collect(), Vec::new())
+                (batch.idempotency_keys.values.iter().map(seen).collect(), Vec::new())
             }
         };
         Args {
@@ -368,7 +358,7 @@ impl Store {
                 IdempotencyCompare::Key => "key",
             },
             sources_max: destination.sources_max,
-            lanes: lanes.collect(),
+            lanes: LaneRow::of_all(&keys, &batch.lanes),
             seen,
             idempotency_keys,
             arrivals: rows.collect(),

@@ -1,7 +1,5 @@
 //! Withdraws messages: they leave without delivery (`lua/withdraw.lua`).
 
-use std::collections::HashMap;
-
 use bytes::Bytes;
 use redis::{FromRedisValue, ParsingError, Value};
 
@@ -12,7 +10,7 @@ use crate::{
     entry::{CatalogEntry, set_key},
     keys::DestinationKeys,
     record,
-    rows::LaneRow,
+    rows::{LaneRow, Numbered},
 };
 use domain::{AttemptError, Sequence, Tombstone};
 
@@ -134,18 +132,12 @@ impl Store {
         withdrawal: &Withdrawal<'_>,
     ) -> Result<Vec<Withdrawn>, StoreError> {
         let keys = self.keys().destination(&entry.destination.name);
-        let mut lanes: Vec<Option<&str>> = Vec::new();
-        let mut index = HashMap::new();
-        let mut places = Vec::with_capacity(withdrawal.messages.len());
-        for (lane, sequence) in withdrawal.messages {
-            let set = set_key(entry, lane.as_deref());
-            let lane = *index.entry(set).or_insert_with(|| {
-                lanes.push(set);
-                lanes.len()
-            });
-            places.push((lane, *sequence));
-        }
-
+        let mut lanes = Numbered::default();
+        let messages = withdrawal.messages.iter().map(|(lane, sequence)| WithdrawnMessage {
+            lane: lanes.number_of(set_key(entry, lane.as_deref())),
+            sequence: *sequence,
+        });
+        let messages = messages.collect();
         let who = match who {
             Who::Operator => String::new(),
             Who::Policy => "policy".to_owned(),
@@ -154,11 +146,6 @@ impl Store {
         let (failed, problem) = match withdrawal.error {
             Some((failed, error)) => (failed, attempts::error_text(error)),
             None => (0, String::new()),
-        };
-        let rows = lanes.iter().map(|lane| LaneRow::of(&keys, *lane));
-        let message = |(lane, sequence): &(usize, Sequence)| WithdrawnMessage {
-            lane: *lane,
-            sequence: *sequence,
         };
         let call = Args {
             destination: entry.destination.name.as_str(),
@@ -172,8 +159,8 @@ impl Store {
             failed,
             problem,
             letters_max: entry.destination.dead_letters_max,
-            lanes: rows.collect(),
-            messages: places.iter().map(message).collect(),
+            lanes: LaneRow::of_all(&keys, &lanes),
+            messages,
         }
         .call(self, &keys);
         self.run(&call).await

@@ -6,7 +6,7 @@ mod pick;
 
 use std::collections::BTreeMap;
 
-use domain::{Ordering, Sequence, TransformKind};
+use domain::{Ordering, Sequence, Tombstone, TransformKind};
 
 use super::{
     draw::{CALLERS, Draw, Kind, Twist},
@@ -64,7 +64,6 @@ impl CallSequences {
             compares_keys: false,
             sources_max: 4,
             has_window: true,
-            attempts_max: 2,
             stalls_max: 2,
             log_max: 3,
             dead_letters_max: 0,
@@ -75,11 +74,12 @@ impl CallSequences {
         };
         let (key, none) = (Ordering::Key, Ordering::None);
         let kinds = [
-            Definition { attempts_max: 0, dead_letters_max: 1, ..plain },
+            Definition { dead_letters_max: 1, gives_up: Some(Tombstone::DeadLettered), ..plain },
             Definition {
                 ordering: key,
                 serial: true,
                 has_window: false,
+                gives_up: Some(Tombstone::Dropped),
                 stalls_max: 1,
                 rate_burst: 2,
                 ..plain
@@ -96,7 +96,6 @@ impl CallSequences {
                 ordering: none,
                 kind: TransformKind::Worker,
                 has_window: false,
-                attempts_max: 0,
                 stalls_max: 0,
                 rate_burst: 3,
                 log_max: 0,
@@ -307,11 +306,14 @@ impl CallSequences {
                 Op::Complete { known, items: picked.into_iter().map(complete).collect() }
             }
             Kind::Fail => {
-                let fail = |(pick, token): ((u8, u8, u8), Token)| {
+                let fail = |(pick, mut token): ((u8, u8, u8), Token)| {
+                    // A forged lane matters only after the last attempt.
+                    if pick.2 % 16 == 3 {
+                        token.key = pick::KEYS[pick.0 as usize % pick::KEYS.len()];
+                    }
                     let wait = if pick.2 % 2 == 0 { Until::Past } else { Until::Future };
-                    let later_max = u32::from(pick.1 % 4 == 1);
-                    let attempts_max = pick::attempts_max(&token, known.name, state);
-                    Failure { token, wait, is_final: pick.1 % 8 == 0, attempts_max, later_max }
+                    let wait = (pick.1 / 4 % 3 > 0).then_some(wait);
+                    Failure { token, wait, is_later: pick.1 % 4 == 1 }
                 };
                 Op::Fail { call, known, items: picked.into_iter().map(fail).collect() }
             }

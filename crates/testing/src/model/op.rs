@@ -96,12 +96,10 @@ pub struct Output {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Failure {
     pub token: Token,
-    pub wait: Until,
-    pub is_final: bool,
-    /// That its producer asked for; 0: as many as the destination allows.
-    pub attempts_max: u32,
-    /// Above 0: the processor asks for the message later, which it may do this often.
-    pub later_max: u32,
+    /// `None`: it was the last attempt.
+    pub wait: Option<Until>,
+    /// True if the processor asks for the message later.
+    pub is_later: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

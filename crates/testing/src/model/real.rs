@@ -139,7 +139,6 @@ fn destination(name: Name, definition: &Definition) -> Destination {
     made.ordering = definition.ordering;
     made.processing = if definition.serial { Processing::Serial } else { Processing::Parallel };
     made.transform.kind = definition.kind;
-    made.transform.attempts_max = definition.attempts_max;
     made.transform.stalls_max = definition.stalls_max;
     if definition.rate_burst > 0 {
         (made.transform.rate_per_second_max, made.transform.burst) = (1, definition.rate_burst);

@@ -74,7 +74,6 @@ pub struct Definition {
     pub sources_max: usize,
     /// If false, an idempotency key is remembered only while its message is pending.
     pub has_window: bool,
-    pub attempts_max: u32,
     pub stalls_max: u32,
     /// How many messages may be claimed at once; 0: the transform has no rate.
     pub rate_burst: u32,

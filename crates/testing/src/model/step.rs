@@ -86,7 +86,7 @@ fn unnumbered(state: &mut State, op: &Op, memory_full: bool) -> Answer {
         Op::Ingest { known, epoch, arrivals, .. } => ingest(state, known, *epoch, arrivals),
         Op::Claim { .. } => unreachable!("it is numbered"),
         Op::Complete { known, items, .. } => Ok(complete(state, known, items, memory_full)),
-        Op::Fail { known, items, .. } => Ok(fail(state, known.name, items)),
+        Op::Fail { known, items, .. } => Ok(fail(state, known, items)),
         Op::Requeue { known, tokens, .. } => Ok(requeue(state, known.name, tokens)),
         Op::Extend { known, items } => Ok(extend(state, known, items)),
         Op::Reap { known } => Ok(reap(state, known.name)),

@@ -60,9 +60,9 @@ pub const WANTED: &[&str] = &[
     "stale lease",
     "failed and delayed",
     "failed, to wait at once",
-    "failed for good",
-    "attempts used up",
-    "attempts of the message used up",
+    "last attempt, halted",
+    "last attempt, left at once",
+    "last attempt, could not leave",
     "five errors",
     "handed back",
     "extended",
@@ -497,16 +497,15 @@ impl Tally {
                     self.count_if(is_wanted && !is_kept, "no room for a result");
                     "completed"
                 }
-                (Status::Halted, Op::Fail { items, .. }) if items[at].later_max > 0 => {
-                    "asked for later too often"
+                (Status::Withdrawn, _) => "last attempt, left at once",
+                (Status::Halted, Op::Fail { items, known, .. }) => {
+                    let gives_up = known.definition.gives_up.is_some();
+                    self.count_if(gives_up, "last attempt, could not leave");
+                    self.count_if(items[at].is_later, "asked for later too often");
+                    "last attempt, halted"
                 }
-                (_, Op::Fail { items, .. }) if items[at].later_max > 0 => "asked for later",
-                (Status::Halted, Op::Fail { items, .. }) if items[at].is_final => "failed for good",
-                (Status::Halted, Op::Fail { items, .. }) if items[at].attempts_max > 0 => {
-                    "attempts of the message used up"
-                }
-                (Status::Halted, _) => "attempts used up",
-                (_, Op::Fail { items, .. }) if items[at].wait == Until::Past => {
+                (_, Op::Fail { items, .. }) if items[at].is_later => "asked for later",
+                (_, Op::Fail { items, .. }) if items[at].wait == Some(Until::Past) => {
                     "failed, to wait at once"
                 }
                 (_, Op::Fail { .. }) => "failed and delayed",

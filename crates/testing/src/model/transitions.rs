@@ -143,7 +143,11 @@ fn paths(op: &Op) -> Option<Vec<Path>> {
             let dropped = E::Withdraw(Tombstone::Dropped);
             vec![vec![E::Complete], vec![E::Complete, dropped], turn]
         }
-        Op::Fail { .. } => vec![vec![E::Fail], vec![E::Fail, E::Due], vec![E::Halt]],
+        Op::Fail { known, .. } => {
+            let leaves = known.definition.gives_up.map(|how| vec![E::Halt, E::Withdraw(how)]);
+            let stays = [vec![E::Fail], vec![E::Fail, E::Due], vec![E::Halt], turn];
+            stays.into_iter().chain(leaves).collect()
+        }
         Op::Requeue { .. } => vec![vec![E::Requeue]],
         Op::Reap { .. } => vec![vec![E::Reap], vec![E::Due], vec![E::Halt]],
         Op::Release { .. } => vec![vec![E::Release, E::Ack], vec![E::Release, E::Halt]],

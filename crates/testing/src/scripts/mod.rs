@@ -19,8 +19,10 @@ use tokio_util::bytes::Bytes;
 /// The length of leases, delays and takeover waits: none ends while a test runs.
 pub const LONG: &str = "3600000";
 const LONG_MS: u64 = 3_600_000;
-/// Replaces the backoff of a failed message without further attempts.
-pub const FINAL: &str = "never";
+/// Replaces the backoff of a message that halts after its last attempt.
+pub const HALTS: &str = "";
+/// Replaces the backoff of a message that becomes a dead letter after its last attempt.
+pub const LEAVES: &str = "leaves";
 const TROUBLE: &str = r#"{"stage":"transform","kind":"failed","detail":"no"}"#;
 /// The schema of the records.
 const SCHEMA: &str = "3";
@@ -186,7 +188,6 @@ impl Calls {
             claimers: "builtin",
             seen_epoch: LONG.to_owned(),
             processing: self.processing,
-            attempts_max: 3,
             stalls_max: 3,
             replaces: String::new(),
             ids_max: IDS_MAX,
@@ -324,20 +325,24 @@ impl Calls {
         made("extend", args.words(&self.keys))
     }
 
-    /// Fails messages, each given by its sequence and its backoff in ms, or [`FINAL`].
-    pub fn fail(&self, secret: &str, messages: &[(u64, &str)]) -> Call {
+    /// Fails messages of a lane, each given by its sequence and its backoff in ms, [`HALTS`] or [`LEAVES`].
+    pub fn fail(&self, secret: &str, lane: &str, messages: &[(u64, &str)]) -> Call {
         let row = |(sequence, wait): &(u64, &str)| fail::Failure {
             sequence: *sequence,
             member: self.member(*sequence, secret),
-            wait_ms: if *wait == FINAL { 0 } else { wait.parse().unwrap() },
-            is_final: *wait == FINAL,
-            attempts_max: 0,
-            later_max: 0,
             problem: TROUBLE.to_owned(),
+            is_later: false,
+            wait_ms: if *wait == LEAVES { String::new() } else { (*wait).to_owned() },
+            how: if *wait == LEAVES { "s".to_owned() } else { String::new() },
+            reason: "why",
+            lane: 1,
         };
         let args = fail::Args {
             call_number: self.next(),
             destination: self.name.as_str(),
+            version: self.version.parse().unwrap_or_default(),
+            letters_max: 0,
+            lanes: vec![self.lane(lane)],
             failures: messages.iter().map(row).collect(),
         };
         made("fail", args.words(&self.keys, CALLER))

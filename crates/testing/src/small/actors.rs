@@ -114,8 +114,7 @@ impl Processor {
         let tokens = || self.holds.iter().map(|(token, _)| token.clone());
         let is_first = first.left.failed == 0 && first.left.asked_later == 0;
         if let Some(wait) = world.fails.filter(|_| first.sequence == 1 && is_first) {
-            let later_max = world.later_max;
-            let fail = |token| Failure { token, wait, is_final: false, attempts_max: 0, later_max };
+            let fail = |token| Failure { token, wait, is_later: world.asks_later };
             return Some(Op::Fail { call, known, items: tokens().map(fail).collect() });
         }
         if world.hands_back && at == 0 && self.calls == 1 {
@@ -161,6 +160,7 @@ impl Processor {
                     Some(Status::StaleLease) => Some("stale lease ended otherwise"),
                     Some(Status::Settled) => Some("completed what was settled"),
                     Some(Status::Ok) if is_awaited(op) => Some("result kept"),
+                    Some(Status::Withdrawn) => Some("left at its last attempt"),
                     _ => (!is_complete).then_some("failed or handed back"),
                 }
             }

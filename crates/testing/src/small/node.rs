@@ -29,10 +29,10 @@ pub struct World {
     /// The most messages of a claim, and of a run.
     pub claim: usize,
     pub limit: usize,
-    /// The first message fails once, with this wait.
-    pub fails: Option<Until>,
-    /// It does not fail: its processor asks for it later, this often at most.
-    pub later_max: u32,
+    /// The first message fails once: with this wait, or for the last time.
+    pub fails: Option<Option<Until>>,
+    /// It does not fail: its processor asks for it later.
+    pub asks_later: bool,
     /// The first delivery of the first message is refused: with this wait, or halted.
     pub refuses: Option<Option<Until>>,
     /// The transform drops this message.
@@ -287,7 +287,7 @@ impl Node {
             Operator::Remake => Op::Remake { name: NAME, definition: world.definition },
             Operator::RemakeOther => Op::Remake { name: OTHER, definition: world.definition },
             Operator::Redefine => {
-                let definition = Definition { log_max: 2, attempts_max: 9, ..world.definition };
+                let definition = Definition { log_max: 2, ..world.definition };
                 Op::Define { name: NAME, definition }
             }
             Operator::CancelDamaged => {

@@ -20,7 +20,6 @@ const DEFINITION: Definition = Definition {
     compares_keys: false,
     sources_max: 4,
     has_window: true,
-    attempts_max: 0,
     stalls_max: 0,
     log_max: 1,
     dead_letters_max: 0,
@@ -55,7 +54,7 @@ fn plain(name: &'static str) -> World {
         claim: 1,
         limit: 2,
         fails: None,
-        later_max: 0,
+        asks_later: false,
         refuses: None,
         drops: None,
         hands_back: false,
@@ -215,16 +214,27 @@ fn standing() -> Vec<World> {
             ..plain("serial, a processor dies")
         },
         World {
-            fails: Some(Until::Future),
+            fails: Some(Some(Until::Future)),
             wanted: &["failed or handed back", "delay reaped"],
             ..plain("an attempt fails, and waits")
         },
         World {
-            fails: Some(Until::Future),
-            later_max: 1,
+            fails: Some(Some(Until::Future)),
+            asks_later: true,
             errors: Troubles { slow_processors: 1, ..none },
             wanted: &["failed or handed back", "delay reaped", "lease reaped"],
             ..plain("an attempt asks for its message later")
+        },
+        World {
+            definition: Definition { gives_up: Some(Tombstone::DeadLettered), ..DEFINITION },
+            fails: Some(None),
+            errors: Troubles { slow_processors: 1, lost_answers: 1, ..none },
+            wanted: &[
+                "left at its last attempt",
+                "stale lease ended otherwise",
+                "the same call again",
+            ],
+            ..plain("the last attempt fails")
         },
         World {
             definition: Definition { rate_burst: 1, ..DEFINITION },
@@ -239,7 +249,7 @@ fn standing() -> Vec<World> {
             ..plain("a producer waits, and a lease ends while its processor lives")
         },
         World {
-            fails: Some(Until::Past),
+            fails: Some(Some(Until::Past)),
             hands_back: true,
             wanted: &["failed or handed back"],
             ..plain("one fails, one is handed back")

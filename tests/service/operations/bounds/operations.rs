@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use domain::{AttemptError, ErrorKind, Ordering, Sequence, Stage, Tombstone};
+use domain::{
+    AttemptError, Disposition, ErrorKind, LeaseToken, MessageIds, Ordering, Sequence, Stage,
+    Tombstone,
+};
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use store::{
-    Catalog, CatalogEntry, Claimers, Delivering, LaneRequest, LogEntry, Owner, RefusedHead,
-    Settled, WITHDRAW_MAX, Which, Who, Withdrawal,
+    Catalog, CatalogEntry, Claimers, Delivering, FAIL_MAX, Failed, LaneRequest, LogEntry, Owner,
+    RefusedHead, Settled, Status, WITHDRAW_MAX, Which, Who, Withdrawal,
 };
 
 use super::{BATCH, Watched, known, short};
@@ -135,12 +138,23 @@ impl Watched {
         self.post("leases/fail", items(&leases[500..600], json!({"error": error, "final": true})))
             .await;
         self.note("fail for good").await;
+        let last = leases[600..600 + FAIL_MAX].iter().map(|lease| Failed {
+            token: LeaseToken::decode(lease["token"].as_str().unwrap()).unwrap(),
+            disposition: Disposition::Withdraw(Tombstone::DeadLettered, "why".to_owned()),
+            is_later: false,
+            error: AttemptError::new(Stage::Transform, ErrorKind::Failed, error.clone()),
+            ids: MessageIds::default(),
+        });
+        let last: Vec<Failed> = last.collect();
+        let statuses = store.fail(&store.new_call_sequence("last"), at, &last).await.unwrap();
+        assert_eq!(statuses, [Status::Withdrawn; FAIL_MAX]);
+        self.note("fail for the last time").await;
         let later = json!({"delay_ms": 3_600_000});
-        self.post("leases/requeue", items(&leases[600..700], later)).await;
+        self.post("leases/requeue", items(&leases[800..850], later)).await;
         self.note("requeue with a delay").await;
-        self.post("leases/requeue", items(&leases[700..800], json!({}))).await;
+        self.post("leases/requeue", items(&leases[850..900], json!({}))).await;
         self.note("requeue").await;
-        self.complete(&leases[800..]).await;
+        self.complete(&leases[900..]).await;
         self.pass().await;
         (owner, leases[0].clone())
     }

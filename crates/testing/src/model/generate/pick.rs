@@ -122,13 +122,6 @@ pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
     }
 }
 
-/// The most attempts that the producer of a message asked for.
-pub fn attempts_max(token: &Token, name: Name, state: &State) -> u32 {
-    let found = state.destinations.get(name);
-    let message = found.and_then(|found| found.messages.get(&token.sequence));
-    message.map_or(0, |message| message.options.attempts_max)
-}
-
 /// A body long enough to be stored out of line from its record.
 fn long(what: &str, number: u8) -> String {
     format!("{what} {number}{}", " and so on".repeat(INLINE_MAX / 10 + 1 + usize::from(number)))
@@ -161,7 +154,6 @@ pub fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
         compares_keys: b % 16 == 2,
         sources_max: if b % 8 == 3 { 1 } else { 4 },
         has_window: d < 128,
-        attempts_max: u32::from(e % 4),
         stalls_max: u32::from(e / 4 % 3),
         log_max: u64::from(e % 3) * 2,
         dead_letters_max: if d % 4 == 1 { 1 } else { 0 },

@@ -2,7 +2,9 @@
 
 use std::pin::Pin;
 
-use domain::{Arrival, ErrorKind, LeaseToken, MessageIds, Sequence, Stage, State};
+use domain::{
+    Arrival, Disposition, ErrorKind, LeaseToken, MessageIds, RetryPolicy, Sequence, Stage, State,
+};
 use redis_client::ClientError;
 use store::{
     Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Retry,
@@ -122,12 +124,15 @@ impl Real {
                 self.begin(op).expect("it is one of these").await
             }
             Op::Fail { call, known, items } => {
+                let destination = self.known_of(known).destination.clone();
+                let policy = RetryPolicy::of_transform(&destination, &Default::default());
                 let fail = |failure: &Failure| Failed {
                     token: self.token(known.name, &failure.token),
-                    wait: wait(failure.wait),
-                    is_final: failure.is_final,
-                    attempts_max: failure.attempts_max,
-                    later_max: failure.later_max,
+                    disposition: match failure.wait {
+                        Some(until) => Disposition::Postpone(wait(until)),
+                        None => policy.exhausted(false),
+                    },
+                    is_later: failure.is_later,
                     error: error(Stage::Transform, ErrorKind::Status),
                     ids: MessageIds::default(),
                 };

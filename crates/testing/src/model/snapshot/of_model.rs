@@ -121,10 +121,7 @@ fn of_hash(all: &mut Snapshot, name: Name, destination: &Destination) {
         ("claimers", definition.claimers().as_str().to_owned()),
         ("born", destination.born.to_string()),
     ];
-    let numbers = counters.into_iter().chain([
-        ("attempts_max", definition.attempts_max.into()),
-        ("stalls_max", definition.stalls_max.into()),
-    ]);
+    let numbers = counters.into_iter().chain([("stalls_max", definition.stalls_max.into())]);
     texts.extend(numbers.filter(|(_, value)| *value > 0).map(|(f, value)| (f, value.to_string())));
     if destination.all_keys_known {
         texts.push(("all_keys_known", "1".into()));

@@ -1,9 +1,9 @@
 //! Leases and their ends: claim, complete, fail, requeue, extend, reap.
 
 use domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone};
-use store::{Claimers, INLINE_MAX, Status};
+use store::{Claimers, INLINE_MAX, Status, Withdrawn};
 
-use super::{advance, current, given, holds, may_leave, wait_in_front};
+use super::{advance, current, given, holds, may_leave, operator::give_up_one, wait_in_front};
 use crate::model::{
     op::{Call, CatalogEntry, Extension, Failure, Output, Refusal, Reply, Token},
     state::{Destination, Hint, Lane, Left, Message, Name, Stand, State, Until},
@@ -282,35 +282,40 @@ fn finish(message: &mut Message, sequence: Sequence, output: &Output, known: &Ca
     };
 }
 
-pub fn fail(state: &mut State, name: Name, items: &[Failure]) -> Reply {
-    let most = state.destinations.get(name).map_or(0, |found| found.definition.attempts_max);
+/// Halts the messages whose last attempt it was. Those that may leave do so in the same call.
+pub fn fail(state: &mut State, known: &CatalogEntry, items: &[Failure]) -> Reply {
     let tokens = items.iter().map(|failure| &failure.token);
-    end_leases(state, name, tokens, |at, message| {
-        let (left, later_max) = (&mut message.left, items[at].later_max);
+    let reply = end_leases(state, known.name, tokens, |at, message| {
+        let (left, is_later) = (&mut message.left, items[at].is_later);
         left.together = 0;
-        left.waits_for_later = later_max > 0;
-        let is_used_up = if later_max > 0 {
-            left.asked_later += 1;
-            left.asked_later > later_max
-        } else {
-            left.failed += 1;
-            let of_both = [most, items[at].attempts_max].into_iter().filter(|most| *most > 0).min();
-            items[at].is_final || of_both.is_some_and(|most| left.failed >= most)
-        };
-        if is_used_up || later_max == 0 {
+        left.waits_for_later = is_later;
+        *if is_later { &mut left.asked_later } else { &mut left.failed } += 1;
+        if items[at].wait.is_none() || !is_later {
             left.note(ErrorKind::Status);
         }
-        if is_used_up {
-            return (Status::Halted, Some(Stand::Halted(Stage::Transform)));
+        match items[at].wait {
+            None => (Status::Halted, Some(Stand::Halted(Stage::Transform))),
+            Some(Until::Past) => (Status::Ok, Some(Stand::Waiting)),
+            Some(until) => (Status::Ok, Some(Stand::Delayed { until })),
         }
-        (
-            Status::Ok,
-            Some(match items[at].wait {
-                Until::Past => Stand::Waiting,
-                until => Stand::Delayed { until },
-            }),
-        )
-    })
+    });
+    let (Reply::Statuses(mut statuses), Some(how)) = (reply.clone(), known.definition.gives_up)
+    else {
+        return reply;
+    };
+    if current(state, known).is_err() {
+        return reply;
+    }
+    for (status, failure) in statuses.iter_mut().zip(items) {
+        let (sequence, key) = (failure.token.sequence, failure.token.key);
+        let lane = known.definition.lane_of(sequence, key);
+        if *status == Status::Halted
+            && give_up_one(state, known.name, lane, sequence, how) == Withdrawn::Done
+        {
+            *status = Status::Withdrawn;
+        }
+    }
+    Reply::Statuses(statuses)
 }
 
 pub fn requeue(state: &mut State, name: Name, tokens: &[Token]) -> Reply {

@@ -219,13 +219,24 @@ pub fn give_up(state: &mut State, known: &CatalogEntry) -> Answer {
     };
     let messages: Vec<(Lane, Sequence)> = halted.map(of).collect();
     let Some(how) = known.definition.gives_up.filter(|_| !messages.is_empty()) else {
-        return Ok(Reply::GivenUp(messages.len()));
+        return Ok(Reply::GivenUp(0));
     };
     current(state, known)?;
     notice_server(state);
-    let as_what = AsWhat { how, failed: None, reason: GIVEN_UP };
     for (lane, sequence) in &messages {
-        withdraw_one(state, known.name, *lane, *sequence, false, &as_what);
+        give_up_one(state, known.name, *lane, *sequence, how);
     }
     Ok(Reply::GivenUp(messages.len()))
+}
+
+/// Withdraws a message whose processing attempts are used up.
+pub fn give_up_one(
+    state: &mut State,
+    name: Name,
+    lane: Lane,
+    sequence: Sequence,
+    how: Tombstone,
+) -> Withdrawn {
+    let as_what = AsWhat { how, failed: None, reason: GIVEN_UP };
+    withdraw_one(state, name, lane, sequence, false, &as_what)
 }
