@@ -117,6 +117,24 @@ async fn attempt_without_limit_is_extended_for_ever() {
 }
 
 #[tokio::test]
+async fn last_attempt_without_room_for_its_dead_letter_halts() {
+    let policy = "on_exhausted = \"dead_letter\"\ndead_letters_max = 1";
+    let service = Service::start("ingest,processor,sender", &[("work", WORKER, policy)]).await;
+    for body in [1, 2] {
+        service.send("work", json!(body)).await;
+    }
+    let request = json!({"destinations": ["work"], "max": 2, "min": 2});
+    let leases = within("two leases", service.lease(request)).await;
+    let item = |lease: &Value| json!({"token": lease["token"], "final": true});
+    let items: Vec<Value> = leases.iter().map(item).collect();
+    let (status, text) = service.post("/v1/leases/fail", json!({"items": items})).await;
+    assert_eq!(status, 200, "{text}");
+    let results: Value = serde_json::from_str(&text).unwrap();
+    let said = [0, 1].map(|at| results["results"][at]["exhausted"].as_str());
+    assert_eq!(said, [Some("dead_lettered"), Some("halted")]);
+}
+
+#[tokio::test]
 async fn many_overdue_attempts_end_with_one_request() {
     let destinations = [("work", WORKER, "on_exhausted = \"drop\""), ("other", WORKER, "")];
     let service = Service::start("ingest,processor,sender", &destinations).await;
