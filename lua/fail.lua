@@ -29,10 +29,12 @@ local place = {
 local is_current = definition[4] == version and not definition[5]
 local room = room_for_letters(key_dead_letters, letters_max)
 
--- True if the message may leave now. A forged token, or one from before a change of ordering, names another lane.
+-- True if the message may leave now. A forged token, or one from before a change of ordering, names another lane. A
+-- pending withdrawal goes first: the owner carries it out.
 local function may_go(failure)
   if failure.how == '' or not is_current or failure.how == 's' and room <= 0 then return false end
   return redis.call('ZSCORE', lanes[tonumber(failure.lane)].in_progress, failure.sequence)
+    and redis.call('HEXISTS', key_withdrawals, failure.sequence) == 0
 end
 
 local now = now_ms()

@@ -30,7 +30,7 @@ local more = {}
 for _, one in ipairs(options) do more[tonumber(one.arrival)] = one end
 local source_of = {}
 for _, source in ipairs(of_sources) do source_of[tonumber(source.arrival)] = source end
-local refused_by_source, move_mark = marks_of(key_sources, tonumber(sources_max))
+local refused_by_source, move_mark, store_marks = marks_of(key_sources, tonumber(sources_max))
 
 -- Of each lane: the last pending sequence and, with serial processing, whether a message is not processed yet (`busy`).
 local previous, was_empty, busy, empty = {}, {}, {}, {}
@@ -127,7 +127,7 @@ local function set_state(lane, sequence, due, priority, is_finished)
   end
 end
 
-local left_out, stamped_as = 0, {}
+local left_out, stamped_as, is_full = 0, {}, false
 -- The idempotency keys within the window, counted only if an arrival has such a key.
 local counted, room_for_keys
 for arrival, arrived in ipairs(arrivals) do
@@ -157,6 +157,11 @@ for arrival, arrived in ipairs(arrivals) do
   local source = source_of[arrival]
   local why, mark
   if source then why, mark = refused_by_source(source) end
+  -- A mark must not move past a message that was refused for now.
+  if source and not why and is_full then
+    why, mark = 'backlog_full', ''
+  end
+  -- A repeat under its idempotency key is answered with its position, so it goes before a repeat by its source.
   local is_same = before and (compare == 'key' or before[3] == digest)
   if why and not (is_same and why == 'duplicate') then
     refusal = {arrival, why, '0', '0', mark}
@@ -175,7 +180,7 @@ for arrival, arrived in ipairs(arrivals) do
   elseif room <= 0 or room_bytes < accounted_bytes and pending_bytes + bytes > 0
       or index and counted and room_for_keys < 1 then
     -- Later arrivals of the batch must not overtake this one.
-    room = 0
+    room, is_full = 0, true
     refusal = {arrival, 'backlog_full', '0', '0', ''}
   end
   if refusal then
@@ -283,5 +288,5 @@ if records.n > 0 then
     end
   end
 end
-move_mark()
+store_marks()
 return keep(key_call, number, answer)

@@ -142,14 +142,17 @@ for _, message in ipairs(messages) do
   local record = redis.call('HGET', key_messages, sequence) or ''
   local state = 'settled'
   if redis.call('ZSCORE', lane.in_progress, sequence) then
-    if string.sub(record, 1, 1) ~= 'T' then
-      state = how == 's' and room <= 0 and 'full' or take_out(lane, sequence)
-    else
+    if string.sub(record, 1, 1) == 'T' then
       -- Its transform dropped it meanwhile, which ends the withdrawal.
       forget_withdrawal(sequence)
+    elseif by_policy and redis.call('HEXISTS', key_withdrawals, sequence) == 1 then
+      -- Somebody else's withdrawal goes first.
+      state = 'withdrawing'
+    else
+      state = how == 's' and room <= 0 and 'full' or take_out(lane, sequence)
     end
   end
-  if state == 'settled' or state == 'full' then
+  if state == 'settled' or state == 'full' or state == 'withdrawing' then
     answer[#answer + 1] = state
   elseif state == 'in_use' then
     request_withdrawal(lane.key, sequence)

@@ -9,9 +9,8 @@ local function is_upto(one, other)
   return #one <= #other
 end
 
--- Returns two functions. `refuse_source(source)` returns why a message of this source is not stored, and the mark that
--- its producer needs; nothing if it is stored. `move_source(source)` notes its position as the mark, and
--- `move_source()` stores all marks.
+-- Returns three functions. The first returns why a message of this source is not stored, and the mark that its producer
+-- needs; nothing if it may be stored. The second makes its position the mark. The third stores the marks.
 local function marks_of(key_sources, sources_max)
   local marks, count, moved = {}, nil, {n = 0}
   local function read_mark(name)
@@ -27,13 +26,12 @@ local function marks_of(key_sources, sources_max)
     if count >= sources_max then return 'sources_full', '' end
   end
   local function move_source(source)
-    if not source then
-      if moved.n > 0 then redis.call('HSET', key_sources, unpack(moved, 1, moved.n)) end
-      return
-    end
     if not marks[source.name] and count then count = count + 1 end
     marks[source.name] = source.position
     add(moved, source.name, source.position)
   end
-  return refuse_source, move_source
+  local function store_sources()
+    if moved.n > 0 then redis.call('HSET', key_sources, unpack(moved, 1, moved.n)) end
+  end
+  return refuse_source, move_source, store_sources
 end

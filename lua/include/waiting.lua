@@ -1,4 +1,5 @@
--- The messages that wait to be claimed: a list, or without ordering a sorted set (by priority and sequence). `place` is a table with the fields that the functions need: destination (its name), ordering, hash,
+-- The messages that wait to be claimed: a list, or without ordering a sorted set (by priority and sequence). `place` is
+-- a table with the fields that the functions need: destination (its name), ordering, hash,
 -- waiting, messages, builtin and worker (the keys active:…), wake.
 
 -- Returns the key active:… of the processors or workers that may claim from the destination. Reads this from the

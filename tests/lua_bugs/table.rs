@@ -963,6 +963,18 @@ end",
         "  if tonumber(sequence) <= entry.accepted then return 'accepted' end\n",
         "",
     ),
+    bug(
+        "the last attempt overrides a pending withdrawal",
+        "fail",
+        "\n    and redis.call('HEXISTS', key_withdrawals, failure.sequence) == 0",
+        "",
+    ),
+    bug(
+        "on_exhausted overrides a pending withdrawal of a halted message",
+        "withdraw",
+        "elseif by_policy and redis.call('HEXISTS', key_withdrawals, sequence) == 1 then",
+        "elseif false then",
+    ),
     // Sources.
     bug(
         "moves the mark of a source before its message is stored",
@@ -973,7 +985,7 @@ end",
     bug(
         "forgets the marks of sources when the call ends",
         "ingest",
-        "move_mark()\nreturn keep",
+        "store_marks()\nreturn keep",
         "return keep",
     ),
     bug(
@@ -999,6 +1011,12 @@ end",
         "ingest",
         "    if source and is_same and not why then move_mark(source) end",
         "    if source and is_same then move_mark(source) end",
+    ),
+    bug(
+        "moves the mark of a source past a message that found the backlog full",
+        "ingest",
+        "if source and not why and is_full then",
+        "if false then",
     ),
     bug(
         "compares bodies where the idempotency key alone decides",

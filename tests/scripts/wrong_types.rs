@@ -85,6 +85,7 @@ const UNNOTICED: &[&str] = &[
     "forget_destination KEYS[23] reseq:{p00}:d:erp:ids",
     "forget_destination KEYS[24] reseq:{p00}:d:erp:consumer-leases",
     "forget_destination KEYS[25] reseq:{p00}:d:erp:consumer-lease-ends",
+    "forget_destination KEYS[28] reseq:{p00}:d:erp:sources",
 ];
 
 /// A key of one lane has another type: no call of the destination succeeds, also one that needs another lane only.

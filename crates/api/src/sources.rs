@@ -11,6 +11,7 @@ use super::{
     Api,
     request::{Target, query_of},
 };
+use domain::message::{SOURCE_NAME_BYTES_MAX, check_text};
 use http_server::{openapi_responses, problem::Problem};
 
 /// All sources of a destination.
@@ -73,6 +74,7 @@ pub(super) async fn remove(
 ) -> Result<Json<RemovedSource>, Problem> {
     let target = Target::find(&api, &destination).await?;
     let ByName { name } = query_of(query)?;
+    check_text("name", &name, SOURCE_NAME_BYTES_MAX).map_err(Problem::invalid_parameter)?;
     let removed = api.store.remove_source(target.entry(), &name).await?;
     Ok(Json(RemovedSource { name, removed }))
 }

@@ -119,6 +119,9 @@ impl Keys {
 
 impl Search<'_> {
     async fn find_missing(&self, copy: &mut Arrival) -> Result<(), Refusal> {
+        if copy.source.as_ref().is_some_and(|source| source.skip) {
+            return Ok(()); // Nothing is stored.
+        }
         let [key_from, idempotency_key_from] = self.destination.key_sources();
         if let (None, Some(source)) = (&copy.message.key, key_from) {
             let missing = Missing { field: "key_from", source, bytes_max: KEY_BYTES_MAX };

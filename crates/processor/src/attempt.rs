@@ -14,8 +14,8 @@ use super::{
 };
 use domain::excerpt::excerpt;
 use domain::{
-    AttemptError, DestinationName, ErrorKind, Finality, LeaseToken, Processed, RetryPolicy, Stage,
-    Stamped, TransformKind,
+    AttemptError, Destination, DestinationName, ErrorKind, Finality, LeaseToken, Processed,
+    RetryPolicy, Stage, Stamped, TransformKind,
 };
 use faults::pause::{Point, point};
 use store::{Catalog, CatalogEntry, Claimed, Failed, server_clock};
@@ -206,8 +206,12 @@ impl Attempt {
         let Failure { reason, kind, status, is_final, retry_after, .. } = failure;
         let failed = self.message.attempts.failed.saturating_add(1);
         let finality = if is_final { Finality::Permanent } else { Finality::Retryable };
-        let policy = RetryPolicy::of_transform(destination, &self.message.options);
-        let disposition = policy.after(failed, finality, retry_after, rand::random());
+        let (options, chance) = (self.message.options, rand::random());
+        let decide = move |destination: &Destination| {
+            let policy = RetryPolicy::of_transform(destination, &options);
+            policy.after(failed, finality, retry_after, chance)
+        };
+        let disposition = decide(destination);
         // The error of an expression may quote the body: keep it with the message, but not in the
         // log.
         let may_quote_body = destination.transform.kind == TransformKind::Jq;
@@ -227,6 +231,7 @@ impl Attempt {
         });
         let error = AttemptError { status, ..AttemptError::new(Stage::Transform, kind, reason) };
         let token = self.token.clone();
-        Outcome::Failed(Box::new(Failed { token, disposition, is_later: false, error, ids }))
+        let failed = Box::new(Failed { token, disposition, is_later: false, error, ids });
+        Outcome::Failed { failed, decide: Box::new(decide) }
     }
 }

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use tokio_util::task::TaskTracker;
 
 use super::leases::LeaseGuard;
-use domain::{DestinationName, LeaseToken, Stamped};
+use domain::{Destination, DestinationName, Disposition, LeaseToken, Stamped};
 use faults::pause::{Point, point};
 use store::{
     Catalog, Completion, DueTimer, FAIL_MAX, Failed, GroupCommit, Status, Store, StoreError,
@@ -25,12 +25,15 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 /// How long to wait before messages are requeued because Redis has no memory left for their outputs.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
+/// Decides what becomes of a message after a failed attempt.
+pub(super) type Decide = Box<dyn Fn(&Destination) -> Disposition + Send + Sync>;
+
 /// The outcome of an attempt.
 pub(super) enum Outcome {
     /// Deliver this message. `is_unchanged`: Redis already stores it like this.
     Completed { output: Box<Stamped>, is_unchanged: bool },
-    /// It failed.
-    Failed(Box<Failed>),
+    /// It failed. What becomes of the message is decided when this is stored, by the definition that applies then.
+    Failed { failed: Box<Failed>, decide: Decide },
     /// Requeue, as if it had not been claimed.
     Requeued,
 }
@@ -84,12 +87,16 @@ impl Finish {
                 Outcome::Completed { output, is_unchanged } => {
                     completed.push(Completion { token: job.token, output: *output, is_unchanged });
                 }
-                Outcome::Failed(one) => failed.push(*one),
+                Outcome::Failed { failed: one, decide } => failed.push((*one, decide)),
                 Outcome::Requeued => requeued.push(job.token),
             }
         }
         // The messages of a removed destination are gone.
         let Some(entry) = self.catalog.get(name.as_str()) else { return };
+        let decided = failed
+            .into_iter()
+            .map(|(one, decide)| Failed { disposition: decide(&entry.destination), ..one });
+        let mut failed: Vec<Failed> = decided.collect();
         let store = &self.store;
         let caller = store.take_caller(entry.partition, None);
         let size = |one: &Completion| one.output.message.body.bytes.len();

@@ -7,6 +7,8 @@ export interface MessageSource {
   position: string;
   /** The position of the message before it: the message is stored only after that one. */
   after?: string | undefined;
+  /** Stores nothing, and only moves the mark. The body is not sent. */
+  skip?: boolean | undefined;
 }
 
 export interface SendOptions {
@@ -82,6 +84,7 @@ export function lineOf(target: Target, body: unknown, options: SendOptions & Par
     source: options.source,
     keep_result: options.waitFor && true,
   };
+  if (options.source?.skip) return JSON.stringify(fields);
   if (body instanceof Uint8Array || (typeof body === "string" && options.contentType !== undefined)) {
     const bytes = typeof body === "string" ? Buffer.from(body) : Buffer.from(body.buffer, body.byteOffset, body.byteLength);
     return JSON.stringify({ ...fields, body_base64: bytes.toString("base64"), content_type: options.contentType });

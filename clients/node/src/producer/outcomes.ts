@@ -35,6 +35,8 @@ export class Outcomes {
   constructor(private readonly transport: Transport) {}
 
   of(destination: string, position: Position, signal?: AbortSignal): Promise<Outcome> {
+    // A repeat by its source: nobody knows any more which message it was.
+    if (position.sequence === 0) return Promise.resolve({ state: "unknown", destination, sequence: 0, epoch: 0 });
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason as Error);
       const watchers = this.#watched.get(destination);

@@ -232,7 +232,8 @@ impl Stamping {
 fn note_span(entry: &CatalogEntry, arrival: &Arrival, outcome: &Outcome) {
     let (sequence, outcome) = match outcome {
         Ok(receipt) if receipt.duplicate_of.is_some() => {
-            (Some(receipt.position.sequence), "duplicate")
+            // Of a repeat by its source, the sequence is not known.
+            (Some(receipt.position.sequence).filter(|sequence| *sequence > 0), "duplicate")
         }
         Ok(receipt) => (Some(receipt.position.sequence), "stored"),
         // It may be submitted again, as the same arrival.

@@ -102,8 +102,6 @@ pub const RECORD: &str = "34,6;headerbody";
 pub const REMOVED_MAX: usize = 1;
 /// The most ids that a destination remembers.
 const IDS_MAX: u64 = 5;
-const SOURCE: ingest::SourceRow<'static> =
-    ingest::SourceRow { arrival: 1, name: "table", position: "1", after: "", skips: false };
 
 /// The calls for one destination whose lanes are keys.
 pub struct Calls {
@@ -235,8 +233,17 @@ impl Calls {
         };
         let has_window = self.window != "0";
         let keys = seen.iter().filter(|_| has_window);
+        let call_number = self.next();
+        let position = format!("{call_number:020}");
+        let source = ingest::SourceRow {
+            arrival: 1,
+            name: "table",
+            position: &position,
+            after: "",
+            skips: false,
+        };
         let args = ingest::Args {
-            call_number: self.next(),
+            call_number,
             destination: self.name.as_str(),
             version: self.version(),
             message_epoch: self.epoch(),
@@ -259,7 +266,7 @@ impl Calls {
             arrivals: rows.collect(),
             bodies: arrivals.iter().take(1).map(body).collect(),
             options: arrivals.iter().enumerate().filter(has_more).map(options).collect(),
-            of_sources: arrivals.iter().take(1).map(|_| SOURCE).collect(),
+            of_sources: arrivals.iter().take(1).map(|_| source.clone()).collect(),
         };
         made("ingest", args.words(&self.keys, CALLER, Claimers::Builtin))
     }

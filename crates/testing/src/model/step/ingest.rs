@@ -61,6 +61,10 @@ fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full:
         if mark.is_none() && destination.sources.len() >= definition.sources_max {
             return Ingested::SourcesFull;
         }
+        if is_full {
+            // A mark must not move past a refused message.
+            return Ingested::BacklogFull;
+        }
         if source.skips {
             destination.sources.insert(source.name, source.position);
             return Ingested::Duplicate { epoch: 0, sequence: 0 };

@@ -64,6 +64,10 @@ fn withdraw_one(
         message.withdrawal = None;
         return Withdrawn::Settled;
     }
+    if reason == GIVEN_UP && message.withdrawal.is_some() {
+        // Somebody else's withdrawal goes first.
+        return Withdrawn::Withdrawing;
+    }
     let letters = destination.letters.len() as u64;
     let max = definition.dead_letters_max;
     if how == Tombstone::DeadLettered && max > 0 && letters >= max {
