@@ -1001,12 +1001,6 @@ end",
         "    if false then move_mark(source) end",
     ),
     bug(
-        "a conflict of idempotency keys moves the mark of its source",
-        "ingest",
-        "    if source and is_same and not why then move_mark(source) end",
-        "    if source and not why then move_mark(source) end",
-    ),
-    bug(
         "a repeat under an idempotency key moves the mark of its source back",
         "ingest",
         "    if source and is_same and not why then move_mark(source) end",

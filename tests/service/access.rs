@@ -163,6 +163,7 @@ fn scope_of(method: &Method, path: &str) -> Option<&'static str> {
                 "discard",
                 "cancel",
                 "messages",
+                "sources",
                 "{sequence}",
             ]
             .iter()

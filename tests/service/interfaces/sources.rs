@@ -91,6 +91,11 @@ async fn lines_of_a_batch_follow_each_other_and_a_key_tells_the_position() {
     // Now the third line follows the mark.
     assert_eq!(send().await, ["(1, true)", "(2, true)", "(4, false)", "(3, true)"]);
     assert_eq!(send().await, ["(1, true)", "(2, true)", "(4, true)", "(3, true)"]);
+    // A message that is refused moves no mark.
+    let mut conflict = item("5", Some("4"));
+    conflict["idempotency_key"] = "a".into();
+    said(service.json(ITEMS, &conflict)).await.is_problem(422, "idempotency_conflict", "");
+    assert_eq!(marks(&service, "erp").await, json!([{"name": "orders/3", "mark": "4"}]));
 }
 
 #[tokio::test]

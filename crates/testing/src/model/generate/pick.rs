@@ -40,7 +40,7 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
         due,
         priority: (key % 3 == 0).then_some(body % 10),
         redrive: None,
-        source: (key / 16 % 2 == 0)
+        source: (key / 16 % 4 == 0)
             .then(|| source(idempotency, body, state.destinations.get(name))),
         options: ProcessingOptions {
             keep_result: idempotency % 3 > 0,
