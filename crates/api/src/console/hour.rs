@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(charts.in_per_second, [None, one, one, one, one, one, Some(3.0)]);
         assert_eq!(charts.out_per_second, charts.in_per_second);
         assert_eq!(charts.pending, [2, 1, 2, 2, 2, 2, 2]);
-        let of_b = kept.each[&"b".parse().unwrap()].1.charts();
+        let of_b = kept.each["b"].1.charts();
         assert_eq!(of_b.in_per_second, [None, Some(2.0)]);
     }
 }
