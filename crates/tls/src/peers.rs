@@ -15,17 +15,23 @@ use rustls::{
     crypto::CryptoProvider,
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 
 use super::{HANDSHAKE_MAX, connector::handshake, subject::end_of};
 
-/// The most hosts whose certificates are noted: the latest ones.
+/// The most hosts whose certificates are noted: the latest ones. [`look`] looks at no more hosts than this.
 const HOSTS_MAX: usize = 1_000;
-/// [`look`] asks a host again after this time at the earliest.
+/// A host that has shown no certificate for so long is forgotten: it may have been moved or deleted.
+const KEPT: Duration = Duration::from_secs(86_400);
+/// [`look`] looks at a host so often: connections to Redis last for long, and a host must not be forgotten meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(600);
+/// [`look`] gives up a host that fails so often in a row.
+const FAILURES_MAX: u64 = KEPT.as_secs() / LOOK_EVERY.as_secs();
 
-/// The certificates of all hosts, by name.
-static PEERS: Mutex<BTreeMap<String, Peer>> = Mutex::new(BTreeMap::new());
+static HOSTS: Mutex<Hosts> = Mutex::new(Hosts::new());
 
 /// The last certificate that a host has shown.
 #[derive(Debug, Clone)]
@@ -36,37 +42,94 @@ pub struct Peer {
     pub shown: Instant,
 }
 
-/// The hosts that have shown a valid certificate, and the last one of each.
-pub fn peers() -> Vec<(String, Peer)> {
-    locked().iter().map(|(host, peer)| (host.clone(), peer.clone())).collect()
+/// All hosts, by name: the ports of one host are one host.
+struct Hosts {
+    shown: BTreeMap<String, Peer>,
+    /// Those that a task looks at: the port and the settings of the latest connection.
+    looked_at: BTreeMap<String, (u16, Arc<ClientConfig>)>,
 }
 
-/// Notes the certificate of a server whose connections another library opens, in the background: over a connection
-/// that ends with the handshake. Does nothing if the host has shown one lately.
+impl Hosts {
+    const fn new() -> Hosts {
+        Hosts { shown: BTreeMap::new(), looked_at: BTreeMap::new() }
+    }
+
+    fn note(&mut self, host: String, peer: Peer) {
+        self.shown.insert(host, peer);
+        if self.shown.len() > HOSTS_MAX {
+            let oldest = self.shown.iter().min_by_key(|(_, peer)| peer.shown);
+            oldest.map(|(host, _)| host.clone()).map(|host| self.shown.remove(&host));
+        }
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        self.shown.retain(|_, peer| now.duration_since(peer.shown) < KEPT);
+    }
+
+    /// Notes how to reach this host. True if no task looks at it yet: the caller then begins one.
+    fn begin_look(&mut self, host: &str, port: u16, settings: Arc<ClientConfig>) -> bool {
+        if let Some(known) = self.looked_at.get_mut(host) {
+            *known = (port, settings);
+            return false;
+        }
+        let has_room = self.looked_at.len() < HOSTS_MAX;
+        if has_room {
+            self.looked_at.insert(host.to_owned(), (port, settings));
+        }
+        has_room
+    }
+}
+
+/// The hosts that have shown a valid certificate within a day, and the last one of each.
+pub fn peers() -> Vec<(String, Peer)> {
+    let mut hosts = locked();
+    hosts.forget_old(Instant::now());
+    hosts.shown.iter().map(|(host, peer)| (host.clone(), peer.clone())).collect()
+}
+
+/// Notes the certificate of a server whose connections another library opens, in the background: over connections
+/// that end with the handshake. Each host has one task, however many connections are opened.
 pub fn look(host: &str, port: u16, settings: Arc<ClientConfig>) {
-    if locked().get(host).is_some_and(|peer| peer.shown.elapsed() < LOOK_EVERY) {
+    if !locked().begin_look(host, port, settings) {
         return;
     }
     let host = host.to_owned();
-    tokio::spawn(timeout(HANDSHAKE_MAX, async move {
-        let stream = TcpStream::connect((host.as_str(), port)).await?;
-        handshake(settings, &host, stream).await.map(drop)
-    }));
+    tokio::spawn(async move {
+        watch(|| is_shown(&host), LOOK_EVERY).await;
+        locked().looked_at.remove(&host);
+    });
 }
 
-fn locked() -> MutexGuard<'static, BTreeMap<String, Peer>> {
-    PEERS.lock().unwrap_or_else(PoisonError::into_inner)
+/// Looks again and again. Ends when the first look fails, or [`FAILURES_MAX`] in a row.
+async fn watch<F: Future<Output = bool>>(is_shown: impl Fn() -> F, every: Duration) {
+    let mut tries_left = 0_u64;
+    loop {
+        tries_left = if is_shown().await { FAILURES_MAX } else { tries_left.saturating_sub(1) };
+        sleep(every).await;
+        if tries_left == 0 {
+            return;
+        }
+    }
+}
+
+/// True if this host, which is looked at, shows a valid certificate now.
+async fn is_shown(host: &str) -> bool {
+    let Some((port, settings)) = locked().looked_at.get(host).cloned() else { return false };
+    let shown = timeout(HANDSHAKE_MAX, async {
+        let stream = TcpStream::connect((host, port)).await?;
+        handshake(settings, host, stream).await.map(drop)
+    });
+    matches!(shown.await, Ok(Ok(())))
+}
+
+fn locked() -> MutexGuard<'static, Hosts> {
+    HOSTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn note(host: String, certificate: &CertificateDer<'_>) {
-    let Some(end_ms) = end_of(certificate).and_then(|end| u64::try_from(end * 1_000).ok()) else {
-        return;
-    };
-    let mut peers = locked();
-    peers.insert(host, Peer { end_ms, shown: Instant::now() });
-    if peers.len() > HOSTS_MAX {
-        let oldest = peers.iter().min_by_key(|(_, peer)| peer.shown).map(|(host, _)| host.clone());
-        oldest.map(|host| peers.remove(&host));
+    let end = end_of(certificate).and_then(|end| u64::try_from(end * 1_000).ok());
+    if let Some(end_ms) = end {
+        locked().note(host, Peer { end_ms, shown: Instant::now() });
     }
 }
 
@@ -118,5 +181,51 @@ impl ServerCertVerifier for NotingVerifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, future::ready};
+
+    use super::*;
+
+    #[test]
+    fn a_host_that_shows_nothing_for_a_day_is_forgotten() {
+        let (mut hosts, now) = (Hosts::new(), Instant::now());
+        let hour = Duration::from_secs(3_600);
+        for (host, shown) in [("moved", now), ("used", now), ("used", now + hour)] {
+            hosts.note(host.to_owned(), Peer { end_ms: 1, shown });
+        }
+        hosts.forget_old(now + KEPT - hour);
+        assert_eq!(hosts.shown.len(), 2);
+        hosts.forget_old(now + KEPT);
+        assert_eq!(hosts.shown.keys().collect::<Vec<_>>(), ["used"]);
+    }
+
+    #[test]
+    fn one_task_at_a_time_looks_at_a_host() {
+        crate::install();
+        let settings = crate::client_with(&Default::default(), Vec::new()).unwrap();
+        let (mut hosts, settings) = (Hosts::new(), Arc::new(settings));
+        assert!(hosts.begin_look("redis", 6379, settings.clone()));
+        assert!(!hosts.begin_look("redis", 6380, settings.clone()));
+        assert_eq!(hosts.looked_at["redis"].0, 6380, "the task uses the latest port");
+        assert!(hosts.begin_look("other", 6379, settings.clone()));
+        hosts.looked_at.remove("redis");
+        assert!(hosts.begin_look("redis", 6379, settings));
+    }
+
+    #[tokio::test]
+    async fn a_host_is_tried_until_it_is_forgotten() {
+        for (shows, tried) in [(0, 1), (2, 2 + FAILURES_MAX)] {
+            let tries = Cell::new(0);
+            let look = || {
+                tries.set(tries.get() + 1);
+                ready(tries.get() <= shows)
+            };
+            watch(look, Duration::ZERO).await;
+            assert_eq!(tries.get(), tried);
+        }
     }
 }

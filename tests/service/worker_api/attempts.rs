@@ -132,6 +132,14 @@ async fn last_attempt_without_room_for_its_dead_letter_halts() {
     let results: Value = serde_json::from_str(&text).unwrap();
     let said = [0, 1].map(|at| results["results"][at]["exhausted"].as_str());
     assert_eq!(said, [Some("dead_lettered"), Some("halted")]);
+    // It leaves by itself when there is room, so it is no error yet.
+    eventually("the log says how it leaves", async || {
+        let log = service.pod.log();
+        let mut lines = log.lines().filter(|line| line.contains("room for its dead letter"));
+        if lines.any(|line| line.contains("WARN")) { Ok(()) } else { Err(log) }
+    })
+    .await;
+    assert!(!service.pod.log().contains("a message waits for an operator"));
 }
 
 #[tokio::test]

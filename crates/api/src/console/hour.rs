@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     hub::Hub,
-    numbers::{Numbers, Row, left},
+    numbers::{Numbers, Read, Row},
 };
 use domain::DestinationName;
 use http_server::{principal::Principal, problem::Problem};
-use store::{Stats, server_clock_ms};
+use store::server_clock_ms;
 
 const HOUR_MS: u64 = 3_600_000;
 /// The time between two points.
@@ -37,7 +37,9 @@ const DESTINATIONS_MAX: usize = 200;
 #[derive(Debug, Clone, Copy, Default)]
 struct Point {
     at_ms: u64,
+    /// How many have arrived since the first point.
     arrived: u64,
+    /// How many have left since the first point.
     left: u64,
     pending: u64,
     retrying: u64,
@@ -60,15 +62,24 @@ pub(super) struct Charts {
 }
 
 impl Point {
-    fn add(&mut self, stats: &Stats) {
-        self.arrived += stats.last_sequence;
-        self.left += left(stats);
-        self.pending += stats.pending;
-        self.retrying += stats.with_attempts;
+    /// Adds what a destination has, and how many messages have arrived and left there since the point before.
+    fn add(&mut self, row: &Row, (arrived, left): (u64, u64)) {
+        self.arrived += arrived;
+        self.left += left;
+        if let Some(stats) = &row.stats {
+            self.pending += stats.pending;
+            self.retrying += stats.with_attempts;
+        }
     }
 }
 
 impl Points {
+    /// The next point, before anything is added to it.
+    fn next(&self, at_ms: u64) -> Point {
+        let before = self.0.back().copied().unwrap_or_default();
+        Point { at_ms, pending: 0, retrying: 0, ..before }
+    }
+
     fn push(&mut self, point: Point) {
         let is_old = |old: &Point| old.at_ms + HOUR_MS < point.at_ms;
         while self.0.len() >= POINTS_MAX || self.0.front().is_some_and(is_old) {
@@ -108,20 +119,26 @@ struct Kept {
     all: Points,
     /// Of each destination: when it was made, and its points.
     each: HashMap<DestinationName, (u64, Points)>,
+    /// The numbers of the last point.
+    before: Option<Arc<Read>>,
 }
 
 impl Kept {
-    fn add(&mut self, rows: &[Row], at_ms: u64) {
+    fn add(&mut self, read: &Arc<Read>, at_ms: u64) {
+        let before = self.before.replace(read.clone());
+        let before = before.as_ref().map(|read| read.by_name()).unwrap_or_default();
         let mut earlier = std::mem::take(&mut self.each);
-        let mut all = Point { at_ms, ..Point::default() };
+        // Destinations come and go, so what has moved in each is added up, and not their totals.
+        let mut all = self.all.next(at_ms);
         let mut fresh = Vec::new();
-        for row in rows {
+        for row in &read.rows {
             let name = &row.entry.destination.name;
+            let moved = before.get(name).and_then(|earlier| row.moved_since(earlier));
             let known = earlier.remove(name).filter(|(born, _)| *born == row.entry.born);
-            let mut point = Point { at_ms, ..Point::default() };
-            if let Some(stats) = &row.stats {
-                all.add(stats);
-                point.add(stats);
+            let first = Point { at_ms, ..Point::default() };
+            let mut point = known.as_ref().map_or(first, |(_, points)| points.next(at_ms));
+            for point in [&mut all, &mut point] {
+                point.add(row, moved.unwrap_or_default());
             }
             let moves = row.in_per_second + row.out_per_second > 0.0 || point.pending > 0;
             match known {
@@ -157,7 +174,7 @@ impl Hour {
             let begun = Instant::now();
             let point = async {
                 match numbers.all().await {
-                    Ok(read) => self.lock().add(&read.rows, server_clock_ms()),
+                    Ok(read) => self.lock().add(&read, server_clock_ms()),
                     Err(error) => tracing::debug!(%error, "the charts get no point"),
                 }
                 tokio::time::sleep(EVERY.max(begun.elapsed() * REST)).await;
@@ -203,6 +220,7 @@ pub(super) async fn hour(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use store::{CatalogEntry, Stats};
 
     fn points(numbers: &[(u64, u64, u64)]) -> Points {
         let mut points = Points::default();
@@ -235,5 +253,48 @@ mod tests {
         assert!(!kept.is_idle());
         kept.push(Point { at_ms: 3_605_000, arrived: 5, left: 5, ..Point::default() });
         assert!(kept.is_idle());
+    }
+    /// One destination: its name, when it was made, and its last sequence, `None` if that cannot be read. One message
+    /// is pending in each.
+    type One = (&'static str, u64, Option<u64>);
+
+    fn read(all: &[One]) -> Arc<Read> {
+        let row = |&(name, born, last): &One| {
+            let definition = serde_json::json!({"name": name, "url": "http://receiver/"});
+            let destination = serde_json::from_value(definition).unwrap();
+            let paused = Default::default();
+            let entry = CatalogEntry { destination, version: 1, partition: 0, paused, born };
+            let last_sequence = last.unwrap_or_default();
+            let delivered_total = last_sequence.saturating_sub(1);
+            let damaged = last.is_none().then_some("last").into_iter().collect();
+            let stats =
+                Stats { last_sequence, delivered_total, pending: 1, damaged, ..Stats::default() };
+            Row { entry: entry.into(), stats: Some(stats), in_per_second: 0.0, out_per_second: 0.0 }
+        };
+        Arc::new(Read { rows: all.iter().map(row).collect(), at: Instant::now() })
+    }
+
+    #[test]
+    fn a_destination_that_comes_or_goes_changes_no_rate() {
+        let reads: [&[One]; 7] = [
+            &[("a", 1, Some(100)), ("b", 1, Some(9_000))],
+            &[("a", 1, Some(130))],
+            &[("a", 1, Some(160)), ("b", 1, Some(9_000))],
+            &[("a", 1, Some(190)), ("b", 1, None)],
+            &[("a", 1, Some(220)), ("b", 1, Some(9_000))],
+            &[("a", 1, Some(250)), ("b", 2, Some(20_000))],
+            &[("a", 1, Some(280)), ("b", 2, Some(20_060))],
+        ];
+        let mut kept = Kept::default();
+        for (number, all) in (0..).zip(reads) {
+            kept.add(&read(all), number * 30_000);
+        }
+        let charts = kept.all.charts();
+        let one = Some(1.0);
+        assert_eq!(charts.in_per_second, [None, one, one, one, one, one, Some(3.0)]);
+        assert_eq!(charts.out_per_second, charts.in_per_second);
+        assert_eq!(charts.pending, [2, 1, 2, 2, 2, 2, 2]);
+        let of_b = kept.each["b"].1.charts();
+        assert_eq!(of_b.in_per_second, [None, Some(2.0)]);
     }
 }

@@ -29,7 +29,28 @@ pub(super) struct Row {
 /// All destinations, by name.
 pub(super) struct Read {
     pub(super) rows: Vec<Row>,
-    at: Instant,
+    pub(super) at: Instant,
+}
+
+impl Row {
+    /// How many messages have arrived and left since `earlier`. `None` if that was another destination of this name,
+    /// or if numbers could not be read then or now: an unreadable number is 0.
+    pub(super) fn moved_since(&self, earlier: &Row) -> Option<(u64, u64)> {
+        let (now, then) = (self.readable()?, earlier.readable()?);
+        let arrived = now.last_sequence.saturating_sub(then.last_sequence);
+        let moved = (arrived, left(now).saturating_sub(left(then)));
+        Some(moved).filter(|_| self.entry.born == earlier.entry.born)
+    }
+
+    fn readable(&self) -> Option<&Stats> {
+        self.stats.as_ref().filter(|stats| stats.damaged.is_empty())
+    }
+}
+
+impl Read {
+    pub(super) fn by_name(&self) -> HashMap<&DestinationName, &Row> {
+        self.rows.iter().map(|row| (&row.entry.destination.name, row)).collect()
+    }
 }
 
 /// Reads the numbers. Cheap to clone.
@@ -52,11 +73,7 @@ impl Numbers {
             return Ok(read.clone());
         }
         let before = last.as_ref().filter(|read| read.at.elapsed() < SPAN_MAX);
-        let earlier: HashMap<&DestinationName, &Row> = before
-            .iter()
-            .flat_map(|read| &read.rows)
-            .map(|row| (&row.entry.destination.name, row))
-            .collect();
+        let earlier = before.map(|read| read.by_name()).unwrap_or_default();
         let (at, entries) = (Instant::now(), self.catalog.all());
         let seconds = before.map_or(0.0, |read| (at - read.at).as_secs_f64());
         let mut rows = Vec::with_capacity(entries.len());
@@ -78,18 +95,13 @@ impl Numbers {
 }
 
 fn row(entry: Arc<CatalogEntry>, stats: Option<Stats>, earlier: Option<&Row>, seconds: f64) -> Row {
-    let earlier = earlier.filter(|row| row.entry.born == entry.born);
-    let earlier = earlier.and_then(|row| row.stats.as_ref());
-    let rate = |number: fn(&Stats) -> u64| {
-        let (now, then) = (stats.as_ref().map(number), earlier.map(number));
-        match now.zip(then) {
-            Some((now, then)) if seconds > 0.0 => now.saturating_sub(then) as f64 / seconds,
-            _ => 0.0,
-        }
-    };
-    let in_per_second = rate(|stats| stats.last_sequence);
-    let out_per_second = rate(left);
-    Row { entry, stats, in_per_second, out_per_second }
+    let mut row = Row { entry, stats, in_per_second: 0.0, out_per_second: 0.0 };
+    let moved = earlier.and_then(|earlier| row.moved_since(earlier));
+    if let Some((arrived, left)) = moved.filter(|_| seconds > 0.0) {
+        row.in_per_second = arrived as f64 / seconds;
+        row.out_per_second = left as f64 / seconds;
+    }
+    row
 }
 
 /// How many messages are where: of one destination, or the sum of several.

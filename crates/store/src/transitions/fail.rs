@@ -137,9 +137,26 @@ fn report(one: &Failed, status: Status) {
     let (destination, sequence) = (one.token.destination.as_str(), one.token.sequence);
     let (id, trace, kind) = (&one.ids.id, one.ids.trace_id(), kind.as_str());
     telemetry::note_given_up(destination, sequence, &one.ids, outcome, kind);
-    if status == Status::Halted {
-        tracing::error!(destination, sequence, id, trace, kind, "a message waits for an operator");
-    } else {
-        tracing::warn!(destination, sequence, id, trace, kind, outcome, "giving up a message");
+    match (status, &one.disposition) {
+        (Status::Halted, Disposition::Withdraw(..)) => tracing::warn!(
+            destination,
+            sequence,
+            id,
+            trace,
+            kind,
+            "a message is halted for now: it leaves when the owner of its partition applies on_exhausted, or when there \
+             is room for its dead letter"
+        ),
+        (Status::Halted, _) => {
+            tracing::error!(
+                destination,
+                sequence,
+                id,
+                trace,
+                kind,
+                "a message waits for an operator"
+            );
+        }
+        _ => tracing::warn!(destination, sequence, id, trace, kind, outcome, "giving up a message"),
     }
 }
