@@ -233,6 +233,7 @@ async fn define_and_send(service: &Service, examples: &mut Examples) {
     let (audit_place, mut audited) = examples.next_json("http-api");
     let (_, message) = examples.next_json("http-api");
     let (answer_place, answer) = examples.next_json("http-api");
+    let (_, mut copied) = examples.next_json("http-api");
     // The tests of rates check these headers.
     assert!(examples.next("http-api", "text").text.starts_with("RateLimit-Policy: "));
     let (_, definition) = examples.next_json("http-api");
@@ -255,6 +256,16 @@ async fn define_and_send(service: &Service, examples: &mut Examples) {
     service.ask(Method::PUT, "/v1/topics/all", Some(&topic), 201).await;
     let accepted = service.post("/v1/messages", message).await;
     assert_shape(&answer_place, &answer, &accepted);
+    service.define("copied", json!({})).await;
+    copied["destinations"] = json!(["copied"]);
+    let mut before = copied.clone();
+    let source = before["source"].as_object_mut().unwrap();
+    let position = source.remove("after").unwrap();
+    source.insert("position".into(), position);
+    for message in [before, copied] {
+        let accepted = service.post("/v1/messages", message).await;
+        assert_eq!(accepted["deliveries"][0]["duplicate"], false);
+    }
 
     let (_, frame) = examples.next_json("tcp");
     let answers = examples.next("tcp", "text").text;

@@ -5323,7 +5323,10 @@ export interface operations {
     remove_source: {
         parameters: {
             query: {
-                /** @description The name of the source. */
+                /**
+                 * @description The name of the source.
+                 * @example orders/3
+                 */
                 name: string;
             };
             header?: never;

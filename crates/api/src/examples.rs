@@ -71,6 +71,7 @@ fn add(operation: &mut Operation) {
         let value = match (parameter.name.as_str(), &parameter.parameter_in) {
             ("sequence", ParameterIn::Path) => Some(json!(1)),
             ("idempotency_key", ParameterIn::Query) => Some(json!("order-7")),
+            ("name", ParameterIn::Query) => Some(json!("orders/3")),
             (name @ "id", ParameterIn::Query) | (name, ParameterIn::Path) => {
                 PATHS.iter().find(|(known, _)| *known == name).map(|(_, value)| json!(value))
             }

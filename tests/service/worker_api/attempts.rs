@@ -139,7 +139,7 @@ async fn last_attempt_without_room_for_its_dead_letter_halts() {
         if lines.any(|line| line.contains("WARN")) { Ok(()) } else { Err(log) }
     })
     .await;
-    assert!(!service.pod.log().contains("a message waits for an operator"));
+    assert!(!service.pod.log().contains("a message is halted, and waits for an operator"));
 }
 
 #[tokio::test]

@@ -154,7 +154,7 @@ fn report(one: &Failed, status: Status) {
                 id,
                 trace,
                 kind,
-                "a message waits for an operator"
+                "a message is halted, and waits for an operator"
             );
         }
         _ => tracing::warn!(destination, sequence, id, trace, kind, outcome, "giving up a message"),
