@@ -3,7 +3,7 @@ export const CODES = [
   "invalid_json", "invalid_field", "invalid_body", "invalid_request", "unauthorized", "forbidden", "forbidden_origin", "refused_address",
   "too_many_tokens", "unknown_token", "unknown_destination", "unknown_topic",
   "unknown_message", "unknown_operation", "not_found", "method_not_allowed", "request_timeout", "body_timeout",
-  "idempotency_conflict", "no_key", "defined_in_file", "wrong_state", "wrong_version", "body_too_large",
+  "idempotency_conflict", "source_gap", "sources_full", "no_key", "defined_in_file", "wrong_state", "wrong_version", "body_too_large",
   "unsupported_media_type", "backlog_full", "unreadable", "damaged", "paused", "memory_high", "redis_unavailable",
   "redis_refuses_writes",
   "no_rights", "newer_schema", "not_confirmed", "cannot_confirm", "aborted", "key_unavailable", "no_room",

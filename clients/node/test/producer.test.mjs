@@ -84,6 +84,16 @@ test("with a key of the caller, a duplicate is one", async (t) => {
   assert.ok(!("idempotency_key" in batches[1][0]));
 });
 
+test("a source travels, a skip has no body, and nobody waits for a repeat that is known only by its source", async (t) => {
+  const { reseq, batches } = await server(t, (lines) => lines.map((line) => ({ id: "id", deliveries: [{ destination: line.destinations[0], sequence: 0, epoch: 0, duplicate: true, durability: "memory" }] })));
+  const source = { name: "orders", position: "0002", after: "0001" };
+  const receipt = await reseq.send("erp", 1, { source });
+  assert.deepEqual(batches[0][0].source, source);
+  assert.equal((await receipt.delivered()).state, "unknown");
+  await reseq.send("erp", undefined, { source: { ...source, skip: true } });
+  assert.ok(!("body" in batches[1][0]) && batches[1][0].source.skip);
+});
+
 test("lines that are refused for a time are sent again in order, after Retry-After", async (t) => {
   const times = [];
   const { reseq, bodies } = await server(t, (lines, batch) => {
