@@ -24,6 +24,8 @@ expect() {
 # stops SIGNAL TO COMMAND...: the signal ends all processes of the demo. TO is - for the group (Ctrl-C), or empty.
 stops() {
   local code=0 begin
+  # What an earlier one printed would look like its own.
+  : >"$T/out"
   setsid "${user[@]}" "${@:3}" >"$T/out" 2>&1 &
   until grep -q "^sent" "$T/out"; do kill -0 $! || fail "${*:3} ended too early"; sleep 0.1; done
   begin=$SECONDS
