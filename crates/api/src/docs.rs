@@ -1,11 +1,11 @@
 //! `/openapi.json`, and `/docs`, which shows it to people. The page is Swagger UI
 //! (`scripts/vendor-swagger-ui.sh`), and loads nothing from elsewhere.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::LazyLock};
 
 use axum::{
     extract::{Query, rejection::QueryRejection},
-    http::{HeaderName, HeaderValue, header},
+    http::{HeaderName, HeaderValue, Method, header},
     response::{Html, IntoResponse, Response},
 };
 use http_server::{openapi_responses, problem::Problem, routes, routes::Routes};
@@ -34,12 +34,17 @@ pub(super) struct Parameter {
 }
 
 /// The operations of the document, by path and by the method in lower case.
-pub(super) fn operations() -> HashMap<String, HashMap<String, Operation>> {
+static OPERATIONS: LazyLock<HashMap<String, HashMap<String, Operation>>> = LazyLock::new(|| {
     #[derive(Deserialize, Default)]
     struct Document {
         paths: HashMap<String, HashMap<String, Operation>>,
     }
     serde_json::from_str::<Document>(DOCUMENT).unwrap_or_default().paths
+});
+
+/// What the document says of a route. `path` is its pattern.
+pub(super) fn operation(method: &Method, path: &str) -> Option<&'static Operation> {
+    OPERATIONS.get(path)?.get(&method.as_str().to_ascii_lowercase())
 }
 
 /// The page may run its own scripts only. Swagger UI sets styles, and has images within its own.

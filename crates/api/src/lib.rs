@@ -192,9 +192,8 @@ pub fn is_of_health(path: &str) -> bool {
 /// Adds the layers around all routes: request ids, the guard, the audit log, the minimum speed of a body, and problems for
 /// paths, methods and query parameters that the document does not have.
 pub fn surround(routes: Router, pace: MinRate, (guard, recorder): (Guard, Recorder)) -> Router {
-    let parameters = parameters::Parameters::of_the_document();
     routes
-        .route_layer(middleware::from_fn_with_state(parameters, parameters::refuse_unknown))
+        .route_layer(middleware::from_fn(parameters::refuse_unknown))
         .route_layer(middleware::from_fn_with_state((guard, recorder), authorize::authorize))
         .fallback(async || Problem::new(Code::NotFound, "there is nothing at this path"))
         .method_not_allowed_fallback(async || {

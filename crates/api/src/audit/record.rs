@@ -16,7 +16,7 @@ use std::{
 
 use axum::{
     extract::{RawPathParams, Request},
-    http::{Method, StatusCode},
+    http::StatusCode,
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -49,8 +49,6 @@ struct Shared {
     entries_max: usize,
     /// The writes that are in flight.
     tasks: TaskTracker,
-    /// The operations of the document.
-    operations: HashMap<String, HashMap<String, docs::Operation>>,
     /// Until when each token's share of the log is not wholly free again.
     filled: Mutex<HashMap<Arc<str>, Instant>>,
 }
@@ -58,8 +56,7 @@ struct Shared {
 impl Recorder {
     /// Keeps this many entries. The writes run on `tasks`.
     pub fn new(store: Store, entries_max: usize, tasks: TaskTracker) -> Recorder {
-        let (operations, filled) = (docs::operations(), Mutex::default());
-        Recorder(Arc::new(Shared { store, entries_max, tasks, operations, filled }))
+        Recorder(Arc::new(Shared { store, entries_max, tasks, filled: Mutex::default() }))
     }
 
     /// Refuses an action of a token that has filled its share of the log: it could remove the traces of others, or its
@@ -134,18 +131,15 @@ impl Recorder {
             actor_name: caller.name.as_deref().map(str::to_owned),
             certificate: client.and_then(|client| Some(client.certificate()?.text.clone())),
             address: client.and_then(|client| client.address()).map(|address| address.to_string()),
-            action: self.verb_of(request.method(), path),
+            action: docs::operation(request.method(), path).map_or_else(
+                || format!("{} {path}", request.method()),
+                |operation| operation.operation_id.clone(),
+            ),
             destination,
             target,
             request_id: request_id.map(|id| excerpt(id.0.as_bytes())),
             ..Entry::default()
         }
-    }
-
-    fn verb_of(&self, method: &Method, path: &str) -> String {
-        let of_path = self.0.operations.get(path);
-        let found = of_path.and_then(|all| all.get(&method.as_str().to_ascii_lowercase()));
-        found.map_or_else(|| format!("{method} {path}"), |one| one.operation_id.clone())
     }
 
     /// Writes an entry. Does not end with the task that calls it.

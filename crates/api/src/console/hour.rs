@@ -254,6 +254,7 @@ mod tests {
         kept.push(Point { at_ms: 3_605_000, arrived: 5, left: 5, ..Point::default() });
         assert!(kept.is_idle());
     }
+
     /// One destination: its name, when it was made, and its last sequence, `None` if that cannot be read. One message
     /// is pending in each.
     type One = (&'static str, u64, Option<u64>);
