@@ -206,7 +206,7 @@ impl Calls {
             channel: self.wake_definitions.clone(),
             removed_max: REMOVED_MAX,
             removed_note: "{}".to_owned(),
-            kept_ms: 1000,
+            kept_ms: LONG_MS,
             definitions_max: 100,
         };
         made("index", args.words(&self.index, &self.all))
