@@ -104,6 +104,14 @@ impl Condition {
         }
     }
 
+    /// The same, for a request that changes what is there and creates nothing.
+    pub(super) fn of_known(headers: &HeaderMap) -> Result<Condition, Problem> {
+        Ok(match Condition::of(headers)? {
+            Condition::None | Condition::Exists => Condition::Known,
+            condition => condition,
+        })
+    }
+
     /// The version that the change may replace, given the current one.
     fn check(&self, current: Option<&CatalogEntry>) -> Result<Replaces, Problem> {
         let version = current.map(|entry| entry.version);
@@ -173,10 +181,7 @@ pub(super) async fn patch(
     if patch.get("name").is_some_and(|named| *named != json!(name)) {
         return Err(Problem::invalid_field("name: differs from the name in the path"));
     }
-    let condition = match Condition::of(&headers)? {
-        Condition::None | Condition::Exists => Condition::Known,
-        condition => condition,
-    };
+    let condition = Condition::of_known(&headers)?;
     let change_to = |current: Option<&Destination>| {
         let current = current.ok_or_else(|| Problem::unknown_destination(name.as_str()))?;
         // Masked, so that a patch of the URL alone sends no secret to another origin.

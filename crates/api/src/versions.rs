@@ -4,6 +4,7 @@ use axum::{
     Json,
     body::Bytes,
     extract::{Path, State, rejection::BytesRejection},
+    http::HeaderMap,
     response::Response,
 };
 use serde::{Deserialize, Serialize};
@@ -116,7 +117,8 @@ pub(super) struct Rollback {
 /// `POST /v1/destinations/{d}/rollback`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/rollback", tag = "destinations",
     operation_id = "roll_back_destination",
-    params(("destination" = String, Path, description = "The name of the destination")),
+    params(("destination" = String, Path, description = "The name of the destination"),
+        ("If-Match" = Option<String>, Header, description = "Change only this version: an ETag, or `*`")),
     request_body(content = Option<Rollback>, description = "The version to take"),
     responses(
         (status = 200, description = "It is defined as in that version, or was the same",
@@ -126,9 +128,11 @@ pub(super) struct Rollback {
 pub(super) async fn rollback(
     State(api): State<Api>,
     Path(name): Path<String>,
+    headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let Rollback { to } = read_optional(body, api.batch_bytes_max)?;
+    let condition = Condition::of_known(&headers)?;
     let entry = find(&api, &name).await?;
     let name = &entry.destination.name;
     // With the other rule, the file does not undo it.
@@ -157,7 +161,7 @@ pub(super) async fn rollback(
     let wanted: Destination = serde_path_to_error::deserialize(&chosen.definition)
         .map_err(|error| unfit(&at_path(&error)))?;
     let wanted_over = |current: Option<&Destination>| unmasked(wanted.clone(), current);
-    let changed = change(&api, name, &Condition::Known, wanted_over).await;
+    let changed = change(&api, name, &condition, wanted_over).await;
     changed.map_err(|problem| unfit_if_refused(problem, unfit))
 }
 

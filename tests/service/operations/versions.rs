@@ -89,6 +89,22 @@ async fn rollback_defines_as_before_and_a_second_one_undoes_it() {
 }
 
 #[tokio::test]
+async fn rollback_of_another_version_than_the_named_one_is_refused() {
+    let service = Service::start().await;
+    for weight in [2, 3] {
+        service.define("crm", json!({"weight": weight})).await;
+    }
+    let tag = |version: &Value| format!("\"{version}\"");
+    let (path, listed) = (format!("/v1/{CRM}/rollback"), service.versions().await);
+    let roll_back_if = async |tag: String| {
+        said(client().post(service.pod.url(&path)).header("if-match", tag)).await
+    };
+    let refused = roll_back_if(tag(&listed[1]["version"])).await;
+    refused.is_problem(412, "wrong_version", "current");
+    assert_eq!(roll_back_if(tag(&listed[0]["version"])).await.ok()["weight"], 2);
+}
+
+#[tokio::test]
 async fn a_version_that_cannot_run_today_is_refused_with_advice() {
     let service = Service::start().await;
     let (here, there) = ("http://127.0.0.1:9/", "http://127.0.0.1:10/");
