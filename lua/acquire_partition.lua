@@ -14,8 +14,9 @@ local epoch, wait = current_epoch(key_epoch, now_ms(), seen_epoch)
 if held ~= '' and token ~= own_token and held ~= seen_owner then
   return redis.error_reply('OWNED ' .. text(epoch))
 end
-if tonumber(lease_ms) > (tonumber(redis.call('HGET', key_epoch, 'lease_ms')) or 0) then
+if tonumber(lease_ms) > (tonumber(partition_of(key_epoch)[4]) or 0) then
   redis.call('HSET', key_epoch, 'lease_ms', lease_ms)
+  partition_of(key_epoch)[4] = lease_ms
 end
 -- Each renewal changes the value, so that waiting senders see it.
 local count = token == own_token and renewals + 1 or 1

@@ -147,6 +147,8 @@ impl Scripts {
         scripts.complete.may_run_in(&others, 3);
         scripts.release_fast.may_run_in(&others, 4);
         scripts.release.may_run_in(&others, 5);
+        // An owner renews its partitions together. On its own, because it may run when Redis is full.
+        scripts.acquire_partition.may_run_in(&composed(&["acquire_partition"]), 1);
         scripts
     }
 }
@@ -186,11 +188,18 @@ pub const CHECK_THEMSELVES: [&str; 11] = [
 /// the wrong type, the checks look for the key.
 const CHECK_LANES_LATE: [&str; 3] = ["complete", "ingest", "release"];
 
+/// A script that reads all of its keys before it writes. It runs often where nothing else does.
+const CHECK_LATE: &str = "acquire_partition";
+
 /// The Lua function that finds the wrong type that such a script has met.
 fn late_checks(name: &str) -> Option<String> {
-    let of_name = |contract: &&Contract| contract.name == name;
-    let contract = CONTRACTS.iter().find(of_name).filter(|_| CHECK_LANES_LATE.contains(&name))?;
-    Some(format!("function()\n{}{}end\n", contract.names(), contract.checks_of_lists()))
+    let contract = CONTRACTS.iter().find(|contract| contract.name == name)?;
+    let checks = match name {
+        CHECK_LATE => contract.checks(),
+        _ if CHECK_LANES_LATE.contains(&name) => contract.checks_of_lists(),
+        _ => return None,
+    };
+    Some(format!("function()\n{}{checks}end\n", contract.names()))
 }
 
 /// The text of a transition, with the names of its keys and arguments, and the checks of its keys, where its code
@@ -199,7 +208,7 @@ fn named(name: &str) -> String {
     let text = text_of(name, file_of(name));
     let contract = CONTRACTS.iter().find(|contract| contract.name == name);
     let checks_of = |contract: &Contract| match () {
-        () if CHECK_THEMSELVES.contains(&name) => String::new(),
+        () if name == CHECK_LATE || CHECK_THEMSELVES.contains(&name) => String::new(),
         () if CHECK_LANES_LATE.contains(&name) => contract.checks(),
         () => contract.checks() + &contract.checks_of_lists(),
     };
@@ -262,7 +271,9 @@ fn composed_of(texts: &[(&str, String)], is_full: bool) -> String {
     );
     whole.push_str(&include("types"));
     let mut included: Vec<&str> = Vec::new();
-    for name in texts.iter().flat_map(|(_, text)| includes_of(text)) {
+    // blocks.lua publishes wake-ups.
+    let of_blocks = std::iter::once("wake");
+    for name in of_blocks.chain(texts.iter().flat_map(|(_, text)| includes_of(text))) {
         // An include follows those that it needs in each list, so also in what is joined here.
         if !included.contains(&name) {
             included.push(name);

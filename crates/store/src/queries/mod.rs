@@ -13,6 +13,7 @@ pub mod log;
 pub mod lookups;
 pub mod memory;
 pub mod messages;
+mod occupied;
 pub mod operations;
 pub mod partitions;
 pub mod pods;

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use redis::Value;
 
-use crate::{Store, StoreError, calls::answered, entry::CatalogEntry, keys::Claimers};
+use crate::{Store, StoreError, calls::answered, entry::CatalogEntry, keys::{Claimers, PartitionKeys}};
 use domain::DestinationName;
 use redis_client::{ServerTime, server_ms, texts};
 
@@ -56,7 +56,7 @@ pub struct Delivering {
 }
 
 impl Store {
-    /// For each of these partitions, in order: destinations with waiting messages, longest unserved
+    /// For each of these partitions that has any, in order: destinations with waiting messages, longest unserved
     /// first. A hint. Empty where a server does not answer; an error if none answers.
     pub async fn active_of_all(
         &self,
@@ -64,6 +64,7 @@ impl Store {
         claimers: Claimers,
         max: usize,
     ) -> Result<Vec<Vec<String>>, StoreError> {
+        let partitions = self.occupied(partitions, |keys| [keys.active(claimers)]).await;
         let looks = partitions.iter().map(|partition| {
             let mut pipe = redis::pipe();
             pipe.zrange(self.keys().partition(*partition).active(claimers), 0, max as isize - 1);
@@ -92,7 +93,7 @@ impl Store {
         Ok(active.map(|(entry, _)| entry).collect())
     }
 
-    /// Destinations of these partitions with a releasable head or a pending withdrawal, in the partitions' order. A hint.
+    /// Destinations with a releasable head or a pending withdrawal, of each of these partitions that has any. A hint.
     /// Also those whose hint is further away than their longest backoff, `wait_max_ms`: it was stored while Redis's
     /// clock was ahead, and the next release corrects it. Empty where a server does not answer; an error if none
     /// answers.
@@ -101,6 +102,8 @@ impl Store {
         partitions: &[u16],
         wait_max_ms: impl Fn(&str) -> u64,
     ) -> Result<Vec<Vec<String>>, StoreError> {
+        let of = |keys: &PartitionKeys| [keys.releasable(), keys.withdrawing(), keys.consumers()];
+        let partitions = self.occupied(partitions, of).await;
         let keys: Vec<_> = partitions.iter().map(|number| self.keys().partition(*number)).collect();
         let hints: Vec<_> = keys.iter().map(|keys| keys.releasable()).collect();
         let clocks = self.clocks(&hints).await;

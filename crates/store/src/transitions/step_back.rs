@@ -11,7 +11,7 @@ use crate::{
     Store, StoreError,
     contract::{contract, row},
     epoch::{Behind, Ends},
-    keys::DestinationKeys,
+    keys::{DestinationKeys, PartitionKeys},
 };
 
 row! {
@@ -103,7 +103,8 @@ impl Store {
             }
             read.push((*partition, now_ms));
         }
-        let reaped = self.recover(partitions).await?;
+        let of = |keys: &PartitionKeys| [keys.leases(), keys.delayed()];
+        let reaped = self.recover(&self.occupied(partitions, of).await).await?;
         // All that had ended by these clocks is recovered, so after a step what had not is moved.
         for (partition, now_ms) in read {
             epochs.note_clock(partition, now_ms, answered);
