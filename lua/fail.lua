@@ -77,7 +77,11 @@ end
 if #gone > 0 then
   redis.call('ZREM', key_leases, unpack(gone))
   for sequence, attempts in pairs(failed) do keep_attempts(key_attempts, sequence, attempts) end
-  if #halted > 0 then redis.call('ZADD', key_halted, unpack(halted)) end
+  if #halted > 0 then
+    redis.call('ZADD', key_halted, unpack(halted))
+    -- The owner reports it, and on_exhausted may tell it to withdraw the message.
+    wake(key_wake_releasable, destination)
+  end
   if #due > 0 then
     redis.call('ZADD', key_delayed, unpack(due))
     redis.call('HINCRBY', key_destination, 'delayed', #due / 2)

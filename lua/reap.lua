@@ -78,7 +78,11 @@ for _, member in ipairs(due) do
   end
 end
 if ended > 0 then redis.call('HINCRBY', key_destination, 'delayed', -ended) end
-if #halted > 0 then redis.call('ZADD', key_halted, unpack(halted)) end
+if #halted > 0 then
+  redis.call('ZADD', key_halted, unpack(halted))
+  -- The owner reports it, and on_exhausted may tell it to withdraw the message.
+  wake(key_wake_releasable, destination)
+end
 if #back > 0 then to_front(place, back) end
 -- To its claimers, the waiting messages are new.
 if rest_is_over and redis.call('EXISTS', key_waiting) == 1 then tell_claimers(place, 1, 1) end

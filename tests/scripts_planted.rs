@@ -220,7 +220,8 @@ fn by_consumers(bug: &Bug) -> bool {
 }
 
 fn is_about_hand_overs(bug: &Bug) -> bool {
-    let elsewhere = ["has_head and count == 1", "return length == 0", "not definition[6]"];
+    let elsewhere =
+        ["has_head and count == 1", "return length == 0", "not definition[6]", "wake(key_wake"];
     bug.file == "include/hand_over" || elsewhere.iter().any(|part| bug.right.contains(part))
 }
 

@@ -819,6 +819,18 @@ end",
         "local handed =",
     ),
     bug(
+        "the owner does not hear of a message that halts",
+        "fail",
+        "wake(key_wake_releasable, destination)",
+        "",
+    ),
+    bug(
+        "the owner does not hear of a message that halts with its lease",
+        "reap",
+        "wake(key_wake_releasable, destination)",
+        "",
+    ),
+    bug(
         "the fast path of ingest wakes the sender of a lane whose head waits",
         "ingest_ready_fast",
         "if has_head and count == 1 then",

@@ -32,11 +32,11 @@ use outbound::http_client::Clients;
 use ownership::{Freed, Ownership};
 use partition_lease::PartitionLease;
 use reporter::Owned;
-use store::{Catalog, Delivering, HandOver, Round, Store, Wake, already_here};
+use store::{Catalog, Delivering, HandOver, Store, Wake, already_here};
 use tail::Tail;
 
 /// The most destinations that one check for halted messages covers, over all senders. With more
-/// destinations, a round takes several seconds.
+/// that have some, a round takes several seconds.
 const HALTED_CHECK_MAX: usize = 1000;
 
 /// The dependencies of the sender.
@@ -66,12 +66,10 @@ struct Running {
 /// Periodic checks of destinations. Each covers some of the destinations every second.
 #[derive(Default)]
 struct Rounds {
-    /// The check for halted messages.
-    halted: Round,
-    /// The check for dead letters that are too old.
-    expired: Round,
-    /// When the last round of that check ended; `None` while one is in progress.
-    expired_at: Option<Instant>,
+    /// Destinations with dead letters, whose age is still to be checked in this round.
+    expiring: Vec<DestinationName>,
+    /// When that round began.
+    expiring_since: Option<Instant>,
     /// The destinations whose deliveries in flight may be stored for display.
     noted: HashSet<DestinationName>,
 }
@@ -121,9 +119,15 @@ impl Rounds {
         }
     }
 
-    /// True if a round of the check of dead letters is in progress, or is due.
-    fn is_expiry_check_due(&self) -> bool {
-        self.expired_at.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY)
+    /// The next destinations whose dead letters may be too old.
+    fn expiring(&mut self, owned: &Owned, most: usize) -> Vec<DestinationName> {
+        if self.expiring.is_empty()
+            && self.expiring_since.is_none_or(|since| since.elapsed() >= EXPIRE_EVERY)
+        {
+            self.expiring_since = Some(Instant::now());
+            self.expiring = owned.with_dead_letters().into_iter().collect();
+        }
+        self.expiring.split_off(self.expiring.len().saturating_sub(most))
     }
 }
 
@@ -224,6 +228,7 @@ impl Work {
     fn poke(&mut self, name: &DestinationName, handed: Option<HandOver>) {
         let partition = name.partition(self.sender.store.keys().partitions());
         let Some(lease) = self.holdings.of(partition) else { return };
+        self.sender.owned.note_woken(name);
         if planted::is("wake_and_poll_lost") && self.running.contains_key(name) {
             return;
         }
@@ -315,9 +320,9 @@ impl Work {
         self.sender.owned.set_probed(probed.map(|(name, _)| name.clone()).collect());
         telemetry::delivering(counts.iter().map(|(_, now)| now.messages).sum());
         let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
-        let rounds = self.rounds.clone();
-        let (owned, all) = (partitions.len(), store.keys().partitions());
-        let part = move |check_max| part_of(check_max, owned, all);
+        let (rounds, owned) = (self.rounds.clone(), self.sender.owned.clone());
+        let (count, all) = (partitions.len(), store.keys().partitions());
+        let part = move |check_max| part_of(check_max, count, all);
         self.housekeeping = Some(tokio::spawn(async move {
             let mut rounds = rounds.lock().await;
             rounds.note_delivering(&store, counts).await;
@@ -326,14 +331,18 @@ impl Work {
             {
                 tracing::debug!(%error, "cannot recover overdue messages");
             }
-            let (some, _) = catalog.some(&mut rounds.halted, &partitions, part(HALTED_CHECK_MAX));
-            store.apply_policy_to_all_halted(&some).await;
-            if rounds.is_expiry_check_due() {
-                let some = part(EXPIRED_CHECK_MAX);
-                let (some, is_over) = catalog.some(&mut rounds.expired, &partitions, some);
-                store.expire_dead_letters(&some).await;
-                rounds.expired_at = is_over.then(Instant::now);
-            }
+            // Those that another sender owns by now are its own to check.
+            let entry = |name: DestinationName| {
+                catalog.get(name.as_str()).filter(|entry| partitions.contains(&entry.partition))
+            };
+            let mut halted: Vec<_> = owned.maybe_halted().into_iter().filter_map(entry).collect();
+            let start = rand::random_range(0..halted.len().max(1));
+            halted.rotate_left(start);
+            halted.truncate(part(HALTED_CHECK_MAX));
+            store.apply_policy_to_all_halted(&halted).await;
+            let expiring = rounds.expiring(&owned, part(EXPIRED_CHECK_MAX));
+            let expiring: Vec<_> = expiring.into_iter().filter_map(entry).collect();
+            store.expire_dead_letters(&expiring).await;
         }));
     }
 }

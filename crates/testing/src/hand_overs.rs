@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use domain::{
-    Arrival, Body, DeliveryKind, Destination, LeaseToken, Message, Stamped, Tombstone,
-    TransformKind,
+    Arrival, AttemptError, Body, DeliveryKind, Destination, Disposition, ErrorKind, LeaseToken,
+    Message, MessageIds, Stage, Stamped, Tombstone, TransformKind,
 };
 use store::{
-    CallSequence, CatalogEntry, Completion, HandOver, LaneRequest, Owner, OwnerToken, Paused,
-    Settled, Store, Wake, WakeKind, Who, Withdrawal,
+    CallSequence, CatalogEntry, Completion, Failed, HandOver, LaneRequest, Owner, OwnerToken,
+    Paused, Settled, Store, Wake, WakeKind, Who, Withdrawal,
 };
 use tokio::sync::broadcast::Receiver;
 use tokio_util::task::AbortOnDropHandle;
@@ -35,7 +35,8 @@ struct Case {
 /// Makes messages ready in all ways that matter for a hand-over. An error says what is wrong.
 pub async fn wake_ups_carry_heads() -> Result<(), String> {
     processed_heads().await?;
-    heads_without_processing().await
+    heads_without_processing().await?;
+    halted_messages().await
 }
 
 async fn processed_heads() -> Result<(), String> {
@@ -107,6 +108,32 @@ async fn heads_without_processing() -> Result<(), String> {
 
     let mut case = Case::start_with(TransformKind::None, DeliveryKind::Pull).await;
     nothing(case.arrived(&["first"]).await?, "a message for consumers")
+}
+
+/// The owner hears of a message that halts in processing: it reports the message, and perhaps withdraws it.
+async fn halted_messages() -> Result<(), String> {
+    let mut case = Case::start().await;
+    let (token, _) = case.claimed("fails for good").await;
+    let failed = Failed {
+        token,
+        disposition: Disposition::Halt,
+        is_later: false,
+        error: AttemptError::new(Stage::Transform, ErrorKind::Status, "400"),
+        ids: MessageIds::default(),
+    };
+    let calls = case.store.call_sequence("fail");
+    case.store.fail(&calls, &case.known, &[failed]).await.unwrap();
+    nothing(case.next_wake().await?, "a halted message")?;
+
+    let mut case = Case::start().await;
+    case.known.destination.transform.stalls_max = 1;
+    let defined = case.store.define(&case.known.destination).await.unwrap();
+    case.known.version = defined.version;
+    case.ingest("its lease ends", Vec::new()).await;
+    let short = Duration::from_millis(1);
+    case.store.claim(&case.claims, &case.known, 1..=1, short).await.unwrap();
+    while case.store.recover(&[0]).await.unwrap().halted == 0 {}
+    nothing(case.next_wake().await?, "a message that halted with its lease")
 }
 
 impl Case {

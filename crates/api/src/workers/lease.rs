@@ -160,8 +160,8 @@ pub(crate) async fn lease(
     request.check()?;
     caller.check_all(&request.destinations)?;
     let _share = if request.wait_ms > 0 { waits.take(&caller, WAITS)? } else { None };
-    let mut seen = HashSet::new();
-    request.destinations.retain(|name| seen.insert(name.clone()));
+    let mut named = HashSet::new();
+    request.destinations.retain(|name| named.insert(name.clone()));
     // A request that waits for several messages must not block those that take any number.
     let stands_in_line = request.wait_ms > 0 && request.min == 1;
     let place = stands_in_line.then(|| Arc::new(api.workers.lines.join(&request.destinations)));
@@ -172,17 +172,18 @@ pub(crate) async fn lease(
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
     loop {
         // In its own task: if this request ends meanwhile, its messages are requeued.
-        let claiming = claim(api.clone(), request.clone(), place.clone());
+        let is_last = Instant::now() >= deadline;
+        let claiming = claim(api.clone(), request.clone(), place.clone(), is_last);
         let Ok(claimed) = api.tasks.spawn(claiming).await else { return Err(draining()) };
         let (leases, handed) = claimed?;
-        if !leases.leases.is_empty() || Instant::now() >= deadline || api.stop.is_cancelled() {
+        if !leases.leases.is_empty() || is_last || api.stop.is_cancelled() {
             return answer(leases, handed, client);
         }
         let poll = (Instant::now() + request.poll()).min(deadline);
         tokio::select! {
             () = api.stop.cancelled() => {}
             () = tokio::time::sleep_until(poll) => {}
-            () = work_for(&request.destinations, &mut wakes) => {}
+            () = work_for(&named, &mut wakes) => {}
             () = turn(place.as_deref()) => {}
             // The client may be gone: claim nothing for it.
             () = left(client.as_ref()) => return answer(leases, handed, client),
@@ -231,7 +232,7 @@ impl LeaseRequest {
 }
 
 /// Resolves when one of these may have waiting messages.
-async fn work_for(names: &[DestinationName], wakes: &mut broadcast::Receiver<Wake>) {
+async fn work_for(names: &HashSet<DestinationName>, wakes: &mut broadcast::Receiver<Wake>) {
     woken(wakes, |wake| matches!(wake, Wake::Waiting(name) if names.contains(name))).await;
 }
 
@@ -244,11 +245,12 @@ async fn turn(place: Option<&WaiterTicket>) {
 }
 
 /// Claims from the destinations in whose queue this request is first: longest unserved first, and
-/// from each its share by weight.
+/// from each its share by weight. `is_last`: the request does not wait for a wake-up after it.
 async fn claim(
     api: Api,
     request: Arc<LeaseRequest>,
     place: Option<Arc<WaiterTicket>>,
+    is_last: bool,
 ) -> Result<(Leases, Handed), Problem> {
     let mut names = request.destinations.clone();
     api.workers.served.sort(&mut names);
@@ -271,8 +273,13 @@ async fn claim(
             all.push(entry);
         }
     }
-    if all.len() > 1 || request.min > 1 {
-        // One query for all: claiming from each would cost a call each, though most are empty.
+    // Claiming from each would cost a call each, though most are empty.
+    if all.len() > 1 {
+        let told = api.workers.active.among(&api, all.clone()).await?;
+        // A wake-up may be on its way. A request that waits gets it.
+        let is_any = !told.is_empty() || !is_last;
+        all = if is_any { told } else { api.store.active_among(all).await? };
+    } else if request.min > 1 {
         all = api.store.active_among(all).await?;
     }
     let mut weights: u64 = all.iter().map(|entry| u64::from(entry.destination.weight)).sum();
@@ -287,7 +294,13 @@ async fn claim(
         let share = entry.destination.share(left, weights);
         weights -= u64::from(entry.destination.weight);
         let name = entry.destination.name.clone();
-        let claimed = match claim_from(&api, entry, &request, share, suspects).await {
+        api.workers.active.claiming(&name);
+        let claimed = claim_from(&api, entry, &request, share, suspects).await;
+        let is_empty = |claimed: &Claimed| claimed.messages.len() < share && !claimed.may_have_more;
+        if !claimed.as_ref().is_ok_and(|(_, claimed)| is_empty(claimed)) {
+            api.workers.active.may_have_more(name.clone());
+        }
+        let claimed = match claimed {
             Ok((entry, claimed)) => {
                 handed.add(entry, &claimed);
                 claimed

@@ -1,5 +1,6 @@
 //! `/v1/leases`: the API for the user's own workers, in any language with HTTP and JSON.
 
+mod active;
 pub(super) mod complete;
 mod ends;
 mod handout;
@@ -15,6 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use active::ActiveDestinations;
 use waiter_queue::{Served, WaiterQueues};
 
 use super::Api;
@@ -42,12 +44,13 @@ const RETRY_MS_MAX: u64 = 24 * 3_600_000;
 const IDLE_DESTINATIONS_MAX: usize = 1024;
 
 /// State shared by the requests of workers: idle call sequences (each call in flight has its own), queues of
-/// waiting requests, and when each destination was last served.
+/// waiting requests, when each destination was last served, and which may have messages.
 #[derive(Default)]
 pub struct WorkerRequests {
     idle: Mutex<HashMap<DestinationName, Vec<CallSequence>>>,
     lines: Arc<WaiterQueues>,
     served: Served,
+    active: ActiveDestinations,
 }
 
 impl WorkerRequests {

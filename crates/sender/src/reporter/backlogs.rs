@@ -9,8 +9,9 @@ use std::{
 
 use tokio::time::Instant;
 
+use super::Owned;
 use domain::DestinationName;
-use store::{Catalog, CatalogEntry, Round, Stats, Store, Trouble};
+use store::{Catalog, CatalogEntry, Changed, ChangedNames, Round, Stats, Store, Trouble};
 use telemetry::Backlog;
 
 /// The shortest time between two rounds.
@@ -19,16 +20,22 @@ const EVERY: Duration = Duration::from_secs(5);
 pub(super) const BACKLOGS_CHECK_MAX: usize = 500;
 /// The most destinations to check for damaged messages at a time. A check reads some halted messages of each.
 const DAMAGED_CHECK_MAX: usize = 10;
+/// A round looks at this part of the destinations of one query among the quiet ones, in turn: a lost wake-up shows
+/// there.
+const QUIET_PART: usize = 5;
 
-/// The destinations whose backlog this pod reports.
-#[derive(Default)]
+/// The destinations whose backlog this pod reports. A round reads only those whose numbers may have changed: many
+/// destinations are quiet for long.
 pub(super) struct Backlogs {
-    round: Round,
     begun: Option<Instant>,
-    /// Reported in the last round.
+    /// Still to be read in this round.
+    due: BTreeSet<DestinationName>,
+    /// Quiet destinations, in turn.
+    quiet: Round,
+    /// Destinations whose definitions have changed.
+    changed: Changed,
+    /// Reported by this pod.
     reported: HashSet<DestinationName>,
-    /// Reported so far in this round.
-    reporting: HashSet<DestinationName>,
     /// Destinations known to have pending messages.
     pending: BTreeSet<DestinationName>,
     /// Destinations that need attention, why, and how many messages that concerns.
@@ -39,33 +46,56 @@ pub(super) struct Backlogs {
     checked: Option<DestinationName>,
 }
 
+/// The partitions of a report.
+#[derive(Clone, Copy)]
+pub(super) struct Partitions<'a> {
+    /// Those that this pod owns. It is woken for them.
+    pub(super) owned: &'a [u16],
+    /// Those without an owner, whose destinations are all read.
+    pub(super) unowned: &'a [u16],
+}
+
 impl Backlogs {
-    /// Reports the numbers of the next `some` destinations of these partitions, if it is time. At
-    /// the end of a round, stops reporting destinations that are gone or belong to another pod now.
+    pub(super) fn new(catalog: &Catalog) -> Backlogs {
+        Backlogs {
+            begun: None,
+            due: BTreeSet::new(),
+            quiet: Round::default(),
+            changed: catalog.changed(),
+            reported: HashSet::new(),
+            pending: BTreeSet::new(),
+            attention: HashMap::new(),
+            halted: BTreeMap::new(),
+            checked: None,
+        }
+    }
+
+    /// Reports the numbers of the next `some` destinations of these partitions, if it is time.
     pub(super) async fn report(
         &mut self,
         store: &Store,
         catalog: &Catalog,
-        partitions: &[u16],
+        owned: &Owned,
+        partitions: Partitions<'_>,
         some: usize,
     ) {
-        if self.reporting.is_empty() {
+        if self.due.is_empty() {
             if self.begun.is_some_and(|begun| begun.elapsed() < EVERY) {
                 return;
             }
             self.begun = Some(Instant::now());
+            let quiet = some.div_ceil(QUIET_PART);
+            self.begin_round(store, catalog, owned, partitions, quiet).await;
         }
-        let (some, is_over) = catalog.some(&mut self.round, partitions, some);
-        self.report_some(store, &some).await;
+        let mut next = Vec::new();
+        while next.len() < some
+            && let Some(name) = self.due.pop_first()
+        {
+            next.extend(catalog.get(name.as_str()));
+        }
+        self.report_some(store, owned, &next).await;
         self.find_damaged(store, catalog).await;
-        if is_over {
-            let reporting = std::mem::take(&mut self.reporting);
-            for name in self.reported.difference(&reporting) {
-                telemetry::backlog(name.as_str(), None);
-                self.pending.remove(name);
-                self.attention.remove(name);
-            }
-            self.reported = reporting;
+        if self.due.is_empty() {
             for cause in Trouble::ALL {
                 let all = self.attention.iter().flat_map(|(name, causes)| {
                     let of_it = causes.iter().filter(|(one, _)| *one == cause);
@@ -73,6 +103,57 @@ impl Backlogs {
                 });
                 telemetry::needs_attention(cause.as_str(), all.collect());
             }
+        }
+    }
+
+    /// Finds the destinations to read in this round. Stops reporting those that are gone or belong to another pod now.
+    async fn begin_round(
+        &mut self,
+        store: &Store,
+        catalog: &Catalog,
+        owned: &Owned,
+        partitions: Partitions<'_>,
+        quiet: usize,
+    ) {
+        let of = |partitions: &[u16]| catalog.some(&mut Round::default(), partitions, usize::MAX).0;
+        let (mine, unowned) = (of(partitions.owned), of(partitions.unowned));
+        let in_motion = store.in_motion(partitions.owned).await;
+        let (quiet, _) = catalog.some(&mut self.quiet, partitions.owned, quiet);
+        let unsettled = store.unsettled(&quiet).await;
+        let mut told = owned.take_woken();
+        told.extend(unsettled.into_iter().cloned());
+        told.extend(owned.with_dead_letters());
+        let is_any = match self.changed.take() {
+            ChangedNames::These(names) => {
+                told.extend(names);
+                false
+            }
+            ChangedNames::Any => true,
+        };
+        let is_due = |entry: &CatalogEntry| {
+            let name = &entry.destination.name;
+            let moves = in_motion.as_ref().is_ok_and(|found| {
+                found.names.contains(name) || found.cut.contains(&entry.partition)
+            });
+            is_any
+                || moves
+                || !self.reported.contains(name)
+                || told.contains(name)
+                || self.pending.contains(name)
+                || self.attention.contains_key(name)
+        };
+        let due = mine.iter().filter(|entry| is_due(entry)).chain(&unowned);
+        self.due = due.map(|entry| entry.destination.name.clone()).collect();
+        let all: HashSet<_> =
+            mine.iter().chain(&unowned).map(|entry| &entry.destination.name).collect();
+        let gone: Vec<_> =
+            self.reported.iter().filter(|name| !all.contains(name)).cloned().collect();
+        for name in gone {
+            telemetry::backlog(name.as_str(), None);
+            self.reported.remove(&name);
+            self.pending.remove(&name);
+            self.attention.remove(&name);
+            owned.set_unfinished(&name, false, false);
         }
     }
 
@@ -104,7 +185,7 @@ impl Backlogs {
         }
     }
 
-    async fn report_some(&mut self, store: &Store, some: &[Arc<CatalogEntry>]) {
+    async fn report_some(&mut self, store: &Store, owned: &Owned, some: &[Arc<CatalogEntry>]) {
         let numbers = store.backlogs_each(some).await;
         let known = some.iter().zip(&numbers);
         let known: Vec<(&CatalogEntry, &Stats)> =
@@ -135,6 +216,8 @@ impl Backlogs {
                         dead_letters_max: entry.destination.dead_letters_max,
                     };
                     telemetry::backlog(name.as_str(), Some(backlog));
+                    self.reported.insert(name.clone());
+                    owned.set_unfinished(name, numbers.halted > 0, numbers.dead_letters > 0);
                     match numbers.pending {
                         0 => drop(self.pending.remove(name)),
                         _ => drop(self.pending.insert(name.clone())),
@@ -148,7 +231,6 @@ impl Backlogs {
                     tracing::debug!(destination = %name, %error, "cannot read a backlog");
                 }
             }
-            self.reporting.insert(name.clone());
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{holdings::Holdings, part_of};
-use backlogs::{BACKLOGS_CHECK_MAX, Backlogs};
+use backlogs::{BACKLOGS_CHECK_MAX, Backlogs, Partitions};
 use blocked::{Around, Blocked, HEADS_CHECK_MAX};
 use domain::DestinationName;
 use store::{Catalog, Ownership, Store};
@@ -34,6 +34,12 @@ struct State {
     rate_limited: HashSet<DestinationName>,
     awaiting_connection: HashSet<DestinationName>,
     probed: HashSet<DestinationName>,
+    /// Destinations that were woken since the last report, and since the last check of halted messages.
+    woken: HashSet<DestinationName>,
+    woken_to_check: HashSet<DestinationName>,
+    /// Destinations with halted messages, and with dead letters, as last reported.
+    halted: HashSet<DestinationName>,
+    dead: HashSet<DestinationName>,
 }
 
 impl Owned {
@@ -58,6 +64,45 @@ impl Owned {
     /// The destinations whose receivers fail, and whose lanes wait for a probe.
     pub(super) fn set_probed(&self, names: HashSet<DestinationName>) {
         self.lock().probed = names;
+    }
+
+    /// Messages of this destination may have left, or halted.
+    pub(super) fn note_woken(&self, name: &DestinationName) {
+        let mut state = self.lock();
+        let State { woken, woken_to_check, .. } = &mut *state;
+        for names in [woken, woken_to_check] {
+            if !names.contains(name) {
+                names.insert(name.clone());
+            }
+        }
+    }
+
+    fn take_woken(&self) -> HashSet<DestinationName> {
+        std::mem::take(&mut self.lock().woken)
+    }
+
+    fn set_unfinished(&self, name: &DestinationName, is_halted: bool, has_dead_letters: bool) {
+        let mut state = self.lock();
+        let State { halted, dead, .. } = &mut *state;
+        for (names, is_in) in [(halted, is_halted), (dead, has_dead_letters)] {
+            match is_in {
+                true => drop(names.insert(name.clone())),
+                false => drop(names.remove(name)),
+            }
+        }
+    }
+
+    /// Destinations that may have halted messages: those that had some, and those that were woken since the last call.
+    pub(super) fn maybe_halted(&self) -> HashSet<DestinationName> {
+        let mut state = self.lock();
+        let mut names = std::mem::take(&mut state.woken_to_check);
+        names.extend(state.halted.iter().cloned());
+        names
+    }
+
+    /// Destinations with dead letters.
+    pub(super) fn with_dead_letters(&self) -> HashSet<DestinationName> {
+        self.lock().dead.clone()
     }
 
     fn is_probed(&self, name: &DestinationName) -> bool {
@@ -102,13 +147,13 @@ impl Reporter {
     pub fn new(store: Store, catalog: Catalog, owned: Owned) -> Reporter {
         Reporter {
             blocked: Blocked::new(store.clone(), catalog.clone()),
+            backlogs: Backlogs::new(&catalog),
             store,
             catalog,
             owned,
             has_processor: true,
             unowned: Vec::new(),
             pods_checked: None,
-            backlogs: Backlogs::default(),
         }
     }
 
@@ -134,14 +179,15 @@ impl Reporter {
             self.pods_checked = Some(Instant::now());
             self.check_pods().await;
         }
-        let mut partitions = self.owned.partitions();
-        self.unowned.retain(|partition| !partitions.contains(partition));
-        let (owned, all) = (partitions.len(), self.store.keys().partitions());
+        let mine = self.owned.partitions();
+        self.unowned.retain(|partition| !mine.contains(partition));
+        let (owned, all) = (mine.len(), self.store.keys().partitions());
         let more = if self.unowned.is_empty() { 0 } else { UNOWNED_CHECK_MAX };
         let backlogs = part_of(BACKLOGS_CHECK_MAX, owned, all) + more;
         let heads = part_of(HEADS_CHECK_MAX, owned + self.unowned.len(), all);
-        partitions.extend(&self.unowned);
-        self.backlogs.report(&self.store, &self.catalog, &partitions, backlogs).await;
+        let partitions = Partitions { owned: &mine, unowned: &self.unowned };
+        let (store, catalog) = (&self.store, &self.catalog);
+        self.backlogs.report(store, catalog, &self.owned, partitions, backlogs).await;
         let has_processor = self.has_processor;
         let around = Around { owned: &self.owned, has_processor, refuses_writes: false };
         self.blocked.sample(self.backlogs.pending(), heads, around).await;

@@ -1,12 +1,41 @@
-//! Which partitions hold anything of a kind: one command asks for all of them, so an idle pod hardly asks Redis.
+//! Which partitions hold anything of a kind, and of which destinations. One command asks for all partitions, so an idle
+//! pod hardly asks Redis.
+
+use std::{collections::HashSet, sync::Arc};
 
 use redis::Value;
 
-use crate::{Store, keys::PartitionKeys};
-use redis_client::{Deployment, read};
+use crate::{
+    Store, StoreError,
+    calls::answered,
+    entry::CatalogEntry,
+    keys::{Claimers, PartitionKeys},
+};
+use domain::DestinationName;
+use redis_client::{Deployment, read, texts};
 
 /// The most keys that one command asks for.
 const KEYS_MAX: usize = 1_000;
+/// The most members of a set of a partition that one query returns.
+const MEMBERS_MAX: isize = 1_000;
+
+/// The destinations of some partitions that have messages waiting, in work, or on their way out.
+#[derive(Debug, Default)]
+pub struct InMotion {
+    /// Their names.
+    pub names: HashSet<DestinationName>,
+    /// Partitions with more than one query returns: each of their destinations may be in motion.
+    pub cut: HashSet<u16>,
+}
+
+/// The sets of a partition whose members are destinations, or begin with one.
+fn sets(keys: &PartitionKeys) -> [String; 7] {
+    let active = [Claimers::Builtin, Claimers::Worker].map(|claimers| keys.active(claimers));
+    let [builtin, worker] = active;
+    let leaving = [keys.releasable(), keys.withdrawing(), keys.consumers()];
+    let [releasable, withdrawing, consumers] = leaving;
+    [builtin, worker, releasable, withdrawing, consumers, keys.leases(), keys.delayed()]
+}
 
 impl Store {
     /// Those of these partitions in which one of these keys exists. A partition whose server does not answer is among
@@ -27,9 +56,8 @@ impl Store {
         // The keys of several partitions are in several slots of a cluster.
         if asked.len() > 1 && self.client().deployment() != Deployment::Cluster {
             let chunks: Vec<_> = asked.chunks((KEYS_MAX / N).max(1)).collect();
-            let looks = chunks.iter().filter_map(|some| {
-                Some(exist(&keys[*some.first()?..=*some.last()?]))
-            });
+            let looks =
+                chunks.iter().filter_map(|some| Some(exist(&keys[*some.first()?..=*some.last()?])));
             let found = self.query_each(&looks.collect::<Vec<_>>()).await;
             let chunks = chunks.into_iter().zip(found).filter(|(_, found)| holds_any(found));
             asked = chunks.flat_map(|(some, _)| some.to_vec()).collect();
@@ -38,6 +66,56 @@ impl Store {
         let found = self.query_each(&looks.collect::<Vec<_>>()).await;
         let found = asked.into_iter().zip(found).filter(|(_, found)| holds_any(found));
         found.map(|(at, _)| partitions[at]).collect()
+    }
+}
+
+impl Store {
+    /// The destinations of these partitions that have messages in motion. Others may have messages too: halted ones, and
+    /// what waits for these. An error if no server answers.
+    pub async fn in_motion(&self, partitions: &[u16]) -> Result<InMotion, StoreError> {
+        let partitions = self.occupied(partitions, sets).await;
+        let looks = partitions.iter().map(|partition| {
+            let mut pipe = redis::pipe();
+            for key in sets(&self.keys().partition(*partition)) {
+                pipe.zrange(key, 0, MEMBERS_MAX - 1);
+            }
+            pipe
+        });
+        let found = answered(self.query_each(&looks.collect::<Vec<_>>()).await)?;
+        let mut all = InMotion::default();
+        for (partition, found) in partitions.into_iter().zip(found) {
+            for members in found.into_iter().flatten() {
+                let members = texts(Some(members), "a set of a partition").unwrap_or_default();
+                if members.len() as isize == MEMBERS_MAX {
+                    all.cut.insert(partition);
+                }
+                let names = members.iter().filter_map(|one| one.split('/').next()?.parse().ok());
+                all.names.extend(names);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Those of these destinations that have pending messages: one command for each. Also those whose server does not
+    /// answer.
+    pub async fn unsettled<'a>(&self, some: &'a [Arc<CatalogEntry>]) -> Vec<&'a DestinationName> {
+        let names = some.iter().map(|entry| &entry.destination.name);
+        let looks = names.clone().map(|name| {
+            let mut pipe = redis::pipe();
+            pipe.hmget(self.keys().destination(name).hash(), &["last", "settled"]);
+            pipe
+        });
+        let found = self.query_each(&looks.collect::<Vec<_>>()).await;
+        let is_settled = |answer: Vec<Value>| {
+            type Numbers = (Option<u64>, Option<u64>);
+            read::<Numbers>(answer.into_iter().next(), "what is settled")
+                .is_ok_and(|(last, settled)| last.unwrap_or(0) == settled.unwrap_or(0))
+        };
+        let unsettled = names.zip(found).filter(|(_, found)| match found {
+            Ok(answer) => !is_settled(answer.clone()),
+            Err(_) => true,
+        });
+        unsettled.map(|(name, _)| name).collect()
     }
 }
 

@@ -1,11 +1,20 @@
 //! Finds work: destinations with waiting messages, and with heads that may leave. The answers are
 //! hints: the scripts decide.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use redis::Value;
 
-use crate::{Store, StoreError, calls::answered, entry::CatalogEntry, keys::{Claimers, PartitionKeys}};
+use crate::{
+    Store, StoreError,
+    calls::answered,
+    entry::CatalogEntry,
+    keys::{Claimers, PartitionKeys},
+};
 use domain::DestinationName;
 use redis_client::{ServerTime, server_ms, texts};
 
@@ -77,8 +86,15 @@ impl Store {
     /// few.
     pub async fn active_among(
         &self,
-        all: Vec<Arc<CatalogEntry>>,
+        mut all: Vec<Arc<CatalogEntry>>,
     ) -> Result<Vec<Arc<CatalogEntry>>, StoreError> {
+        if all.len() > 1 {
+            let partitions: BTreeSet<u16> = all.iter().map(|entry| entry.partition).collect();
+            let partitions: Vec<u16> = partitions.into_iter().collect();
+            let of = |keys: &PartitionKeys| [keys.active_builtin(), keys.active_worker()];
+            let occupied = self.occupied(&partitions, of).await;
+            all.retain(|entry| occupied.contains(&entry.partition));
+        }
         let looks = all.iter().map(|entry| {
             let key = self.keys().partition(entry.partition).active(entry.claimers());
             let mut pipe = redis::pipe();

@@ -11,7 +11,7 @@ contract! {
     reap
     keys(keys: &DestinationKeys) {
         destination: keys.hash(), waiting, attempts, leases, delayed, messages, halted,
-        active_builtin, active_worker, wake_waiting, epoch,
+        active_builtin, active_worker, wake_waiting, wake_releasable, epoch,
     }
     args<'a> {
         destination: &'a str,
