@@ -224,6 +224,54 @@ async fn a_change_costs_the_same_however_many_destinations_there_are() {
     assert!(many.1 < few.1 * 1.2, "bytes: {costs:?}");
 }
 
+/// The polls for work that Redis has answered: a pod makes some each second.
+async fn polls(redis: &TestRedis) -> u64 {
+    let stats: String = redis.ask(&["INFO", "commandstats"]).await.unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_exists:calls="));
+    line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn idle_destinations_are_not_asked_about_one_by_one() {
+    let redis = TestRedis::start().await;
+    let pod = Pod::start("pod", "ingest,processor,sender", &Settings::new(redis.url())).await;
+    let client = client();
+    let all = names("d", 900);
+    let (mut costs, mut from) = (Vec::new(), 0);
+    for count in [20, 900] {
+        each(&all[from..count], async |name| {
+            let path = pod.url(&format!("/v1/destinations/{name}"));
+            let definition = json!({"url": URL, "on_exhausted": "dead_letter"});
+            assert_eq!(said(client.put(&path).json(&definition)).await.status, 201);
+        })
+        .await;
+        from = count;
+        eventually("all are reported", async || {
+            let metrics = client.get(pod.url("/metrics")).send().await.unwrap().text().await;
+            let metrics = metrics.unwrap();
+            let is_one = |line: &&str| line.starts_with("reseq_pending{");
+            let reported = metrics.lines().filter(is_one).count();
+            if reported == count { Ok(()) } else { Err(format!("{reported} of {count}")) }
+        })
+        .await;
+        // A new destination is read more than once, so the first intervals may cost more.
+        let most = costs.last().map_or(f64::INFINITY, |few| few * 1.5);
+        let cost = eventually("destinations become quiet", async || {
+            let (begin, before) = (polls(&redis).await, usage(&redis).await.0);
+            let made = eventually("the pod polls", async || {
+                let made = polls(&redis).await - begin;
+                if made >= 30 { Ok(made) } else { Err(format!("{made} polls")) }
+            })
+            .await;
+            let cost = (usage(&redis).await.0 - before) / made as f64;
+            if cost < most { Ok(cost) } else { Err(format!("{cost} commands a poll")) }
+        })
+        .await;
+        costs.push(cost);
+    }
+    println!("commands for each poll, with few and many destinations: {costs:?}");
+}
+
 /// A pod was suspended while destinations were created and removed, and Redis no longer knows these changes.
 #[tokio::test]
 async fn a_pod_that_cannot_follow_the_changes_reads_everything() {
