@@ -5530,7 +5530,10 @@ export interface operations {
     roll_back_destination: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Change only this version: an ETag, or `*` */
+                "If-Match"?: string | null;
+            };
             path: {
                 /**
                  * @description The name of the destination
