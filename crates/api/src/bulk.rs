@@ -19,7 +19,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, IntoResponses, ToSchema};
 use uuid::Uuid;
 
 use super::{
@@ -53,6 +53,28 @@ pub(super) enum Kind {
     RetryHeads,
     RunNow,
     Repair,
+}
+
+/// How long the answer of a bulk operation waits.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) struct Prefer {
+    /// `respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent
+    #[param(rename = "Prefer")]
+    prefer: Option<String>,
+}
+
+/// The answers of a bulk operation.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) enum BulkAnswers {
+    /// It is done
+    #[response(status = 200)]
+    Done(Operation),
+    /// It goes on
+    #[response(status = 202, headers(("Location" = String, description = "Where the operation can be read")))]
+    GoesOn(Operation),
 }
 
 /// How far an operation is.
