@@ -11,6 +11,7 @@ use std::{
 use reqwest::{Client, RequestBuilder, Response, Url};
 use rustls::{ClientConfig, client::Resumption};
 use tokio::time::Instant;
+use tokio_util::either::Either;
 use tower::util::MapResponseLayer;
 
 use super::{
@@ -190,11 +191,11 @@ impl Clients {
         let now = self.generation.lock().unwrap_or_else(PoisonError::into_inner).opened.clone();
         now.fetch_add(1, Ordering::Relaxed);
         if !url.starts_with("tls://") {
-            return Ok(ReceiverStream::Plain(stream));
+            return Ok(Either::Left(stream));
         }
         let url = Url::parse(url).map_err(|_| OutgoingError::NoHost)?;
         let host = url.host_str().ok_or(OutgoingError::NoHost)?;
-        Ok(ReceiverStream::Tls(Box::new(self.connector.connect(host, stream).await?)))
+        Ok(Either::Right(Box::new(self.connector.connect(host, stream).await?)))
     }
 
     /// The policy of outgoing connections.

@@ -119,6 +119,7 @@ use callers::Callers;
 use damage::Damage;
 use epoch::Epochs;
 use faults::planted;
+use keys::DestinationKeys;
 use redis_client::{Deployment, RedisClient};
 use rights::{Needs, Probe, Rights};
 use schema::Schemas;
@@ -312,6 +313,11 @@ impl Store {
     /// The names of the keys.
     pub fn keys(&self) -> &Keys {
         &self.inner.keys
+    }
+
+    /// The names of the keys of a destination.
+    fn keys_of(&self, entry: &CatalogEntry) -> DestinationKeys {
+        self.keys().destination(&entry.destination.name)
     }
 
     /// A call sequence for `actor`, a name that must be unique in this process.

@@ -39,7 +39,7 @@ use formats::{
 use outbound::{
     http_client::{CONNECT_TIMEOUT, Clients, Idle},
     outgoing::OutgoingError,
-    receiver_stream::ReceiverStream,
+    receiver_stream::{ReceiverStream, is_usable, tcp_of},
 };
 
 /// TCP probes an idle connection at this interval, to detect that the receiver has vanished.
@@ -285,10 +285,10 @@ impl Tcp {
             }
         };
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
-        let prepared = stream
-            .tcp()
+        let socket = tcp_of(&stream);
+        let prepared = socket
             .set_nodelay(true)
-            .and_then(|()| SockRef::from(stream.tcp()).set_tcp_keepalive(&keepalive));
+            .and_then(|()| SockRef::from(socket).set_tcp_keepalive(&keepalive));
         prepared.map_err(|error| Stop::broken(format!("no connection: {error}")))?;
         let mut connection = Framed::new(stream, FrameCodec::new(self.framing, ANSWER_BYTES_MAX));
         // Write all frames of an attempt together. The caller limits their number.
@@ -322,7 +322,7 @@ impl Tcp {
         loop {
             let idle = self.idle.lock().pop();
             let (generation, mut connection) = idle?;
-            if generation == now && connection.get_mut().is_usable(self.ack).await {
+            if generation == now && is_usable(connection.get_mut(), self.ack).await {
                 return Some(connection);
             }
         }
@@ -419,7 +419,7 @@ mod tests {
             let first = tcp.attempt(&[Bytes::from_static(b"one")], &mut progress).await;
             // From now on, writes fail and there is nothing to read, as after a late RST.
             let idle = tcp.take_idle(0).await.unwrap();
-            SockRef::from(idle.get_ref().tcp()).shutdown(Shutdown::Write).unwrap();
+            SockRef::from(tcp_of(idle.get_ref())).shutdown(Shutdown::Write).unwrap();
             tcp.keep(idle, 0);
             progress = Progress::begin(tcp.timeout);
             let second = tcp.attempt(&[Bytes::from_static(b"two")], &mut progress).await;
