@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     num::NonZeroU32,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -16,6 +16,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -232,7 +233,7 @@ impl Progress {
 
     /// Changes what is known of the operation.
     pub(super) fn update(&self, change: impl FnOnce(&mut Operation)) {
-        change(&mut self.operation.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.operation.lock());
     }
 
     /// An error if the operation must stop: it was cancelled, or the process stops.
@@ -245,7 +246,7 @@ impl Progress {
 
     /// The operation as it is now.
     fn now(&self) -> Operation {
-        self.operation.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.operation.lock().clone()
     }
 
     /// Notes the progress in Redis.

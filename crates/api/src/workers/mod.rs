@@ -9,7 +9,7 @@ mod waiter_queue;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use axum::{
@@ -19,6 +19,7 @@ use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use utoipa::ToSchema;
 
@@ -64,7 +65,7 @@ pub struct WorkerRequests {
 
 impl WorkerRequests {
     pub(super) fn take(&self, api: &Api, name: &DestinationName) -> CallSequence {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         let kept = idle.get_mut(name).and_then(Vec::pop);
         kept.unwrap_or_else(|| api.store.new_call_sequence(&format!("worker:{name}")))
     }
@@ -72,7 +73,7 @@ impl WorkerRequests {
     pub(super) fn put_back(&self, name: &DestinationName, call_sequence: CallSequence) {
         // If the last call had no answer, it is not repeated: the next one gets a new number.
         call_sequence.give_up();
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         if idle.len() >= IDLE_DESTINATIONS_MAX && !idle.contains_key(name) {
             // Any entry: a call sequence can always be created again.
             let other = idle.keys().next().cloned();

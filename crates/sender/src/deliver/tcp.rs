@@ -14,7 +14,7 @@
 use std::{
     future::poll_fn,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     task::Poll,
@@ -24,6 +24,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
+use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::codec::Framed;
@@ -74,15 +75,9 @@ pub struct Tcp {
 #[derive(Default)]
 struct IdleConnections(Mutex<Vec<(u64, Connection)>>);
 
-impl IdleConnections {
-    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Connection)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Idle for IdleConnections {
     fn close(&self) {
-        self.lock().clear();
+        self.0.lock().clear();
     }
 }
 
@@ -320,7 +315,7 @@ impl Tcp {
     /// An idle connection of this generation that the receiver has not visibly closed.
     async fn take_idle(&self, now: u64) -> Option<Connection> {
         loop {
-            let idle = self.idle.lock().pop();
+            let idle = self.idle.0.lock().pop();
             let (generation, mut connection) = idle?;
             if generation == now && is_usable(connection.get_mut(), self.ack).await {
                 return Some(connection);
@@ -332,7 +327,7 @@ impl Tcp {
     /// the answer to that frame.
     fn keep(&self, connection: Connection, generation: u64) {
         let may_be_idle = self.clients.keeps_idle(generation);
-        let mut idle = self.idle.lock();
+        let mut idle = self.idle.0.lock();
         if may_be_idle && connection.read_buffer().is_empty() && idle.len() < self.idle_max {
             idle.push((generation, connection));
         }

@@ -35,7 +35,7 @@ impl Store {
         }
         let _looking = self.inner.damage.looking.lock().await;
         let (calls, messages) = {
-            let kept = self.inner.damage.lock();
+            let kept = self.inner.damage.kept.lock();
             let with_keys = kept.calls.iter().filter(|(_, failure)| !failure.suspects.is_empty());
             let calls: Vec<_> =
                 with_keys.map(|(at, failure)| (at.clone(), failure.suspects.clone())).collect();
