@@ -1,10 +1,9 @@
 //! The slots for HTTP connections. When all are taken, a connection without a request in progress, or without a
 //! credential where one is needed, yields its slot to a new one.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
 
 use http_server::client_connection::ClientConnection;
 
@@ -36,10 +35,6 @@ impl Connections {
         Connections(Arc::new(Inner { max, taken: Mutex::default() }))
     }
 
-    fn taken(&self) -> std::sync::MutexGuard<'_, Taken> {
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes a slot for this connection. If none is free, closes the connection that yields first
     /// and takes its slot. `None` if all connections have a credential and a request in progress.
     pub(super) fn take(&self, client: &ClientConnection) -> Option<ConnectionSlot> {
@@ -52,7 +47,7 @@ impl Connections {
     }
 
     fn add(&self, client: Option<ClientConnection>) -> Option<ConnectionSlot> {
-        let mut taken = self.taken();
+        let mut taken = self.0.taken.lock();
         if taken.clients.len() >= self.0.max {
             let freed = taken.free_one()?;
             taken.clients.remove(&freed);
@@ -84,6 +79,6 @@ impl Taken {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.connections.taken().clients.remove(&self.number);
+        self.connections.0.taken.lock().clients.remove(&self.number);
     }
 }

@@ -4,13 +4,14 @@ use std::{
     collections::{HashMap, HashSet},
     pin::pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use futures::{Stream, StreamExt, stream};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use config::{Config, FileRule, invalid};
@@ -223,7 +224,7 @@ fn define_all(
     let attempts = all.into_iter().map(move |destination| {
         let unavailable = unavailable.clone();
         async move {
-            let lock = || unavailable.lock().unwrap_or_else(PoisonError::into_inner);
+            let lock = || unavailable.lock();
             let partition = destination.name.partition(writer.store.keys().partitions());
             if lock().contains(&partition) {
                 return (destination, Defined::Later);

@@ -1,13 +1,9 @@
 //! Checks tokens.
 
-use std::{
-    collections::HashMap,
-    net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
-    time::Duration,
-};
+use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::http::{HeaderMap, Method, Uri, header};
+use parking_lot::{Mutex, RwLock};
 use subtle::ConstantTimeEq;
 use tokio_util::sync::CancellationToken;
 
@@ -83,13 +79,9 @@ impl Guard {
 
     /// From now on takes the admin token and the limit of requests of this configuration.
     pub fn reload(&self, auth: &Auth) {
-        let mut admin = self.shared.admin_sha256.write().unwrap_or_else(PoisonError::into_inner);
+        let mut admin = self.shared.admin_sha256.write();
         *admin = auth.admin_token().map(sha256_of);
         self.shared.in_progress.set_max(auth.requests_per_token_max);
-    }
-
-    fn admin_sha256(&self) -> RwLockReadGuard<'_, Option<String>> {
-        self.shared.admin_sha256.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The guard of a listener at these addresses.
@@ -123,7 +115,7 @@ impl Guard {
     }
 
     fn has_tokens(&self) -> bool {
-        self.admin_sha256().is_some() || self.shared.catalog.has_tokens()
+        self.shared.admin_sha256.read().is_some() || self.shared.catalog.has_tokens()
     }
 
     /// True if the configuration has grants for client certificates.
@@ -272,7 +264,7 @@ impl Guard {
     pub fn caller_of(&self, text: &str) -> Result<Principal, Problem> {
         let sha256 = sha256_of(text);
         let is_same = |known: &str| bool::from(known.as_bytes().ct_eq(sha256.as_bytes()));
-        if self.admin_sha256().as_deref().is_some_and(is_same) {
+        if self.shared.admin_sha256.read().as_deref().is_some_and(is_same) {
             return Ok(self.shared.admin.clone());
         }
         let unknown = || {
@@ -286,7 +278,7 @@ impl Guard {
         if !is_same(&held.token.sha256) || is_expired {
             return Err(unknown());
         }
-        let mut used = self.shared.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.shared.used.lock();
         match used.get_mut(&held.token.id) {
             Some(at) => *at = now_ms,
             None => drop(used.insert(held.token.id.clone(), now_ms)),
@@ -300,9 +292,7 @@ impl Guard {
         let mut ticks = tokio::time::interval(NOTE_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-            let used = std::mem::take(
-                &mut *self.shared.used.lock().unwrap_or_else(PoisonError::into_inner),
-            );
+            let used = std::mem::take(&mut *self.shared.used.lock());
             let used: Vec<(String, u64)> = used.into_iter().collect();
             if let Err(error) = store.note_tokens_used(&used).await {
                 tracing::debug!(%error, "the last use of tokens cannot be noted");

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     num::NonZeroU32,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -16,10 +16,11 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, IntoResponses, ToSchema};
 use uuid::Uuid;
 
 use super::{
@@ -53,6 +54,28 @@ pub(super) enum Kind {
     RetryHeads,
     RunNow,
     Repair,
+}
+
+/// How long the answer of a bulk operation waits.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) struct Prefer {
+    /// `respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent
+    #[param(rename = "Prefer")]
+    prefer: Option<String>,
+}
+
+/// The answers of a bulk operation.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) enum BulkAnswers {
+    /// It is done
+    #[response(status = 200)]
+    Done(Operation),
+    /// It goes on
+    #[response(status = 202, headers(("Location" = String, description = "Where the operation can be read")))]
+    GoesOn(Operation),
 }
 
 /// How far an operation is.
@@ -210,7 +233,7 @@ impl Progress {
 
     /// Changes what is known of the operation.
     pub(super) fn update(&self, change: impl FnOnce(&mut Operation)) {
-        change(&mut self.operation.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.operation.lock());
     }
 
     /// An error if the operation must stop: it was cancelled, or the process stops.
@@ -223,7 +246,7 @@ impl Progress {
 
     /// The operation as it is now.
     fn now(&self) -> Operation {
-        self.operation.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.operation.lock().clone()
     }
 
     /// Notes the progress in Redis.

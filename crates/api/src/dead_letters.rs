@@ -2,23 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    body::Bytes,
-    extract::{
-        Path, Query, State,
-        rejection::{BytesRejection, QueryRejection},
-    },
-    http::HeaderMap,
-    response::Response,
-};
+use axum::{Json, http::HeaderMap, response::Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Api,
-    bulk::{self, Kind, Operation, Progress},
-    request::{Range, Target, cursor_of, limit_of, query_of, read_optional, sequence_of},
+    bulk::{self, BulkAnswers, Kind, Prefer, Progress},
+    request::{At, InDestination, Order, Params, Range, Target, cursor_of, limit_of},
     selection::{Selection, Walk, Wanted},
     views::{Items, Letter},
 };
@@ -59,16 +49,13 @@ pub(super) struct Listing {
 
 /// `GET /v1/destinations/{d}/dead-letters`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/dead-letters", tag = "dead letters",
-    operation_id = "list_dead_letters", params(("destination" = String, Path, description = "The name of the destination"), Listing),
+    operation_id = "list_dead_letters", params(InDestination, Listing),
     responses((status = 200, description = "A page, by sequence", body = Items<Letter>),
         openapi_responses::ReadsDestination))]
 pub(super) async fn list(
-    State(api): State<Api>,
-    Path(destination): Path<String>,
-    query: Result<Query<Listing>, QueryRejection>,
+    target: Target,
+    Params(listing): Params<Listing>,
 ) -> Result<Json<Items<Letter>>, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let listing = query_of(query)?;
     let limit = limit_of(listing.limit)?;
     let cursor = cursor_of(listing.cursor.as_deref())?;
     let range = Range::parse(
@@ -85,7 +72,7 @@ pub(super) async fn list(
     let mut count = 0;
     while items.len() < limit && count < LOOKED_AT_MAX && from <= range.to_sequence {
         let max = AT_ONCE.min(limit - items.len());
-        let looked_at = api.store.dead_letters_from(target.entry(), from, max).await?;
+        let looked_at = target.api.store.dead_letters_from(target.entry(), from, max).await?;
         let (letters, Some(last)) = looked_at else {
             return Ok(Json(Items { items, next_cursor: None }));
         };
@@ -100,18 +87,13 @@ pub(super) async fn list(
 
 /// `GET /v1/destinations/{d}/dead-letters/{sequence}`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/dead-letters/{sequence}", tag = "dead letters",
-    operation_id = "show_dead_letter", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the dead letter")),
+    operation_id = "show_dead_letter", params(InDestination, ("sequence" = u64, Path, description = "The sequence of the dead letter")),
     responses((status = 200, description = "The dead letter, with its body", body = Letter),
         openapi_responses::ReadsMessage))]
-pub(super) async fn show(
-    State(api): State<Api>,
-    Path((destination, sequence)): Path<(String, String)>,
-) -> Result<Json<Letter>, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let sequence = sequence_of(&sequence)?;
+pub(super) async fn show(At(target, sequence): At) -> Result<Json<Letter>, Problem> {
     let letter = whole_letter(&target, sequence).await?;
     let letter = letter.ok_or_else(|| unknown(sequence))?;
-    Ok(Json(Letter::of(&letter, Some(api.json_depth_max))))
+    Ok(Json(Letter::of(&letter, Some(target.api.json_depth_max))))
 }
 
 /// The dead letter with this sequence, with its body.
@@ -142,15 +124,10 @@ enum DiscardState {
 
 /// `DELETE /v1/destinations/{d}/dead-letters/{sequence}`
 #[utoipa::path(delete, path = "/v1/destinations/{destination}/dead-letters/{sequence}", tag = "dead letters",
-    operation_id = "discard_dead_letter", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the dead letter")),
+    operation_id = "discard_dead_letter", params(InDestination, ("sequence" = u64, Path, description = "The sequence of the dead letter")),
     responses((status = 200, description = "It is discarded", body = Discarded),
         openapi_responses::ChangesMessage))]
-pub(super) async fn discard_one(
-    State(api): State<Api>,
-    Path((destination, sequence)): Path<(String, String)>,
-) -> Result<Json<Discarded>, Problem> {
-    let mut target = Target::find(&api, &destination).await?;
-    let sequence = sequence_of(&sequence)?;
+pub(super) async fn discard_one(At(mut target, sequence): At) -> Result<Json<Discarded>, Problem> {
     match target.discard(&[sequence]).await? {
         0 => Err(unknown(sequence)),
         _ => Ok(Json(Discarded { sequence, state: DiscardState::Discarded })),
@@ -160,22 +137,13 @@ pub(super) async fn discard_one(
 /// `POST /v1/destinations/{d}/dead-letters/discard`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/dead-letters/discard", tag = "dead letters",
     operation_id = "discard",
-    params(("destination" = String, Path, description = "The name of the destination"),
-        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent")),
+    params(InDestination, Prefer),
     request_body = Selection,
-    responses(
-        (status = 200, description = "It is done", body = Operation),
-        (status = 202, description = "It goes on", body = Operation,
-            headers(("Location" = String, description = "Where the operation can be read"))),
-        openapi_responses::Changes))]
+    responses(BulkAnswers, openapi_responses::Changes))]
 pub(super) async fn discard(
-    State(api): State<Api>,
-    Path(destination): Path<String>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Order(target, selection): Order<Selection>,
 ) -> Result<Response, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let selection: Selection = read_optional(body, api.batch_bytes_max)?;
     if selection.rate_per_second.is_some() {
         return Err(Problem::invalid_field(
             "rate_per_second: only a redrive has one; leave it out",

@@ -22,6 +22,7 @@ use super::{
     Api, at_path, audit,
     destinations::{View, parse_name, refuse_if_in_file},
     read_json, read_named,
+    request::InDestination,
 };
 use domain::{
     Delivery, Destination, DestinationName, Transform,
@@ -131,7 +132,7 @@ impl Condition {
 /// `PUT /v1/destinations/{d}`
 #[utoipa::path(put, path = "/v1/destinations/{destination}", tag = "destinations",
     operation_id = "define_destination",
-    params(("destination" = String, Path, description = "The name of the destination"),
+    params(InDestination,
         ("If-Match" = Option<String>, Header, description = "Change only this version: an ETag, or `*`"),
         ("If-None-Match" = Option<String>, Header, description = "`*`: create, but never change")),
     request_body = Definition,
@@ -161,7 +162,7 @@ pub(super) async fn define(
 /// `PATCH /v1/destinations/{d}`
 #[utoipa::path(patch, path = "/v1/destinations/{destination}", tag = "destinations",
     operation_id = "change_destination",
-    params(("destination" = String, Path, description = "The name of the destination"),
+    params(InDestination,
         ("If-Match" = Option<String>, Header, description = "Change only this version: an ETag, or `*`")),
     request_body(content = MergePatch, content_type = "application/merge-patch+json",
         description = "A merge patch (RFC 7396): what is absent stays, null stands for the default"),

@@ -7,7 +7,7 @@ use std::{convert::Infallible, time::Duration};
 use axum::{
     Extension,
     body::{Body, Bytes},
-    extract::{Query, State, rejection::QueryRejection},
+    extract::State,
     http::header,
     response::{IntoResponse, Response},
 };
@@ -21,7 +21,7 @@ pub use hub::Tails;
 use self::hub::Listener;
 use super::{
     Api,
-    request::{find, query_of},
+    request::{Params, find},
     views::rfc3339,
 };
 use domain::{AttemptError, DestinationName, Sequence};
@@ -148,9 +148,8 @@ pub(super) async fn tail(
     State(api): State<Api>,
     Extension(caller): Extension<Principal>,
     client: Option<Extension<ClientConnection>>,
-    query: Result<Query<Wanted>, QueryRejection>,
+    Params(Wanted { destination, key, outcome, duration_ms }): Params<Wanted>,
 ) -> Result<Response, Problem> {
-    let Wanted { destination, key, outcome, duration_ms } = query_of(query)?;
     let duration_ms = duration_ms.unwrap_or(DURATION_MS);
     if duration_ms > DURATION_MS_MAX {
         let detail = format!("duration_ms: {duration_ms} is outside 0 to {DURATION_MS_MAX}");

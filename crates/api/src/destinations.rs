@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Extension, Json,
-    extract::{Path, Query, State, rejection::QueryRejection},
+    extract::{Path, State},
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
@@ -16,7 +16,7 @@ use utoipa::{
 
 use super::{
     Api, audit,
-    request::{find, limit_of, query_of},
+    request::{InDestination, Params, Target, limit_of},
     views::Items,
 };
 use domain::{Destination, DestinationName};
@@ -130,10 +130,9 @@ pub(super) fn visible(api: &Api, caller: &Principal) -> Vec<Arc<CatalogEntry>> {
 pub(super) async fn list(
     State(api): State<Api>,
     Extension(caller): Extension<Principal>,
-    query: Result<Query<Listing>, QueryRejection>,
+    Params(listing): Params<Listing>,
 ) -> Result<Json<Items<View>>, Problem> {
     let all = visible(&api, &caller);
-    let listing = query_of(query)?;
     let (page, next_cursor) = page_of(&all, &listing, |entry| entry.destination.name.as_str())?;
     let items = page.iter().map(|entry| View::of(&api, entry)).collect();
     Ok(Json(Items { items, next_cursor }))
@@ -142,16 +141,12 @@ pub(super) async fn list(
 /// `GET /v1/destinations/{d}`
 #[utoipa::path(get, path = "/v1/destinations/{destination}", tag = "destinations",
     operation_id = "show_destination",
-    params(("destination" = String, Path, description = "The name of the destination")),
+    params(InDestination),
     responses((status = 200, description = "The definition", body = View,
             headers(("ETag" = String, description = "For `If-Match`"))),
         openapi_responses::ReadsDestination))]
-pub(super) async fn show(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
-    let entry = find(&api, &name).await?;
-    Ok(View::of(&api, &entry).response())
+pub(super) async fn show(target: Target) -> Result<Response, Problem> {
+    Ok(View::of(&target.api, target.entry()).response())
 }
 
 /// The query parameters of a removal.
@@ -175,16 +170,16 @@ pub(super) struct Removed {
 /// `DELETE /v1/destinations/{d}`
 #[utoipa::path(delete, path = "/v1/destinations/{destination}", tag = "destinations",
     operation_id = "remove_destination",
-    params(("destination" = String, Path, description = "The name of the destination"), Removal),
+    params(InDestination, Removal),
     responses((status = 200, description = "It is removed", body = Removed), openapi_responses::RemovesDestination))]
 pub(super) async fn remove(
     State(api): State<Api>,
     Path(name): Path<String>,
-    removal: Result<Query<Removal>, QueryRejection>,
+    removal: Result<Params<Removal>, Problem>,
 ) -> Result<Json<Removed>, Problem> {
     let name = parse_name(&name)?;
     refuse_if_in_file(&api, &name).await?;
-    let removal = query_of(removal)?;
+    let Params(removal) = removal?;
     let removed = api.store.delete_destination_by(&audit::author(), &name, removal.force).await;
     let removed = removed.map_err(|error| match error {
         StoreError::UnknownDestination => Problem::unknown_destination(name.as_str()),

@@ -4,15 +4,14 @@
 use std::{collections::HashMap, sync::LazyLock};
 
 use axum::{
-    extract::{Query, rejection::QueryRejection},
     http::{HeaderName, HeaderValue, Method, header},
     response::{Html, IntoResponse, Response},
 };
-use http_server::{openapi_responses, problem::Problem, routes, routes::Routes};
+use http_server::{openapi_responses, routes, routes::Routes};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::{Api, openapi_3_0, request::query_of};
+use crate::{Api, openapi_3_0, request::Params};
 
 /// The document. A test writes it, from what the code says of each route ([`super::document`]).
 pub(super) const DOCUMENT: &str = include_str!("../web/api-docs/openapi.json");
@@ -88,14 +87,13 @@ enum Version {
 #[utoipa::path(get, path = "/openapi.json", tag = "health", operation_id = "openapi", params(Wanted),
     responses((status = 200, description = "This document", body = serde_json::Value,
         content_type = "application/json"), openapi_responses::Reads))]
-async fn openapi(query: Result<Query<Wanted>, QueryRejection>) -> Result<Response, Problem> {
-    let Wanted { version } = query_of(query)?;
+async fn openapi(Params(Wanted { version }): Params<Wanted>) -> Response {
     let json = [(header::CONTENT_TYPE, "application/json")];
     if !matches!(version, Some(Version::V3_0)) {
-        return Ok((json, DOCUMENT).into_response());
+        return (json, DOCUMENT).into_response();
     }
     let older = serde_json::from_str(DOCUMENT).map(openapi_3_0::of).unwrap_or_default();
-    Ok((json, older.to_string()).into_response())
+    (json, older.to_string()).into_response()
 }
 
 /// `GET /docs`

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::{extract::Query, http::Uri};
+use axum::http::Uri;
 use serde::de::DeserializeOwned;
 
 use super::{
     dead_letters, destinations, log, messages,
-    request::{Range, cursor_of, limit_of, query_of, sequence_of},
+    request::{Params, Range, cursor_of, limit_of, sequence_of},
 };
 use http_server::invalid::Location;
 
@@ -33,7 +33,7 @@ pub fn cursors(input: &[u8]) {
 
 /// Reads a query; an error can be shown.
 fn query<T: DeserializeOwned>(uri: &Uri) -> Option<T> {
-    let query = query_of(Query::<T>::try_from_uri(uri));
+    let query = Params::of(uri).map(|Params(query)| query);
     query.map_err(|problem| assert!(!problem.json(None).to_string().contains('\n'))).ok()
 }
 

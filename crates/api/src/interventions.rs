@@ -4,8 +4,6 @@ use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 
 use axum::{
     Json,
-    body::Bytes,
-    extract::{self, Path, rejection::BytesRejection},
     http::HeaderMap,
     response::{IntoResponse, Response},
 };
@@ -14,9 +12,8 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    Api,
-    bulk::{self, Kind, Operation, Progress},
-    request::{Target, read_optional},
+    bulk::{self, Kind, Operation, Prefer, Progress},
+    request::{InDestination, Order, Target},
     views::body_given,
     withdraw::{self, wrong_state},
 };
@@ -41,7 +38,7 @@ enum What {
 /// What to pause or to resume; everything if `what` is absent.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Pause {
+pub(super) struct Pause {
     what: Option<What>,
 }
 
@@ -53,42 +50,30 @@ pub(super) struct PauseState {
 
 /// `POST /v1/destinations/{d}/pause`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/pause", tag = "interventions",
-    operation_id = "pause", params(("destination" = String, Path, description = "The name of the destination")), request_body = Option<Pause>,
+    operation_id = "pause", params(InDestination), request_body = Option<Pause>,
     responses((status = 200, description = "What is paused now", body = PauseState),
         openapi_responses::Changes))]
-pub(super) async fn pause(
-    extract::State(api): extract::State<Api>,
-    Path(name): Path<String>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Json<PauseState>, Problem> {
-    set_paused(&api, &name, body, true).await
+pub(super) async fn pause(order: Order<Pause>) -> Result<Json<PauseState>, Problem> {
+    set_paused(order, true).await
 }
 
 /// `POST /v1/destinations/{d}/resume`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/resume", tag = "interventions",
-    operation_id = "resume", params(("destination" = String, Path, description = "The name of the destination")), request_body = Option<Pause>,
+    operation_id = "resume", params(InDestination), request_body = Option<Pause>,
     responses((status = 200, description = "What is paused now", body = PauseState),
         openapi_responses::Changes))]
-pub(super) async fn resume(
-    extract::State(api): extract::State<Api>,
-    Path(name): Path<String>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Json<PauseState>, Problem> {
-    set_paused(&api, &name, body, false).await
+pub(super) async fn resume(order: Order<Pause>) -> Result<Json<PauseState>, Problem> {
+    set_paused(order, false).await
 }
 
 async fn set_paused(
-    api: &Api,
-    name: &str,
-    body: Result<Bytes, BytesRejection>,
+    Order(mut target, Pause { what }): Order<Pause>,
     is_paused: bool,
 ) -> Result<Json<PauseState>, Problem> {
-    let Pause { what } = read_optional(body, api.batch_bytes_max)?;
     let set = |one: What| what.is_none_or(|what| what == one).then_some(is_paused);
     let [ingest, processing, delivery] = [What::Ingest, What::Processing, What::Delivery].map(set);
-    let mut target = Target::find(api, name).await?;
-    let name = target.entry().destination.name.clone();
-    let (paused, _) = api.store.pause(&name, ingest, processing, delivery).await?;
+    let (store, name) = (&target.api.store, &target.name);
+    let (paused, _) = store.pause(name, ingest, processing, delivery).await?;
     target.refresh().await?;
     Ok(Json(PauseState { paused }))
 }
@@ -96,7 +81,7 @@ async fn set_paused(
 /// Which head to retry, and with which body.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct RetryHead {
+pub(super) struct RetryHead {
     /// With ordering by key: the lane.
     key: Option<String>,
     /// The head; refused if another message is it. Required without ordering.
@@ -137,8 +122,7 @@ pub(super) struct HeadState {
 /// `POST /v1/destinations/{d}/retry-head`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/retry-head", tag = "interventions",
     operation_id = "retry_head",
-    params(("destination" = String, Path, description = "The name of the destination"),
-        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent")),
+    params(InDestination, Prefer),
     request_body = Option<RetryHead>,
     responses(
         (status = 200, description = "Its state now; with `all`: it is done", body = Retried),
@@ -146,18 +130,14 @@ pub(super) struct HeadState {
             headers(("Location" = String, description = "Where the operation can be read"))),
         openapi_responses::Changes))]
 pub(super) async fn retry_head(
-    extract::State(api): extract::State<Api>,
-    Path(name): Path<String>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Order(mut target, request): Order<RetryHead>,
 ) -> Result<Response, Problem> {
-    let mut target = Target::find(&api, &name).await?;
-    let request: RetryHead = read_optional(body, api.batch_bytes_max)?;
     let mut repaired = body_given(
         request.body.as_deref(),
         request.body_base64.as_deref(),
         request.content_type.as_deref(),
-        api.body_bytes_max,
+        target.api.body_bytes_max,
     )?;
     if request.all {
         if repaired.is_some() || request.key.is_some() || request.sequence.is_some() {
@@ -267,7 +247,7 @@ async fn retryable(
 /// Which head to skip.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct SkipHead {
+pub(super) struct SkipHead {
     /// With ordering by key: the lane.
     key: Option<String>,
     /// The head; refused if another message is it, so that a repeat skips no other.
@@ -276,18 +256,14 @@ struct SkipHead {
 
 /// `POST /v1/destinations/{d}/skip-head`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/skip-head", tag = "interventions",
-    operation_id = "skip_head", params(("destination" = String, Path, description = "The name of the destination")), request_body = SkipHead,
+    operation_id = "skip_head", params(InDestination), request_body = SkipHead,
     responses(
         (status = 200, description = "It is a dead letter", body = withdraw::Withdrawal),
         (status = 202, description = "It leaves when its attempt has ended", body = withdraw::Withdrawal),
         openapi_responses::Changes))]
 pub(super) async fn skip_head(
-    extract::State(api): extract::State<Api>,
-    Path(name): Path<String>,
-    body: Result<Bytes, BytesRejection>,
+    Order(mut target, SkipHead { key, sequence }): Order<SkipHead>,
 ) -> Result<Response, Problem> {
-    let mut target = Target::find(&api, &name).await?;
-    let SkipHead { key, sequence } = read_optional(body, api.batch_bytes_max)?;
     withdraw::check_stamped(&target, sequence).await?;
     let message = head_of(&target, key, Some(sequence)).await?;
     withdraw::one(&mut target, Tombstone::DeadLettered, "skipped by hand", message).await

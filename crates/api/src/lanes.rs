@@ -1,15 +1,11 @@
 //! `GET /v1/destinations/{d}/lanes`: the lanes with the most pending messages.
 
-use axum::{
-    Json,
-    extract::{Path, Query, State, rejection::QueryRejection},
-};
+use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Api,
-    request::{Target, cursor_of, query_of},
+    request::{InDestination, Params, Target, cursor_of},
     views::Pending,
 };
 use domain::Ordering;
@@ -61,16 +57,13 @@ struct Lane {
 /// `GET /v1/destinations/{d}/lanes`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/lanes", tag = "destinations",
     operation_id = "list_lanes",
-    params(("destination" = String, Path, description = "The name of the destination"), Listing),
+    params(InDestination, Listing),
     responses((status = 200, description = "The largest lanes of a part of the keys", body = Lanes),
         openapi_responses::ReadsDestination))]
 pub(super) async fn list(
-    State(api): State<Api>,
-    Path(destination): Path<String>,
-    query: Result<Query<Listing>, QueryRejection>,
+    target: Target,
+    Params(Listing { limit, cursor }): Params<Listing>,
 ) -> Result<Json<Lanes>, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let Listing { limit, cursor } = query_of(query)?;
     let limit = limit.unwrap_or(LIMIT);
     if !(1..=LIMIT_MAX).contains(&limit) {
         let detail = format!("limit: {limit} is outside 1 to {LIMIT_MAX}");
@@ -78,8 +71,8 @@ pub(super) async fn list(
     }
     let cursor = cursor_of(cursor.as_deref())?.unwrap_or_default();
     let entry = target.entry();
-    let scanned = api.store.scan_lanes(entry, cursor, limit).await?;
-    let now_ms = api.store.server_time_ms().await?;
+    let scanned = target.api.store.scan_lanes(entry, cursor, limit).await?;
+    let now_ms = target.api.store.server_time_ms().await?;
     let shown = |lane: LaneSize| Lane {
         key: lane.key,
         pending: lane.pending,

@@ -2,16 +2,12 @@
 
 use std::collections::HashSet;
 
-use axum::{
-    Json,
-    extract::{Path, Query, State, rejection::QueryRejection},
-};
+use axum::Json;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
-    Api,
-    request::{Range, Target, cursor_of, limit_of, query_of},
+    request::{InDestination, Params, Range, Target, cursor_of, limit_of},
     views::{Gone, Items, Left, Unreadable},
 };
 use domain::{Sequence, State as MessageState};
@@ -71,26 +67,23 @@ impl Listing {
 /// `GET /v1/destinations/{d}/log`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/log", tag = "history",
     operation_id = "list_log",
-    params(("destination" = String, Path, description = "The name of the destination"), Listing),
+    params(InDestination, Listing),
     responses((status = 200, description = "The newest first", body = Items<Left>),
         openapi_responses::ReadsDestination))]
 pub(super) async fn log(
-    State(api): State<Api>,
-    Path(destination): Path<String>,
-    query: Result<Query<Listing>, QueryRejection>,
+    target: Target,
+    Params(listing): Params<Listing>,
 ) -> Result<Json<Items<Left>>, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let listing = query_of(query)?;
     let (limit, range) = (limit_of(listing.limit)?, listing.range()?);
     let mut before = cursor_of(listing.cursor.as_deref())?;
     let (mut items, mut count) = (Vec::new(), 0);
     loop {
         let max = limit - items.len();
-        let newest = api.store.log_newest(target.entry(), before, max).await?;
+        let newest = target.api.store.log_newest(target.entry(), before, max).await?;
         count += newest.sequences.len();
         before = newest.next;
         for some in newest.sequences.chunks(AT_ONCE) {
-            let entries = api.store.log_found(target.entry(), some).await?;
+            let entries = target.api.store.log_found(target.entry(), some).await?;
             let found = some.iter().zip(entries);
             let mut found: Vec<(Sequence, Result<LogEntry, String>)> =
                 found.filter_map(|(sequence, entry)| Some((*sequence, entry?))).collect();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use axum::{
     Extension, Json,
-    extract::{Path, Query, State, rejection::QueryRejection},
+    extract::{Path, State},
     response::Response,
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     Api,
     dead_letters::whole_letter,
-    request::{Range, Target, cursor_of, limit_of, query_of, sequence_of},
+    request::{At, InDestination, Params, Range, Target, cursor_of, limit_of},
     views::{Gone, Items, Letter, Pending},
     withdraw::{self, Withdrawal, name, wrong_state},
 };
@@ -73,16 +73,13 @@ impl Listing {
 
 /// `GET /v1/destinations/{d}/messages`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/messages", tag = "messages",
-    operation_id = "list_messages", params(("destination" = String, Path, description = "The name of the destination"), Listing),
+    operation_id = "list_messages", params(InDestination, Listing),
     responses((status = 200, description = "A page of pending messages", body = Items<Pending>),
         openapi_responses::ReadsDestination))]
 pub(super) async fn list(
-    State(api): State<Api>,
-    Path(destination): Path<String>,
-    query: Result<Query<Listing>, QueryRejection>,
+    target: Target,
+    Params(listing): Params<Listing>,
 ) -> Result<Json<Items<Pending>>, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let listing = query_of(query)?;
     if let Some(state @ (domain::State::Delivering | domain::State::Delivered)) = listing.state {
         let detail = format!(
             "state: messages that are {} cannot be listed here; those in delivery are \
@@ -99,11 +96,11 @@ pub(super) async fn list(
         cursor: cursor_of(listing.cursor.as_deref())?,
         limit,
     };
-    let now_ms = now(&api).await?;
+    let now_ms = now(&target.api).await?;
     let mut items = Vec::new();
     // A page of the store may hold few that match, or none: read on, but not without end.
     for _ in 0..PAGES_MAX {
-        let page = api.store.pending(target.entry(), &which).await?;
+        let page = target.api.store.pending(target.entry(), &which).await?;
         let wanted = page.items.iter().filter(|one| {
             range.holds(one.message.position.sequence, one.message.message.received())
                 && listing.takes_errors_of(one)
@@ -140,29 +137,23 @@ impl Shown {
 
 /// `GET /v1/destinations/{d}/messages/{sequence}`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/messages/{sequence}", tag = "messages",
-    operation_id = "show_message", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the message")),
+    operation_id = "show_message", params(InDestination, ("sequence" = u64, Path, description = "The sequence of the message")),
     responses((status = 200, description = "The message, or what became of it", body = Shown),
         openapi_responses::ReadsMessage))]
-pub(super) async fn show(
-    State(api): State<Api>,
-    Path((destination, sequence)): Path<(String, String)>,
-) -> Result<Json<Shown>, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let sequence = sequence_of(&sequence)?;
-    shown(&api, &target, sequence).await.map(Json)
+pub(super) async fn show(At(target, sequence): At) -> Result<Json<Shown>, Problem> {
+    shown(&target, sequence).await.map(Json)
 }
 
 /// `GET /v1/destinations/{d}/messages/by-id/{id}`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/messages/by-id/{id}", tag = "messages",
-    operation_id = "show_message_by_id", params(("destination" = String, Path, description = "The name of the destination"),
+    operation_id = "show_message_by_id", params(InDestination,
         ("id" = String, Path, description = "The id of the message; of several with the same id, the last")),
     responses((status = 200, description = "The message, or what became of it", body = Shown),
         openapi_responses::ReadsMessage))]
 pub(super) async fn show_by_id(
-    State(api): State<Api>,
-    Path((destination, id)): Path<(String, String)>,
+    target: Target,
+    Path((_, id)): Path<(String, String)>,
 ) -> Result<Json<Shown>, Problem> {
-    let target = Target::find(&api, &destination).await?;
     message::check_text("id", &id, message::ID_BYTES_MAX).map_err(Problem::invalid_parameter)?;
     let ids_max = target.entry().destination.ids_max;
     let unknown = |detail: String| Problem::new(Code::UnknownMessage, detail);
@@ -171,7 +162,7 @@ pub(super) async fn show_by_id(
             "messages of this destination are not found by their ids: its ids_max is 0; raise it";
         return Err(unknown(detail.to_owned()));
     }
-    with_id(&api, &target, &id, u64::MAX).await?.map(Json).ok_or_else(|| {
+    with_id(&target, &id, u64::MAX).await?.map(Json).ok_or_else(|| {
         unknown(format!(
             "no message with this id is among the last {ids_max} (ids_max) of this destination that are pending or in \
              its log"
@@ -180,10 +171,10 @@ pub(super) async fn show_by_id(
 }
 
 /// The last message with this id, among the last `max`.
-async fn with_id(api: &Api, target: &Target, id: &str, max: u64) -> Result<Option<Shown>, Problem> {
-    let sequence = api.store.stamped_with_id(target.entry(), id, max).await?;
+async fn with_id(target: &Target, id: &str, max: u64) -> Result<Option<Shown>, Problem> {
+    let sequence = target.api.store.stamped_with_id(target.entry(), id, max).await?;
     let Some(sequence) = sequence else { return Ok(None) };
-    match shown(api, target, sequence).await {
+    match shown(target, sequence).await {
         // After Redis lost data, the sequence may have been stamped again.
         Ok(shown) => Ok(Some(shown).filter(|shown| shown.id() == id)),
         // It has left the log meanwhile.
@@ -229,7 +220,7 @@ pub(super) async fn find_by_id(
         async move {
             let max = SEARCHED_IN_PARTITION.div_ceil(share);
             let target = Target::of(api, entry);
-            let found = with_id(api, &target, id, max).await?;
+            let found = with_id(&target, id, max).await?;
             Ok::<_, Problem>(
                 found.map(|message| MessageFound { destination: target.name, message }),
             )
@@ -241,8 +232,8 @@ pub(super) async fn find_by_id(
 }
 
 /// The message with this sequence, or what became of it.
-async fn shown(api: &Api, target: &Target, sequence: Sequence) -> Result<Shown, Problem> {
-    let store = &api.store;
+async fn shown(target: &Target, sequence: Sequence) -> Result<Shown, Problem> {
+    let (api, store) = (&target.api, &target.api.store);
     let mut listed = store.listed(target.entry(), &[sequence]).await?;
     if let Some(one) = listed.first_mut() {
         if one.message.out_of_line != OutOfLine::default() {
@@ -274,17 +265,12 @@ async fn shown(api: &Api, target: &Target, sequence: Sequence) -> Result<Shown, 
 
 /// `DELETE /v1/destinations/{d}/messages/{sequence}`
 #[utoipa::path(delete, path = "/v1/destinations/{destination}/messages/{sequence}", tag = "messages",
-    operation_id = "cancel_message", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the message")),
+    operation_id = "cancel_message", params(InDestination, ("sequence" = u64, Path, description = "The sequence of the message")),
     responses(
         (status = 200, description = "It is cancelled", body = Withdrawal),
         (status = 202, description = "It leaves when its attempt has ended", body = Withdrawal),
         openapi_responses::ChangesMessage))]
-pub(super) async fn cancel(
-    State(api): State<Api>,
-    Path((destination, sequence)): Path<(String, String)>,
-) -> Result<Response, Problem> {
-    let mut target = Target::find(&api, &destination).await?;
-    let sequence = sequence_of(&sequence)?;
+pub(super) async fn cancel(At(mut target, sequence): At) -> Result<Response, Problem> {
     cancel_one(&mut target, sequence, None).await
 }
 
@@ -298,21 +284,18 @@ pub(super) struct ByKey {
 
 /// `DELETE /v1/destinations/{d}/messages?idempotency_key=…`
 #[utoipa::path(delete, path = "/v1/destinations/{destination}/messages", tag = "messages",
-    operation_id = "cancel_message_by_idempotency_key", params(("destination" = String, Path, description = "The name of the destination"), ByKey),
+    operation_id = "cancel_message_by_idempotency_key", params(InDestination, ByKey),
     responses(
         (status = 200, description = "It is cancelled", body = Withdrawal),
         (status = 202, description = "It leaves when its attempt has ended", body = Withdrawal),
         openapi_responses::ChangesMessage))]
 pub(super) async fn cancel_by_key(
-    State(api): State<Api>,
-    Path(destination): Path<String>,
-    query: Result<Query<ByKey>, QueryRejection>,
+    mut target: Target,
+    Params(ByKey { idempotency_key: key }): Params<ByKey>,
 ) -> Result<Response, Problem> {
-    let mut target = Target::find(&api, &destination).await?;
-    let ByKey { idempotency_key: key } = query_of(query)?;
     message::check_text("idempotency_key", &key, message::IDEMPOTENCY_KEY_BYTES_MAX)
         .map_err(Problem::invalid_parameter)?;
-    let position = api.store.stamped_under(target.entry(), &key).await?;
+    let position = target.api.store.stamped_under(target.entry(), &key).await?;
     let Some(position) = position else {
         let detail = "no message is known under this idempotency key; keys are forgotten after \
                       the destination's idempotency_window_ms";

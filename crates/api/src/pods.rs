@@ -2,17 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Extension, Json,
-    extract::{Query, State, rejection::QueryRejection},
-};
+use axum::{Extension, Json, extract::State};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
     Api,
     destinations::{Listing, page_of},
-    request::query_of,
+    request::Params,
     views::{Items, rfc3339},
 };
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
@@ -72,10 +69,10 @@ impl View {
 pub(super) async fn list(
     State(api): State<Api>,
     Extension(caller): Extension<Principal>,
-    query: Result<Query<Listing>, QueryRejection>,
+    listing: Result<Params<Listing>, Problem>,
 ) -> Result<Json<Items<View>>, Problem> {
     caller.check_unlimited()?;
-    let listing = query_of(query)?;
+    let Params(listing) = listing?;
     let pods: Vec<Arc<PodInfo>> = api.store.pods().await?.into_iter().map(Arc::new).collect();
     let (shown, next_cursor) = page_of(&pods, &listing, |pod| &pod.pod)?;
     let items = shown.iter().map(|pod| View::of(pod, api.store.pod())).collect();

@@ -5,19 +5,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    body::Bytes,
-    extract::{Path, State, rejection::BytesRejection},
-    http::HeaderMap,
-    response::Response,
-};
+use axum::{http::HeaderMap, response::Response};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{
-    Api,
-    bulk::{self, Kind, Operation, Progress},
-    request::{Target, read_optional},
+    bulk::{self, BulkAnswers, Kind, Prefer, Progress},
+    request::{InDestination, Order, Target},
     withdraw::name,
 };
 use domain::{Ordering, Sequence, Tombstone};
@@ -31,7 +25,7 @@ const AT_ONCE: usize = 500;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = PurgeRequest)]
-struct Purge {
+pub(super) struct Purge {
     /// Only count.
     #[serde(default)]
     dry_run: bool,
@@ -41,22 +35,13 @@ struct Purge {
 
 /// `POST /v1/destinations/{d}/purge`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/purge", tag = "interventions", operation_id = "purge",
-    params(("destination" = String, Path, description = "The name of the destination"),
-        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent")),
+    params(InDestination, Prefer),
     request_body = Option<Purge>,
-    responses(
-        (status = 200, description = "It is done", body = Operation),
-        (status = 202, description = "It goes on", body = Operation,
-            headers(("Location" = String, description = "Where the operation can be read"))),
-        openapi_responses::Changes))]
+    responses(BulkAnswers, openapi_responses::Changes))]
 pub(super) async fn purge(
-    State(api): State<Api>,
-    Path(destination): Path<String>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Order(target, Purge { dry_run, key }): Order<Purge>,
 ) -> Result<Response, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let Purge { dry_run, key } = read_optional(body, api.batch_bytes_max)?;
     let purged = target.clone();
     bulk::run(&target, Kind::Purge, dry_run, &headers, |progress| async move {
         Purging { target: purged, key, last: 0, progress }.run(dry_run).await

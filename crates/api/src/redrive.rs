@@ -3,18 +3,12 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use axum::{
-    body::Bytes,
-    extract::{Path, State, rejection::BytesRejection},
-    http::HeaderMap,
-    response::Response,
-};
+use axum::{http::HeaderMap, response::Response};
 
 use super::{
-    Api,
-    bulk::{self, Kind, Operation, Progress},
+    bulk::{self, BulkAnswers, Kind, Prefer, Progress},
     reingest::{AT_ONCE, Arrivals, CALL_BYTES_MAX},
-    request::{Target, read_optional},
+    request::{InDestination, Order, Target},
     selection::{Selection, Walk},
 };
 use domain::{Arrival, Attempts, Message, Ordering, Origin, Redrive, Sequence, Stage, Stamped};
@@ -24,22 +18,13 @@ use store::{CatalogEntry, DeadLetter, chunks_by_size, server_clock_ms};
 /// `POST /v1/destinations/{d}/dead-letters/redrive`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/dead-letters/redrive", tag = "dead letters",
     operation_id = "redrive",
-    params(("destination" = String, Path, description = "The name of the destination"),
-        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent")),
+    params(InDestination, Prefer),
     request_body = Selection,
-    responses(
-        (status = 200, description = "It is done", body = Operation),
-        (status = 202, description = "It goes on", body = Operation,
-            headers(("Location" = String, description = "Where the operation can be read"))),
-        openapi_responses::Changes))]
+    responses(BulkAnswers, openapi_responses::Changes))]
 pub(super) async fn redrive(
-    State(api): State<Api>,
-    Path(destination): Path<String>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Order(target, selection): Order<Selection>,
 ) -> Result<Response, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let selection: Selection = read_optional(body, api.batch_bytes_max)?;
     let (dry_run, rate) = (selection.dry_run, selection.rate_per_second);
     let walk = Walk::begin(&target, selection).await?;
     let redriven = target.clone();

@@ -1,18 +1,12 @@
 //! `POST /v1/destinations/{d}/repair`: repairs contradictions between sets and records.
 
-use axum::{
-    body::Bytes,
-    extract::{Path, State, rejection::BytesRejection},
-    http::HeaderMap,
-    response::Response,
-};
+use axum::{http::HeaderMap, response::Response};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{
-    Api,
-    bulk::{self, Kind, Operation},
-    request::{Target, read_optional},
+    bulk::{self, BulkAnswers, Kind, Prefer},
+    request::{InDestination, Order},
 };
 use http_server::{openapi_responses, problem::Problem};
 
@@ -20,7 +14,7 @@ use http_server::{openapi_responses, problem::Problem};
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RepairRequest)]
-struct Request {
+pub(super) struct Request {
     /// Find, but change nothing.
     #[serde(default)]
     dry_run: bool,
@@ -28,22 +22,13 @@ struct Request {
 
 /// `POST /v1/destinations/{d}/repair`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/repair", tag = "interventions", operation_id = "repair",
-    params(("destination" = String, Path, description = "The name of the destination"),
-        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent")),
+    params(InDestination, Prefer),
     request_body = Option<Request>,
-    responses(
-        (status = 200, description = "It is done", body = Operation),
-        (status = 202, description = "It goes on", body = Operation,
-            headers(("Location" = String, description = "Where the operation can be read"))),
-        openapi_responses::Changes))]
+    responses(BulkAnswers, openapi_responses::Changes))]
 pub(super) async fn repair(
-    State(api): State<Api>,
-    Path(destination): Path<String>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Order(target, Request { dry_run }): Order<Request>,
 ) -> Result<Response, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let Request { dry_run } = read_optional(body, api.batch_bytes_max)?;
     let mut repaired = target.clone();
     bulk::run(&target, Kind::Repair, dry_run, &headers, |progress| async move {
         let count = |matched, affected| {

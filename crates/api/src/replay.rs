@@ -3,21 +3,14 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use axum::{
-    Extension,
-    body::Bytes,
-    extract::{Path, State, rejection::BytesRejection},
-    http::HeaderMap,
-    response::Response,
-};
+use axum::{Extension, http::HeaderMap, response::Response};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{
-    Api,
-    bulk::{self, Kind, Operation, Progress},
+    bulk::{self, BulkAnswers, Kind, Prefer, Progress},
     reingest::{Arrivals, CALL_BYTES_MAX},
-    request::{Range, Target, read_optional},
+    request::{InDestination, Order, Range, Target},
     withdraw::wrong_state,
 };
 use domain::{
@@ -41,7 +34,7 @@ const KEY_BYTES_MAX: usize = 200;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ReplayRequest)]
-struct Replay {
+pub(super) struct Replay {
     /// Where to begin. Give it or `from_time`, or both.
     from_sequence: Option<Sequence>,
     /// Where to end.
@@ -90,24 +83,15 @@ impl Replay {
 
 /// `POST /v1/destinations/{d}/replay`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/replay", tag = "history", operation_id = "replay",
-    params(("destination" = String, Path, description = "The name of the destination"),
-        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent"),
+    params(InDestination, Prefer,
         ("Idempotency-Key" = Option<String>, Header, description = "The same as the field")),
     request_body = Replay,
-    responses(
-        (status = 200, description = "It is done", body = Operation),
-        (status = 202, description = "It goes on", body = Operation,
-            headers(("Location" = String, description = "Where the operation can be read"))),
-        openapi_responses::Changes))]
+    responses(BulkAnswers, openapi_responses::Changes))]
 pub(super) async fn replay(
-    State(api): State<Api>,
     Extension(caller): Extension<Principal>,
-    Path(destination): Path<String>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Order(source, mut request): Order<Replay>,
 ) -> Result<Response, Problem> {
-    let source = Target::find(&api, &destination).await?;
-    let mut request: Replay = read_optional(body, api.batch_bytes_max)?;
     request.add_key_of(&headers)?;
     let range = request.range()?;
     if let Some(key) = &request.idempotency_key {
@@ -115,7 +99,7 @@ pub(super) async fn replay(
     }
     let to = request.to_destination.as_ref().unwrap_or(&source.name).clone();
     caller.check(&to)?;
-    let to = Target::find(&api, to.as_str()).await?;
+    let to = Target::find(&source.api, to.as_str()).await?;
     // What is in the log of the same destination came with a signature or a token.
     if to.name != source.name && to.entry().destination.verify.is_some() {
         caller.check_proof(&to.name)?;

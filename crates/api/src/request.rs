@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use axum::{
     body::Bytes,
-    extract::{
-        Query,
-        rejection::{BytesRejection, QueryRejection},
-    },
+    extract::{FromRequest, FromRequestParts, Path, Query, Request, rejection::BytesRejection},
+    http::{Uri, request::Parts},
+    response::{IntoResponse, Response},
 };
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use utoipa::IntoParams;
 
 use super::{Api, read_json};
 use domain::{DestinationName, Sequence, State, nearest::for_people};
@@ -28,7 +28,15 @@ const LIMIT_MAX: usize = 1_000;
 /// The highest cursor: sequences must be exact in a double.
 const CURSOR_MAX: u64 = 1 << 53;
 
-/// The destination of a request.
+/// The path of a route below a destination.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct InDestination {
+    /// The name of the destination
+    destination: String,
+}
+
+/// The destination of a request. As a parameter of a handler: the one in the path.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) api: Api,
@@ -127,6 +135,69 @@ impl Target {
     }
 }
 
+impl FromRequestParts<Api> for Target {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Target, Response> {
+        let path = Path::from_request_parts(parts, api).await;
+        let Path(InDestination { destination }) = path.map_err(IntoResponse::into_response)?;
+        Target::find(api, &destination).await.map_err(IntoResponse::into_response)
+    }
+}
+
+/// A message of a destination, by the sequence in the path.
+pub(super) struct At(pub(super) Target, pub(super) Sequence);
+
+impl FromRequestParts<Api> for At {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<At, Response> {
+        let target = Target::from_request_parts(parts, api).await?;
+        let path = Path::<(String, String)>::from_request_parts(parts, api).await;
+        let Path((_, sequence)) = path.map_err(IntoResponse::into_response)?;
+        Ok(At(target, sequence_of(&sequence).map_err(IntoResponse::into_response)?))
+    }
+}
+
+/// What to do with the destination in the path: a body as JSON, of which an empty one counts as an empty object.
+pub(super) struct Order<T>(pub(super) Target, pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Api> for Order<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Order<T>, Response> {
+        let (mut parts, body) = request.into_parts();
+        // First the body: a connection with an unread one cannot be used again.
+        let body = Bytes::from_request(Request::from_parts(parts.clone(), body), api).await;
+        let target = Target::from_request_parts(&mut parts, api).await?;
+        let order =
+            read_optional(body, api.batch_bytes_max).map_err(IntoResponse::into_response)?;
+        Ok(Order(target, order))
+    }
+}
+
+/// The query of a request; an error names what is wrong.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<T: DeserializeOwned> Params<T> {
+    pub(super) fn of(uri: &Uri) -> Result<Params<T>, Problem> {
+        let Query(query) = Query::try_from_uri(uri).map_err(|error| {
+            let text = error.body_text();
+            let detail = text.strip_prefix("Failed to deserialize query string: ");
+            Problem::invalid_parameter(for_people(detail.unwrap_or(&text)))
+        })?;
+        Ok(Params(query))
+    }
+}
+
+impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Params<T>, Problem> {
+        Params::of(&parts.uri)
+    }
+}
+
 /// The destination with this name.
 pub(super) async fn find(api: &Api, text: &str) -> Result<Arc<CatalogEntry>, Problem> {
     let name: DestinationName = text.parse().map_err(|_| Problem::unknown_destination(text))?;
@@ -141,18 +212,8 @@ pub(super) fn sequence_of(text: &str) -> Result<Sequence, Problem> {
     })
 }
 
-/// The query; an error names what is wrong.
-pub(super) fn query_of<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
-    let Query(query) = query.map_err(|error| {
-        let text = error.body_text();
-        let detail = text.strip_prefix("Failed to deserialize query string: ");
-        Problem::invalid_parameter(for_people(detail.unwrap_or(&text)))
-    })?;
-    Ok(query)
-}
-
 /// Parses a body as JSON of this shape; an empty one counts as an empty object.
-pub(super) fn read_optional<T: DeserializeOwned>(
+fn read_optional<T: DeserializeOwned>(
     body: Result<Bytes, BytesRejection>,
     max: usize,
 ) -> Result<T, Problem> {

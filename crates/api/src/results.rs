@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::{
     Extension, Json,
-    extract::{Path, Query, State, rejection::QueryRejection},
+    extract::{Path, State},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     Api,
     messages::unknown,
-    request::{Target, query_of, sequence_of},
+    request::{InDestination, Params, Target, sequence_of},
     views::{Failure, body_shown},
     withdraw::wrong_state,
     workers::{WAIT_MS_MAX, WAITS, check_range, left},
@@ -86,7 +86,7 @@ pub(super) struct MessageResult {
 
 /// `GET /v1/destinations/{d}/messages/{sequence}/result`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/messages/{sequence}/result", tag = "messages",
-    operation_id = "await_result", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the message"), Asked),
+    operation_id = "await_result", params(InDestination, ("sequence" = u64, Path, description = "The sequence of the message"), Asked),
     responses((status = 200, description = "The result, or that there is none yet", body = MessageResult),
         openapi_responses::AwaitsResult))]
 pub(super) async fn result(
@@ -94,9 +94,8 @@ pub(super) async fn result(
     (Extension(caller), Extension(waits)): (Extension<Principal>, Extension<Shares>),
     Path((destination, sequence)): Path<(String, String)>,
     client: Option<Extension<ClientConnection>>,
-    query: Result<Query<Asked>, QueryRejection>,
+    Params(Asked { id, wait_ms }): Params<Asked>,
 ) -> Result<Json<MessageResult>, Problem> {
-    let Asked { id, wait_ms } = query_of(query)?;
     check_range("wait_ms", wait_ms, 0..=WAIT_MS_MAX)?;
     let target = Target::find(&api, &destination).await?;
     let message = Asking { target, sequence: sequence_of(&sequence)?, id };

@@ -2,22 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    body::Bytes,
-    extract::{self, Path, rejection::BytesRejection},
-    http::HeaderMap,
-    response::Response,
-};
+use axum::{Json, http::HeaderMap, response::Response};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{
-    Api,
-    bulk::{self, Kind, Operation, Progress},
+    bulk::{self, BulkAnswers, Kind, Prefer, Progress},
     interventions::{AT_ONCE, HeadState, retry_one},
     messages::unknown,
-    request::{Target, read_optional, sequence_of},
+    request::{At, InDestination, Order, Target},
     withdraw::{name, wrong_state},
 };
 use domain::{Sequence, State};
@@ -26,16 +19,13 @@ use store::{Listed, Retry, StoreError, Which};
 
 /// `POST /v1/destinations/{d}/messages/{sequence}/run-now`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/messages/{sequence}/run-now", tag = "messages",
-    operation_id = "run_message_now", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the message")),
+    operation_id = "run_message_now", params(InDestination, ("sequence" = u64, Path, description = "The sequence of the message")),
     responses((status = 200, description = "It is due now", body = HeadState),
         openapi_responses::ChangesMessage))]
 pub(super) async fn run_message_now(
-    extract::State(api): extract::State<Api>,
-    Path((destination, sequence)): Path<(String, String)>,
+    At(mut target, sequence): At,
 ) -> Result<Json<HeadState>, Problem> {
-    let mut target = Target::find(&api, &destination).await?;
-    let sequence = sequence_of(&sequence)?;
-    let found = api.store.listed(target.entry(), &[sequence]).await?.into_iter().next();
+    let found = target.api.store.listed(target.entry(), &[sequence]).await?.into_iter().next();
     let Some(found) = found else { return Err(unknown(&target, sequence).await?) };
     // A message that awaits its turn waits, and may be delayed, too.
     let may_be_delayed = matches!(found.state, State::Delayed | State::Waiting);
@@ -65,7 +55,7 @@ fn retry_of(target: &Target, found: &Listed) -> Retry {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RunNowRequest)]
-struct RunNow {
+pub(super) struct RunNow {
     /// Only count.
     #[serde(default)]
     dry_run: bool,
@@ -75,22 +65,13 @@ struct RunNow {
 
 /// `POST /v1/destinations/{d}/run-now`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/run-now", tag = "interventions", operation_id = "run_now",
-    params(("destination" = String, Path, description = "The name of the destination"),
-        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent")),
+    params(InDestination, Prefer),
     request_body = Option<RunNow>,
-    responses(
-        (status = 200, description = "It is done", body = Operation),
-        (status = 202, description = "It goes on", body = Operation,
-            headers(("Location" = String, description = "Where the operation can be read"))),
-        openapi_responses::Changes))]
+    responses(BulkAnswers, openapi_responses::Changes))]
 pub(super) async fn run_now(
-    extract::State(api): extract::State<Api>,
-    Path(destination): Path<String>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Order(target, request): Order<RunNow>,
 ) -> Result<Response, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let request: RunNow = read_optional(body, api.batch_bytes_max)?;
     let (running, dry_run) = (target.clone(), request.dry_run);
     let work = |progress| run_all(running, request, progress);
     bulk::run(&target, Kind::RunNow, dry_run, &headers, work).await

@@ -1,16 +1,10 @@
 //! `/v1/destinations/{d}/sources`: the marks of sources.
 
-use axum::{
-    Json,
-    extract::{Path, Query, State, rejection::QueryRejection},
-};
+use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{
-    Api,
-    request::{Target, query_of},
-};
+use super::request::{InDestination, Params, Target};
 use domain::message::{SOURCE_NAME_BYTES_MAX, check_text};
 use http_server::{openapi_responses, problem::Problem};
 
@@ -32,15 +26,11 @@ struct Source {
 /// `GET /v1/destinations/{d}/sources`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/sources", tag = "destinations",
     operation_id = "list_sources",
-    params(("destination" = String, Path, description = "The name of the destination")),
+    params(InDestination),
     responses((status = 200, description = "The mark of each source", body = Sources),
         openapi_responses::ReadsDestination))]
-pub(super) async fn list(
-    State(api): State<Api>,
-    Path(destination): Path<String>,
-) -> Result<Json<Sources>, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let marks = api.store.sources(target.entry()).await?;
+pub(super) async fn list(target: Target) -> Result<Json<Sources>, Problem> {
+    let marks = target.api.store.sources(target.entry()).await?;
     let items = marks.into_iter().map(|(name, mark)| Source { name, mark });
     Ok(Json(Sources { items: items.collect() }))
 }
@@ -64,17 +54,14 @@ pub(super) struct RemovedSource {
 /// `DELETE /v1/destinations/{d}/sources?name=…`
 #[utoipa::path(delete, path = "/v1/destinations/{destination}/sources", tag = "destinations",
     operation_id = "remove_source",
-    params(("destination" = String, Path, description = "The name of the destination"), ByName),
+    params(InDestination, ByName),
     responses((status = 200, description = "It has no mark any more", body = RemovedSource),
         openapi_responses::ChangesMessage))]
 pub(super) async fn remove(
-    State(api): State<Api>,
-    Path(destination): Path<String>,
-    query: Result<Query<ByName>, QueryRejection>,
+    target: Target,
+    Params(ByName { name }): Params<ByName>,
 ) -> Result<Json<RemovedSource>, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let ByName { name } = query_of(query)?;
     check_text("name", &name, SOURCE_NAME_BYTES_MAX).map_err(Problem::invalid_parameter)?;
-    let removed = api.store.remove_source(target.entry(), &name).await?;
+    let removed = target.api.store.remove_source(target.entry(), &name).await?;
     Ok(Json(RemovedSource { name, removed }))
 }

@@ -2,10 +2,7 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use axum::{
-    Extension, Json,
-    extract::{Path, Query, State, rejection::QueryRejection},
-};
+use axum::{Extension, Json, extract::State};
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -13,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     Api,
     destinations::{Listing, page_of, visible},
-    request::{find, limit_of, query_of},
+    request::{InDestination, Params, Target, limit_of},
 };
 use domain::DestinationName;
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
@@ -26,16 +23,11 @@ const HEADS_AT_ONCE: usize = 16;
 
 /// `GET /v1/destinations/{d}/stats`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/stats", tag = "destinations",
-    operation_id = "show_stats", params(("destination" = String, Path, description = "The name of the destination")),
+    operation_id = "show_stats", params(InDestination),
     responses((status = 200, description = "Its numbers, and its oldest heads", body = Stats),
         openapi_responses::ReadsDestination))]
-pub(super) async fn stats(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-) -> Result<Json<Stats>, Problem> {
-    let entry = find(&api, &name).await?;
-    let stats = api.store.stats(&entry).await?;
-    Ok(Json(stats))
+pub(super) async fn stats(target: Target) -> Result<Json<Stats>, Problem> {
+    Ok(Json(target.api.store.stats(target.entry()).await?))
 }
 
 /// The numbers of a page of destinations, and the sums over all.
@@ -192,9 +184,8 @@ impl Sort {
 pub(super) async fn all_stats(
     State(api): State<Api>,
     Extension(caller): Extension<Principal>,
-    query: Result<Query<Which>, QueryRejection>,
+    Params(Which { limit, cursor, sort, heads, attention, totals }): Params<Which>,
 ) -> Result<Json<AllStats>, Problem> {
-    let Which { limit, cursor, sort, heads, attention, totals } = query_of(query)?;
     let all = visible(&api, &caller);
     let wants_totals = totals.unwrap_or(true);
     let (mut items, next_cursor, totals) = if sort == Sort::Name {

@@ -5,10 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use axum::{
     Extension, Json,
     body::Bytes,
-    extract::{
-        Path, Query, State,
-        rejection::{BytesRejection, QueryRejection},
-    },
+    extract::{Path, State, rejection::BytesRejection},
     http::StatusCode,
 };
 use serde::{Deserialize, Serialize};
@@ -18,7 +15,7 @@ use super::{
     Api, audit,
     destinations::{Listing, page_of},
     read_json,
-    request::query_of,
+    request::Params,
     views::{Items, rfc3339},
 };
 use domain::{
@@ -178,10 +175,10 @@ pub(super) async fn make(
 pub(super) async fn list(
     State(api): State<Api>,
     Extension(caller): Extension<Principal>,
-    query: Result<Query<Listing>, QueryRejection>,
+    listing: Result<Params<Listing>, Problem>,
 ) -> Result<Json<Items<View>>, Problem> {
     caller.check_unlimited()?;
-    let listing = query_of(query)?;
+    let Params(listing) = listing?;
     let all = api.catalog.tokens();
     let (page, next_cursor) = page_of(&all, &listing, |held| held.token.id.as_str())?;
     let ids: Vec<&str> = page.iter().map(|held| held.token.id.as_str()).collect();

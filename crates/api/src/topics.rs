@@ -3,10 +3,7 @@
 use axum::{
     Extension, Json,
     body::Bytes,
-    extract::{
-        Path, Query, State,
-        rejection::{BytesRejection, QueryRejection},
-    },
+    extract::{Path, State, rejection::BytesRejection},
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -17,7 +14,7 @@ use super::{
     Api,
     destinations::{Listing, page_of},
     read_named,
-    request::query_of,
+    request::Params,
     views::Items,
 };
 use domain::{DestinationName, Topic, TopicName};
@@ -71,9 +68,8 @@ struct Definition {
 pub(super) async fn list(
     State(api): State<Api>,
     Extension(caller): Extension<Principal>,
-    query: Result<Query<Listing>, QueryRejection>,
+    Params(listing): Params<Listing>,
 ) -> Result<Json<Items<View>>, Problem> {
-    let listing = query_of(query)?;
     let mut all = api.catalog.topics();
     all.retain(|entry| entry.topic.destinations.iter().all(|name| caller.covers(name)));
     let (page, next_cursor) = page_of(&all, &listing, |entry| entry.topic.name.as_str())?;

@@ -16,7 +16,7 @@ use super::{
     define::{Condition, Definition, change, check, unmasked},
     destinations::{parse_name, refuse_if_in_file},
     read_named,
-    request::{find, read_optional},
+    request::{InDestination, Order, Target},
     views::{Items, rfc3339},
 };
 use domain::{Destination, DestinationName, destination::Change};
@@ -47,15 +47,11 @@ pub(super) struct Version {
 /// `GET /v1/destinations/{d}/versions`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/versions", tag = "destinations",
     operation_id = "list_versions",
-    params(("destination" = String, Path, description = "The name of the destination")),
+    params(InDestination),
     responses((status = 200, description = "The last versions, the newest first", body = Items<Version>),
         openapi_responses::ReadsDestination))]
-pub(super) async fn list(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-) -> Result<Json<Items<Version>>, Problem> {
-    let entry = find(&api, &name).await?;
-    let kept = api.store.versions(&entry.destination.name).await?;
+pub(super) async fn list(target: Target) -> Result<Json<Items<Version>>, Problem> {
+    let kept = target.api.store.versions(&target.name).await?;
     let read = |kept: &KeptDefinition| Destination::deserialize(&kept.definition).ok();
     let changes = |pair: &[KeptDefinition]| Some(read(&pair[1])?.changes_to(&read(&pair[0])?));
     let changes: Vec<_> = kept.windows(2).map(changes).chain([None]).collect();
@@ -83,7 +79,7 @@ pub(super) struct Diff {
 /// `POST /v1/destinations/{d}/diff`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/diff", tag = "destinations",
     operation_id = "diff_destination",
-    params(("destination" = String, Path, description = "The name of the destination")),
+    params(InDestination),
     request_body = Definition,
     responses((status = 200, description = "What PUT would change; nothing has changed", body = Diff),
         openapi_responses::DefinesDestination))]
@@ -117,7 +113,7 @@ pub(super) struct Rollback {
 /// `POST /v1/destinations/{d}/rollback`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/rollback", tag = "destinations",
     operation_id = "roll_back_destination",
-    params(("destination" = String, Path, description = "The name of the destination"),
+    params(InDestination,
         ("If-Match" = Option<String>, Header, description = "Change only this version: an ETag, or `*`")),
     request_body(content = Option<Rollback>, description = "The version to take"),
     responses(
@@ -126,15 +122,11 @@ pub(super) struct Rollback {
             headers(("ETag" = String, description = "For `If-Match`"))),
         openapi_responses::RollsBack))]
 pub(super) async fn rollback(
-    State(api): State<Api>,
-    Path(name): Path<String>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Order(Target { api, name, .. }, Rollback { to }): Order<Rollback>,
 ) -> Result<Response, Problem> {
-    let Rollback { to } = read_optional(body, api.batch_bytes_max)?;
+    let name = &name;
     let condition = Condition::of_known(&headers)?;
-    let entry = find(&api, &name).await?;
-    let name = &entry.destination.name;
     // With the other rule, the file does not undo it.
     if api.in_file.is_always_written() {
         refuse_if_in_file(&api, name).await?;

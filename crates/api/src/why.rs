@@ -5,16 +5,13 @@ mod pace;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use axum::{
-    Json,
-    extract::{Path, Query, State, rejection::QueryRejection},
-};
+use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Api,
-    request::{Target, query_of},
+    request::{InDestination, Params, Target},
     views::{Pending, rfc3339},
 };
 use domain::{DestinationName, Ordering, message};
@@ -83,16 +80,13 @@ pub(super) struct Action {
 /// `GET /v1/destinations/{d}/why`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/why", tag = "destinations",
     operation_id = "why",
-    params(("destination" = String, Path, description = "The name of the destination"), Lane),
+    params(InDestination, Lane),
     responses((status = 200, description = "What blocks the lane, and what to do", body = Why),
         openapi_responses::ReadsDestination))]
 pub(super) async fn why(
-    State(api): State<Api>,
-    Path(destination): Path<String>,
-    query: Result<Query<Lane>, QueryRejection>,
+    target: Target,
+    Params(Lane { key }): Params<Lane>,
 ) -> Result<Json<Why>, Problem> {
-    let target = Target::find(&api, &destination).await?;
-    let Lane { key } = query_of(query)?;
     let entry = target.entry();
     if let Some(key) = &key {
         if entry.destination.ordering != Ordering::Key {
@@ -104,7 +98,7 @@ pub(super) async fn why(
                 .map_err(Problem::invalid_parameter)?;
         }
     }
-    match look(&api, entry, key.as_deref()).await {
+    match look(&target.api, entry, key.as_deref()).await {
         Ok(why) => Ok(Json(why)),
         Err(error) if error.is_temporary() => {
             Ok(Json(Why::without_head(entry, key, advice::no_answer(&error))))

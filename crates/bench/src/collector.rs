@@ -1,7 +1,7 @@
 //! A receiver of traces that discards them, with `--traces`.
 
 use std::{
-    convert::Infallible,
+    future::ready,
     io,
     net::SocketAddr,
     sync::{
@@ -10,12 +10,9 @@ use std::{
     },
 };
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Empty};
-use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
-use tokio::{net::TcpListener, task::JoinSet};
+use hyper::Response;
 use tokio_util::task::AbortOnDropHandle;
+use tools::servers;
 
 /// Dropping the collector ends it.
 pub struct Collector {
@@ -27,41 +24,20 @@ pub struct Collector {
 impl Collector {
     /// Starts the collector on a free port.
     pub async fn start() -> io::Result<Collector> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let address = listener.local_addr()?;
         let bytes = Arc::<AtomicU64>::default();
-        let server = tokio::spawn(serve(listener, bytes.clone()));
-        Ok(Collector { address, bytes, _server: AbortOnDropHandle::new(server) })
+        let counter = bytes.clone();
+        let (address, server) = servers::spawn(|listener| {
+            servers::http(listener, move |request| {
+                counter.fetch_add(request.body().len() as u64, Relaxed);
+                ready(Response::default())
+            })
+        })
+        .await?;
+        Ok(Collector { address, bytes, _server: server })
     }
 
     /// True if any traces have arrived.
     pub fn has_traces(&self) -> bool {
         self.bytes.load(Relaxed) > 0
     }
-}
-
-/// Accepts connections while polled.
-async fn serve(listener: TcpListener, bytes: Arc<AtomicU64>) {
-    // Owns the connections, so that they end with the listener.
-    let mut connections = JoinSet::new();
-    loop {
-        // `accept` fails if the connection is already gone. The peer will notice that.
-        if let Ok((stream, _)) = listener.accept().await {
-            let bytes = bytes.clone();
-            let service = service_fn(move |request| discard(request, bytes.clone()));
-            connections
-                .spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-        }
-        while connections.try_join_next().is_some() {}
-    }
-}
-
-async fn discard(
-    request: Request<Incoming>,
-    bytes: Arc<AtomicU64>,
-) -> Result<Response<Empty<Bytes>>, Infallible> {
-    if let Ok(body) = request.into_body().collect().await {
-        bytes.fetch_add(body.to_bytes().len() as u64, Relaxed);
-    }
-    Ok(Response::new(Empty::new()))
 }

@@ -21,7 +21,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, interval, sleep, sleep_until},
 };
-use tools::harness::Harness;
+use tools::{harness::Harness, quantiles::nearest_rank};
 
 use super::{
     args::{BenchArgs, TransformArg, Transport},
@@ -155,16 +155,16 @@ impl Hostile {
 
 impl Pair {
     fn of(mut quiet: Vec<Duration>, (mut hostile, open): (Vec<Duration>, usize)) -> Pair {
-        let at = |all: &mut Vec<Duration>, part: f64| {
-            all.sort_unstable();
-            let index = ((all.len() as f64 * part).ceil() as usize).clamp(1, all.len().max(1)) - 1;
-            all.get(index).map_or(f64::INFINITY, |one| one.as_secs_f64() * 1000.0)
+        quiet.sort_unstable();
+        hostile.sort_unstable();
+        let at = |all: &[Duration], per_mille| {
+            nearest_rank(all, per_mille).map_or(f64::INFINITY, |one| one.as_secs_f64() * 1000.0)
         };
-        let (quiet_p99, hostile_p99) = (at(&mut quiet, 0.99), at(&mut hostile, 0.99));
+        let (quiet_p99, hostile_p99) = (at(&quiet, 990), at(&hostile, 990));
         Pair {
-            quiet_p50: rounded(at(&mut quiet, 0.5), 2),
+            quiet_p50: rounded(at(&quiet, 500), 2),
             quiet_p99: rounded(quiet_p99, 2),
-            hostile_p50: rounded(at(&mut hostile, 0.5), 2),
+            hostile_p50: rounded(at(&hostile, 500), 2),
             hostile_p99: rounded(hostile_p99, 2),
             ratio: rounded(hostile_p99 / quiet_p99.max(1e-6), 2),
             open,

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
+use tools::quantiles::nearest_rank;
 
 use super::{
     args::{BenchArgs, OrderingArg, TransformArg, Transport},
@@ -154,9 +155,8 @@ impl Quantiles {
     /// All zero without values.
     pub fn of(values_ns: &mut [u64]) -> Quantiles {
         values_ns.sort_unstable();
-        let rank = |per_mille: usize| {
-            let rank = (values_ns.len() * per_mille).div_ceil(1000).max(1);
-            values_ns.get(rank - 1).map_or(0.0, |ns| rounded(*ns as f64 / 1e3, 1))
+        let rank = |per_mille| {
+            nearest_rank(values_ns, per_mille).map_or(0.0, |ns| rounded(ns as f64 / 1e3, 1))
         };
         Quantiles { p50: rank(500), p99: rank(990), p99_9: rank(999), max: rank(1000) }
     }

@@ -24,14 +24,10 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
-use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-};
+use tokio::{io::copy_bidirectional, net::TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::task::AbortOnDropHandle;
-use tools::harness::Harness;
+use tools::{harness::Harness, servers};
 
 /// The host of all servers.
 const HOST: &str = "127.0.0.1";
@@ -114,9 +110,10 @@ impl Tls {
     }
 
     async fn relay(&self, side: Side, target: SocketAddr) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind((HOST, 0)).await?;
-        let address = listener.local_addr()?;
-        let relay = AbortOnDropHandle::new(tokio::spawn(serve(listener, side, target)));
+        let (address, relay) = servers::spawn(|listener| {
+            servers::connections(listener, move |near| pass(side.clone(), near, target))
+        })
+        .await?;
         self.relays.lock().unwrap_or_else(PoisonError::into_inner).push(relay);
         Ok(address)
     }
@@ -131,24 +128,9 @@ enum Side {
     Client(TlsConnector),
 }
 
-/// Relays connections while polled.
-async fn serve(listener: TcpListener, side: Side, target: SocketAddr) {
-    // Owns the connections, so that they end with the listener.
-    let mut connections = JoinSet::new();
-    loop {
-        // `accept` fails if the connection is already gone. The peer will notice that.
-        if let Ok((near, _)) = listener.accept().await {
-            connections.spawn(pass(side.clone(), near, target));
-        }
-        while connections.try_join_next().is_some() {}
-    }
-}
-
 /// Relays one connection. When one end closes, the other end notices.
 async fn pass(side: Side, mut near: TcpStream, target: SocketAddr) -> io::Result<()> {
     let mut far = TcpStream::connect(target).await?;
-    // Otherwise small answers may wait for an acknowledgement, and that time would count for Reseq.
-    near.set_nodelay(true)?;
     far.set_nodelay(true)?;
     match side {
         Side::Server(acceptor) => {

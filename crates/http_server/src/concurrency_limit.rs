@@ -5,10 +5,12 @@ use std::{
     hash::Hash,
     net::{IpAddr, Ipv6Addr},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
+
+use parking_lot::Mutex;
 
 use faults::planted;
 
@@ -47,7 +49,7 @@ impl<K: Hash + Eq + Clone> ConcurrencyLimit<K> {
         if max == 0 || planted::is("counts_without_limit") {
             return Some(Held { of: None });
         }
-        let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.0.held.lock();
         let count = held.entry(name.clone()).or_default();
         if *count >= max {
             return None;
@@ -60,7 +62,7 @@ impl<K: Hash + Eq + Clone> ConcurrencyLimit<K> {
 impl<K: Hash + Eq> Drop for Held<K> {
     fn drop(&mut self) {
         let Some((counts, name)) = self.of.take() else { return };
-        let mut held = counts.0.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = counts.0.held.lock();
         if let Some(count) = held.get_mut(&name) {
             *count -= 1;
             // A name without anything held must not take memory.
@@ -94,7 +96,7 @@ mod tests {
         drop(first);
         assert!(counts.take("a").is_some());
         drop(second);
-        assert!(counts.0.held.lock().unwrap().is_empty());
+        assert!(counts.0.held.lock().is_empty());
         let without = ConcurrencyLimit::new(0);
         let all: Vec<_> = (0..100).map(|_| without.take("a")).collect();
         assert!(all.iter().all(Option::is_some));

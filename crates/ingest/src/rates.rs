@@ -4,13 +4,9 @@
 //! more than is in the bucket, and the next messages then wait until that is paid back: otherwise a batch larger than
 //! the bucket could never be sent. That is why the library of the sender's rate is not used, which refuses it.
 
-use std::{
-    collections::HashMap,
-    fmt::Write,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, fmt::Write, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use faults::planted;
@@ -53,7 +49,7 @@ impl Rates {
             return Ok(());
         }
         let each = Duration::from_secs(WINDOW_SECONDS) / rate_per_second_max;
-        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.0.lock();
         if buckets.len() >= BUCKETS_MAX && !buckets.contains_key(name) {
             buckets.retain(|_, bucket| bucket.full_at > now);
         }
@@ -78,7 +74,7 @@ impl Rates {
         }
         let each = Duration::from_secs(WINDOW_SECONDS) / rate_per_second_max;
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.0.lock();
         if let Some(bucket) = buckets.get_mut(name) {
             bucket.full_at = bucket.full_at.max(now) + each.saturating_mul(count);
         }
@@ -89,7 +85,7 @@ impl Rates {
         if rate_per_second_max == 0 {
             return None;
         }
-        let buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let buckets = self.0.lock();
         let full_at = buckets.get(name).map_or(now, |bucket| bucket.full_at.max(now));
         let full_in = full_at - now;
         let free = Duration::from_secs(WINDOW_SECONDS).saturating_sub(full_in);
@@ -174,6 +170,6 @@ mod tests {
             rates.take(&name.to_string(), 1, 1, start).unwrap();
         }
         rates.take("another", 1, 1, start + SECOND * 2).unwrap();
-        assert_eq!(rates.0.lock().unwrap().len(), 1);
+        assert_eq!(rates.0.lock().len(), 1);
     }
 }

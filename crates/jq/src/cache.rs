@@ -1,11 +1,9 @@
 //! The evaluators of many expressions. All evaluators share the same processes.
 
-use std::{
-    num::NonZeroUsize,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{num::NonZeroUsize, sync::Arc};
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use super::{
     Evaluator, Program,
@@ -43,7 +41,7 @@ impl Evaluators {
     /// The evaluator of this expression.
     pub fn of(&self, expression: &str) -> Arc<Evaluator> {
         let inner = &self.0;
-        let mut known = inner.by_expression.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = inner.by_expression.lock();
         let new = || Arc::new(Evaluator::new(expression, inner.pool.clone()));
         known.get_or_insert_ref(expression, new).clone()
     }
@@ -70,6 +68,6 @@ mod tests {
         evaluators.of("new");
         assert!(Arc::ptr_eq(&first, &evaluators.of("0")));
         assert!(!Arc::ptr_eq(&second, &evaluators.of("1")));
-        assert_eq!(evaluators.0.by_expression.lock().unwrap().len(), EVALUATORS_MAX.get());
+        assert_eq!(evaluators.0.by_expression.lock().len(), EVALUATORS_MAX.get());
     }
 }

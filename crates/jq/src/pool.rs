@@ -2,13 +2,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
@@ -152,24 +153,20 @@ impl Pool {
         Pool { output_bytes_max, program, share, processes_max: processes, idle: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Idle<Runner>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The process ids of the idle runners.
     pub(super) fn idle(&self) -> Vec<u32> {
-        self.lock().processes.iter().filter_map(|(process, _)| process.runner.id()).collect()
+        self.idle.lock().processes.iter().filter_map(|(process, _)| process.runner.id()).collect()
     }
 
     /// An idle process for this expression. `None`: the caller, which holds a slot, starts one.
     fn take_idle(&self, expression: &str) -> Option<Process<Runner>> {
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         let may_be_more = idle.processes.len() + self.share.taken() <= self.processes_max;
         idle.take(expression, may_be_more)
     }
 
     fn put_back(self: &Arc<Self>, process: Process<Runner>) {
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         idle.processes.push((process, Instant::now()));
         if !std::mem::replace(&mut idle.is_swept, true) {
             tokio::spawn(sweep(Arc::downgrade(self)));
@@ -196,7 +193,7 @@ async fn sweep(pool: Weak<Pool>) {
     loop {
         sleep(IDLE).await;
         let Some(pool) = pool.upgrade() else { return };
-        let mut idle = pool.lock();
+        let mut idle = pool.idle.lock();
         idle.expire(Instant::now());
         if idle.processes.is_empty() {
             idle.is_swept = false;

@@ -2,15 +2,17 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use reqwest::{Client, RequestBuilder, Response, Url};
 use rustls::{ClientConfig, client::Resumption};
 use tokio::time::Instant;
+use tokio_util::either::Either;
 use tower::util::MapResponseLayer;
 
 use super::{
@@ -136,7 +138,7 @@ impl Clients {
     /// The client for HTTP, and the number of its generation. Begins the next generation if it is
     /// time. Requests in progress continue with the earlier client.
     fn current(&self) -> (Client, u64) {
-        let mut now = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.generation.lock();
         let settings = self.connector.settings();
         let opened_max = (self.limits.connections / 2 / GENERATIONS_MAX).max(1);
         let is_due = match now.keeps_idle {
@@ -158,13 +160,13 @@ impl Clients {
 
     /// True if a connection of this generation may be kept while it is idle.
     pub fn keeps_idle(&self, number: u64) -> bool {
-        let now = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.generation.lock();
         now.keeps_idle && now.number == number
     }
 
     /// Closes these idle connections with their generation.
     pub fn note_idle(&self, idle: Weak<dyn Idle>) {
-        let mut now = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.generation.lock();
         now.idle.retain(|one| one.strong_count() > 0);
         now.idle.push(idle);
     }
@@ -187,14 +189,14 @@ impl Clients {
         url: &str,
     ) -> Result<ReceiverStream, OutgoingError> {
         let stream = self.outgoing.connect(destination, url).await?;
-        let now = self.generation.lock().unwrap_or_else(PoisonError::into_inner).opened.clone();
+        let now = self.generation.lock().opened.clone();
         now.fetch_add(1, Ordering::Relaxed);
         if !url.starts_with("tls://") {
-            return Ok(ReceiverStream::Plain(stream));
+            return Ok(Either::Left(stream));
         }
         let url = Url::parse(url).map_err(|_| OutgoingError::NoHost)?;
         let host = url.host_str().ok_or(OutgoingError::NoHost)?;
-        Ok(ReceiverStream::Tls(Box::new(self.connector.connect(host, stream).await?)))
+        Ok(Either::Right(Box::new(self.connector.connect(host, stream).await?)))
     }
 
     /// The policy of outgoing connections.

@@ -3,17 +3,13 @@
 use std::{
     io::{self, Read},
     mem::MaybeUninit,
-    pin::Pin,
-    task::{Context, Poll},
 };
 
 use futures::FutureExt;
 use socket2::SockRef;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::{io::AsyncReadExt, net::TcpStream};
 use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
 use domain::Ack;
 
@@ -23,29 +19,22 @@ const SCRAP_READS_MAX: usize = 16;
 const SCRAP_BYTES: usize = 4096;
 
 /// A stream to a receiver.
-pub enum ReceiverStream {
-    /// In plain text.
-    Plain(TcpStream),
-    /// Over TLS.
-    Tls(Box<TlsStream<TcpStream>>),
+pub type ReceiverStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// The TCP stream under it.
+pub fn tcp_of(stream: &ReceiverStream) -> &TcpStream {
+    match stream {
+        Either::Left(plain) => plain,
+        Either::Right(tls) => tls.get_ref().0,
+    }
 }
 
-impl ReceiverStream {
-    /// The TCP stream under it.
-    pub fn tcp(&self) -> &TcpStream {
-        match self {
-            ReceiverStream::Plain(stream) => stream,
-            ReceiverStream::Tls(stream) => stream.get_ref().0,
-        }
-    }
-
-    /// False if the receiver has closed the connection, or has sent unexpected data. Reads the
-    /// socket directly, because tokio's view of it may be outdated.
-    pub async fn is_usable(&mut self, ack: Ack) -> bool {
-        match self {
-            ReceiverStream::Plain(stream) => is_plain_usable(stream, ack),
-            ReceiverStream::Tls(stream) => is_tls_usable(stream, ack).await,
-        }
+/// False if the receiver has closed the connection, or has sent unexpected data. Reads the
+/// socket directly, because tokio's view of it may be outdated.
+pub async fn is_usable(stream: &mut ReceiverStream, ack: Ack) -> bool {
+    match stream {
+        Either::Left(plain) => is_plain_usable(plain, ack),
+        Either::Right(tls) => is_tls_usable(tls, ack).await,
     }
 }
 
@@ -81,44 +70,4 @@ async fn is_tls_usable(stream: &mut TlsStream<TcpStream>, ack: Ack) -> bool {
         }
     }
     true
-}
-
-impl AsyncRead for ReceiverStream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            ReceiverStream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            ReceiverStream::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for ReceiverStream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            ReceiverStream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            ReceiverStream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            ReceiverStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            ReceiverStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            ReceiverStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            ReceiverStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
 }

@@ -1,12 +1,9 @@
 //! The leases of this pod. They are extended while it works on their messages.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +36,7 @@ impl LeaseGuard {
 
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
-        let mut held = self.leases.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.leases.held.lock();
         if let Some(of_destination) = held.get_mut(&self.token.destination) {
             of_destination.remove(&self.token);
             if of_destination.is_empty() {
@@ -53,19 +50,19 @@ impl Leases {
     /// Extends the lease until the returned value is dropped.
     pub(super) fn hold(self: &Arc<Self>, token: LeaseToken) -> LeaseGuard {
         let lost = CancellationToken::new();
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         let of_destination = held.entry(token.destination.clone()).or_default();
         of_destination.insert(token.clone(), lost.clone());
         LeaseGuard { leases: self.clone(), token, lost }
     }
 
     fn all(&self) -> HashMap<DestinationName, Vec<LeaseToken>> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.held.lock();
         held.iter().map(|(name, of_it)| (name.clone(), of_it.keys().cloned().collect())).collect()
     }
 
     fn lose(&self, token: &LeaseToken) {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.held.lock();
         if let Some(lost) = held.get(&token.destination).and_then(|of_it| of_it.get(token)) {
             lost.cancel();
         }

@@ -9,9 +9,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use redis::{Cmd, RedisResult, Value, aio::ConnectionLike};
 use tokio::sync::oneshot;
 
@@ -57,23 +58,19 @@ pub(super) struct Waiting {
 }
 
 impl Coalescer {
-    fn lock(&self) -> MutexGuard<'_, HashMap<BatchKey, Batch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// True if no call is on its way: then the caller makes one, and calls [`Coalescer::next`] after it.
     pub(super) fn begin(&self, key: BatchKey) -> bool {
-        !std::mem::replace(&mut self.lock().entry(key).or_default().is_busy, true)
+        !std::mem::replace(&mut self.0.lock().entry(key).or_default().is_busy, true)
     }
 
     /// True if blocks wait for the next call.
     pub(super) fn has_waiting(&self, key: BatchKey) -> bool {
-        self.lock().get(&key).is_some_and(|batch| !batch.waiting.is_empty())
+        self.0.lock().get(&key).is_some_and(|batch| !batch.waiting.is_empty())
     }
 
     /// What the next call takes. Without it, no call is on its way any more.
     pub(super) fn next(&self, key: BatchKey) -> Option<Vec<Waiting>> {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let batch = all.get_mut(&key)?;
         let some = take(&mut batch.waiting);
         batch.is_busy = !some.is_empty();
@@ -82,7 +79,7 @@ impl Coalescer {
 
     /// Adds a block for the next call. True if no call is on its way (any more), as with [`Coalescer::begin`].
     pub(super) fn wait(&self, key: BatchKey, one: Waiting) -> bool {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let batch = all.entry(key).or_default();
         batch.waiting.push_back(one);
         !std::mem::replace(&mut batch.is_busy, true)
@@ -90,7 +87,7 @@ impl Coalescer {
 
     /// Those that a call left out are the first of the next.
     pub(super) fn put_back(&self, key: BatchKey, rest: impl DoubleEndedIterator<Item = Waiting>) {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let batch = all.entry(key).or_default();
         rest.rev().for_each(|one| batch.waiting.push_front(one));
     }

@@ -6,11 +6,12 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::Arc,
     time::Duration,
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
+use parking_lot::{Mutex, RwLock};
 use redis::Value;
 use tokio::time::Instant;
 
@@ -68,7 +69,7 @@ impl Cluster {
 
     /// The node at this address. Adds it if it is new.
     pub(super) fn node(&self, host: &Host) -> Arc<Node> {
-        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = self.nodes.lock();
         let fresh = || {
             let info = Box::new(self.dialer.info_of(host, &self.access));
             let address = NodeAddress::Fixed(info);
@@ -79,12 +80,12 @@ impl Cluster {
 
     /// The nodes known now.
     pub(super) fn hosts(&self) -> Vec<Host> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.nodes.lock().keys().cloned().collect()
     }
 
     /// The primary that serves a slot, if one is known.
     pub(super) fn of_slot(&self, slot: u16) -> Option<Arc<Node>> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let slots = self.slots.read();
         let host = slots.of(slot)?.clone();
         drop(slots);
         Some(self.node(&host))
@@ -92,13 +93,13 @@ impl Cluster {
 
     /// All primaries.
     pub(super) fn primaries(&self) -> Vec<Arc<Node>> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let slots = self.slots.read().clone();
         slots.hosts().into_iter().map(|host| self.node(host)).collect()
     }
 
     /// Records a `MOVED` answer: this host now serves this slot.
     pub(super) fn moved(&self, slot: u16, host: &Host) {
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots.write();
         slots.set(slot, host);
     }
 
@@ -114,11 +115,11 @@ impl Cluster {
         let slots = newest?;
         let mut hosts: Vec<Host> = slots.hosts().into_iter().cloned().collect();
         hosts.extend(self.seeds.iter().cloned());
-        let mut kept = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.slots.write();
         kept.log_changes(&slots);
         *kept = slots;
         drop(kept);
-        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = self.nodes.lock();
         // Forget nodes that left the cluster, with their connections.
         nodes.retain(|host, _| hosts.contains(host));
         Ok(())
@@ -127,7 +128,7 @@ impl Cluster {
     /// The view of the most up-to-date node. Nodes that were cut off report outdated views.
     async fn newest(&self) -> Result<Slots, ClientError> {
         let mut hosts = self.seeds.clone();
-        let known = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.nodes.lock().clone();
         hosts.extend(known.into_keys().filter(|host| !self.seeds.contains(host)));
         let mut asked: FuturesUnordered<_> =
             hosts.iter().take(ASKED_MAX).map(|host| self.view_of(host)).collect();

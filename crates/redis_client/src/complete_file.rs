@@ -1,11 +1,9 @@
 //! Finds out whether the append-only file of a server is complete. After the file is switched on, it
 //! counts only once its first rewrite has ended, and Redis does not say whether a rewrite is the first.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashMap;
 
+use parking_lot::Mutex;
 use redis::InfoDict;
 
 /// Servers seen with a complete append-only file, by run and replication id, and their calls of
@@ -26,7 +24,7 @@ impl CompleteFiles {
         let is_complete = field("aof_rewrite_in_progress") == "0"
             && field("aof_rewrite_scheduled") == "0"
             && field("aof_last_bgrewrite_status") == "ok";
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.lock();
         if !is_complete {
             return seen.get(&server).is_some_and(|before| before == calls);
         }

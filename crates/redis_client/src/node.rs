@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -13,6 +13,7 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
+use parking_lot::Mutex;
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisError,
     aio::{AsyncPushSender, MultiplexedConnection},
@@ -101,7 +102,7 @@ impl Node {
         let taken = Instant::now();
         let place = self.next.fetch_add(1, Ordering::Relaxed) % self.shared.len();
         let opening = {
-            let mut kept = self.shared[place].lock();
+            let mut kept = self.shared[place].0.lock();
             if let Some(connection) = kept.connection.clone() {
                 return Ok(Link { connection, place, number: kept.number, taken });
             }
@@ -124,7 +125,7 @@ impl Node {
         place: usize,
     ) -> Result<(MultiplexedConnection, u64), ClientError> {
         let opened = self.connect(self.patience).await;
-        let mut kept = self.shared[place].lock();
+        let mut kept = self.shared[place].0.lock();
         kept.opening = None;
         kept.number += 1;
         kept.opened = Some(Instant::now());
@@ -139,13 +140,13 @@ impl Node {
         if error.is_timeout() {
             self.note_silent(&error.to_string());
             for place in &self.shared {
-                let mut kept = place.lock();
+                let mut kept = place.0.lock();
                 if kept.opened.is_some_and(|opened| opened <= link.taken) {
                     kept.connection = None;
                 }
             }
         }
-        let mut kept = self.shared[link.place].lock();
+        let mut kept = self.shared[link.place].0.lock();
         // If another call has already replaced the connection, do not drop the new one.
         if kept.number == link.number {
             kept.connection = None;
@@ -155,7 +156,7 @@ impl Node {
     /// Drops all connections, because the server is no longer the right one.
     pub(super) fn discard_all(&self) {
         for place in &self.shared {
-            place.lock().connection = None;
+            place.0.lock().connection = None;
         }
         self.forget_pool();
     }
@@ -163,7 +164,7 @@ impl Node {
     /// Drops the pool. The next call that waits for replicas creates a new one. Connections in
     /// use end with their calls.
     pub(super) fn forget_pool(&self) {
-        *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.pool.lock() = None;
     }
 
     /// A connection that receives published messages.
@@ -212,7 +213,7 @@ impl Node {
     /// The server does not answer. The log says so once.
     fn note_silent(&self, problem: &str) {
         self.is_down.store(true, Ordering::Relaxed);
-        let mut since = self.silent_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.silent_since.lock();
         if since.is_none() {
             *since = Some(Instant::now());
             tracing::warn!(address = self.name(), problem, "Redis does not answer");
@@ -221,7 +222,7 @@ impl Node {
 
     fn note_answer(&self) {
         self.is_down.store(false, Ordering::Relaxed);
-        let since = self.silent_since.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let since = self.silent_since.lock().take();
         if let Some(since) = since {
             let after_s = since.elapsed().as_secs();
             tracing::info!(address = self.name(), after_s, "Redis answers again");
@@ -272,11 +273,5 @@ impl Node {
             NodeAddress::Sentinel(sentinels) => Some(sentinels),
             NodeAddress::Fixed(_) => None,
         }
-    }
-}
-
-impl SharedConnection {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,10 @@
 //! Connections for calls that block their connection (`WAIT`, `WAITAOF`). Each such call takes a
 //! connection from a pool, for exclusive use.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use deadpool_redis::{Connection, Manager, Pool, PoolError};
+use parking_lot::MutexGuard;
 use redis::{ProtocolVersion, aio::MultiplexedConnection};
 
 use super::{
@@ -70,7 +71,7 @@ impl Node {
         &self,
         certificates: &Certificates,
     ) -> MutexGuard<'_, Option<(Pool, Certificates)>> {
-        let mut kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.pool.lock();
         if kept.as_ref().is_some_and(|(_, of_pool)| of_pool != certificates) {
             *kept = None;
         }

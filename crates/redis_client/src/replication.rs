@@ -6,10 +6,9 @@
 //! history, and reports how much of the previous one it has (`master_replid2` and
 //! `second_repl_offset` of `INFO replication`).
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Mutex, PoisonError},
-};
+use std::collections::{HashMap, VecDeque};
+
+use parking_lot::Mutex;
 
 /// The most reported takeovers to remember.
 const REPORTED_MAX: usize = 64;
@@ -60,7 +59,7 @@ impl Takeovers {
     /// over without writes that were confirmed before.
     pub(super) fn note(&self, slot: u16, seen: &Replication, is_confirmed: bool) {
         let Some((confirmed, kept)) = self.compare(slot, seen, is_confirmed) else { return };
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = self.reported.lock();
         if reported.contains(&seen.history) {
             return;
         }
@@ -78,7 +77,7 @@ impl Takeovers {
     /// Records the offset. If the server lacks confirmed writes, returns the confirmed offset of
     /// the previous history and the offset that the server has.
     fn compare(&self, slot: u16, seen: &Replication, is_confirmed: bool) -> Option<(u64, u64)> {
-        let mut by_slot = self.by_slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_slot = self.by_slot.lock();
         let mut lost = None;
         let mut offset = if is_confirmed { seen.offset } else { 0 };
         match by_slot.get(&slot) {

@@ -1,12 +1,9 @@
 //! Finds the primary: the server that most sentinels name, if it confirms that it has this role.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
+use parking_lot::Mutex;
 use redis::{
     AsyncConnectionConfig, ConnectionInfo, FromRedisValue, ProtocolVersion, RedisResult,
     aio::MultiplexedConnection,
@@ -82,7 +79,7 @@ impl Sentinels {
 
     /// The primary of the last connection.
     pub(super) fn current(&self) -> Option<Host> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.lock().clone()
     }
 
     /// How people name the primary: its address, once it is known.
@@ -123,20 +120,20 @@ impl Sentinels {
         let asked = tokio::time::timeout(ANSWER_MAX, self.ask_on(index, what)).await;
         let answer = asked.map_err(|_| "no answer".to_owned())?;
         if answer.as_ref().is_err_and(is_broken) {
-            *self.all[index].1.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.all[index].1.lock() = None;
         }
         answer.map_err(|error| error.to_string())
     }
 
     async fn ask_on<T: FromRedisValue>(&self, index: usize, what: &str) -> RedisResult<T> {
         let (info, kept) = &self.all[index];
-        let known = kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = kept.lock().clone();
         let mut connection = match known {
             Some(connection) => connection,
             None => {
                 let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
                 let fresh = self.dialer.dial(info, &config, ProtocolVersion::RESP2).await?;
-                *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(fresh.clone());
+                *kept.lock() = Some(fresh.clone());
                 fresh
             }
         };
@@ -164,7 +161,7 @@ impl Sentinels {
                 "the sentinels name {name}:{port}, which still reports the role {role:?}"
             )));
         }
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         let before = current.replace(host.clone()).filter(|before| *before != host);
         drop(current);
         if let Some((before, port)) = before {
@@ -179,7 +176,7 @@ impl Sentinels {
 
     /// True if the sentinels now name another primary than at the last connection.
     pub(super) async fn has_moved(&self) -> bool {
-        let known = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.current.lock().clone();
         match (known, self.primary().await) {
             (Some(known), Ok(now)) => known != now,
             _ => false,

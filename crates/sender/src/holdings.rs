@@ -3,10 +3,11 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -48,30 +49,26 @@ impl Holdings {
         })
     }
 
-    fn leases(&self) -> MutexGuard<'_, HashMap<u16, Arc<PartitionLease>>> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The number of partitions, including partitions being given back or taken again.
     pub(super) fn count(&self) -> usize {
-        self.leases().len()
+        self.leases.lock().len()
     }
 
     /// The partitions whose lanes this pod may deliver.
     pub(super) fn partitions(&self) -> Vec<u16> {
-        let leases = self.leases();
+        let leases = self.leases.lock();
         let live = leases.values().filter(|lease| !lease.is_over());
         live.map(|lease| lease.partition).collect()
     }
 
     /// The partitions that this pod does not hold. It still holds partitions that are being given back.
     pub(super) fn missing(&self) -> BTreeSet<u16> {
-        let leases = self.leases();
+        let leases = self.leases.lock();
         (0..self.store.keys().partitions()).filter(|one| !leases.contains_key(one)).collect()
     }
 
     pub(super) fn of(&self, partition: u16) -> Option<Arc<PartitionLease>> {
-        self.leases().get(&partition).filter(|lease| !lease.is_over()).cloned()
+        self.leases.lock().get(&partition).filter(|lease| !lease.is_over()).cloned()
     }
 
     /// Takes a missing partition and keeps it, if it is free or its owner key still has the value
@@ -79,7 +76,7 @@ impl Holdings {
     /// False if it is not taken.
     pub(super) async fn take(self: Arc<Self>, partition: u16, unchanged: &str) -> bool {
         let Some(lease) = self.lease_of(partition, unchanged).await else { return false };
-        self.leases().insert(partition, lease.clone());
+        self.leases.lock().insert(partition, lease.clone());
         telemetry::partition_acquired();
         self.changed.notify_one();
         self.keepers.spawn(self.clone().keep(lease));
@@ -89,12 +86,12 @@ impl Holdings {
     /// Begins no more deliveries, and lets deliveries in flight end.
     pub(super) fn drain(&self) {
         self.leaving.cancel();
-        self.leases().values().for_each(|lease| lease.draining.cancel());
+        self.leases.lock().values().for_each(|lease| lease.draining.cancel());
     }
 
     /// Aborts deliveries in flight.
     pub(super) fn lose(&self) {
-        self.leases().values().for_each(|lease| lease.lost.cancel());
+        self.leases.lock().values().for_each(|lease| lease.lost.cancel());
     }
 
     /// Resolves when everything has been given back, after [`Holdings::drain`].
@@ -153,11 +150,11 @@ impl Holdings {
             if self.leaving.is_cancelled() {
                 next.draining.cancel();
             }
-            self.leases().insert(partition, next.clone());
+            self.leases.lock().insert(partition, next.clone());
             self.changed.notify_one();
             lease = next;
         }
-        self.leases().remove(&partition);
+        self.leases.lock().remove(&partition);
         self.changed.notify_one();
     }
 
@@ -270,7 +267,7 @@ impl Holdings {
 
     /// True if the log has not mentioned message `number` for the duration of a lease.
     fn is_news(&self, number: usize) -> bool {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         let is_news = logged[number].is_none_or(|logged| logged.elapsed() > self.lease);
         if is_news {
             logged[number] = Some(Instant::now());

@@ -7,11 +7,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -36,12 +37,12 @@ pub(super) struct Freed {
 
 impl Freed {
     pub(super) fn note(&self, partition: u16) {
-        self.partitions.lock().unwrap_or_else(PoisonError::into_inner).insert(partition);
+        self.partitions.lock().insert(partition);
         self.changed.notify_one();
     }
 
     fn take(&self) -> BTreeSet<u16> {
-        std::mem::take(&mut *self.partitions.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.partitions.lock())
     }
 }
 

@@ -1,10 +1,8 @@
 //! One lease of one partition, from taking the partition to losing it or giving it back.
 
-use std::{
-    sync::{Mutex, OnceLock, PoisonError},
-    time::Duration,
-};
+use std::{sync::OnceLock, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -62,7 +60,7 @@ impl PartitionLease {
     }
 
     pub(super) fn valid_until(&self) -> Instant {
-        *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.valid_until.lock()
     }
 
     /// Redis renewed the lease. If the lease expired before the answer arrived, it counts as
@@ -72,7 +70,7 @@ impl PartitionLease {
             self.lost.cancel();
             return;
         }
-        *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner) = valid_until;
+        *self.valid_until.lock() = valid_until;
         // The takeover wait may end early: the earlier owner may have vouched that it has stopped.
         if takeover_wait.is_zero() {
             self.end_takeover_wait();

@@ -4,12 +4,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -62,14 +63,10 @@ impl Tail {
         (Arc::new(Tail { is_on, wanted, queue, missed }), queued)
     }
 
-    fn wanted(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Somebody watches this destination, or all, for the next seconds.
     pub(super) fn wants(&self, of: Option<DestinationName>, now: Instant) {
         let until = now + WANTED_FOR;
-        let mut wanted = self.wanted();
+        let mut wanted = self.wanted.lock();
         wanted.drop_expired(now);
         match of {
             Some(name) if wanted.of.contains_key(&name) || wanted.of.len() < NAMES_MAX => {
@@ -85,7 +82,7 @@ impl Tail {
         if !self.is_on.load(Ordering::Relaxed) {
             return false;
         }
-        let mut wanted = self.wanted();
+        let mut wanted = self.wanted.lock();
         wanted.drop_expired(now);
         self.is_on.store(!wanted.is_empty(), Ordering::Relaxed);
         wanted.all.is_some() || wanted.of.contains_key(name)

@@ -11,10 +11,11 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use metrics::{Gauge, gauge};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use faults::planted;
@@ -132,7 +133,7 @@ impl<K: Hash + Eq + Clone> Drop for Place<K> {
         if planted::is("place_not_given_back") {
             return;
         }
-        let mut queues = self.of.lock();
+        let mut queues = self.of.0.lock();
         queues.shares.give_back(&self.name, 1);
         queues.gauges[0].decrement(1);
         let unsent = queues.serve(&self.of);
@@ -151,7 +152,7 @@ struct Waiting<'a, K: Hash + Eq + Clone> {
 
 impl<K: Hash + Eq + Clone> Drop for Waiting<'_, K> {
     fn drop(&mut self) {
-        let mut queues = self.of.lock();
+        let mut queues = self.of.0.lock();
         queues.leave(self.name, self.number);
         let unsent = queues.serve(self.of);
         drop(queues);
@@ -169,10 +170,6 @@ impl<K: Hash + Eq + Clone> FairShare<K> {
         FairShare(Arc::new(Mutex::new(Queues { shares, waiting, turns, number: 0, gauges })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queues<K>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for a place.
     pub async fn take(&self, name: &K) -> Place<K> {
         self.take_as(name, false).await
@@ -181,7 +178,7 @@ impl<K: Hash + Eq + Clone> FairShare<K> {
     /// Waits for a place. `is_heavy`: the caller may keep it for long.
     pub async fn take_as(&self, name: &K, is_heavy: bool) -> Place<K> {
         let (waiting, place) = {
-            let mut queues = self.lock();
+            let mut queues = self.0.lock();
             let others_wait = queues.others_wait(name);
             if !queues.waiting.contains_key(name)
                 && queues.shares.room(name, others_wait, is_heavy) > 0
@@ -211,13 +208,13 @@ impl<K: Hash + Eq + Clone> FairShare<K> {
 
     /// The number of tasks that wait for a place, by name.
     pub fn waiting(&self) -> HashMap<K, usize> {
-        let queues = self.lock();
+        let queues = self.0.lock();
         queues.waiting.iter().map(|(name, queue)| (name.clone(), queue.len())).collect()
     }
 
     /// The number of taken places.
     pub fn taken(&self) -> usize {
-        self.lock().shares.taken()
+        self.0.lock().shares.taken()
     }
 }
 

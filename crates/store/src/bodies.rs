@@ -22,7 +22,7 @@ impl Store {
         entry: &CatalogEntry,
         fields: &[(String, u64)],
     ) -> Result<Vec<Option<Bytes>>, StoreError> {
-        let key = self.keys().destination(&entry.destination.name).bodies();
+        let key = self.keys_of(entry).bodies();
         let mut found = Vec::with_capacity(fields.len());
         for some in chunks_by_size(fields, COUNT_MAX, BYTES_MAX, |(_, length)| *length as usize) {
             let mut pipe = redis::pipe();

@@ -1,12 +1,9 @@
 //! Callers: the call sequences of this pod, each for one call at a time. The next call at a partition takes one that is
 //! idle, so there are as many as calls were made at once, however many destinations the partition has.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{CALL_US_MAX, CallSequence, Store};
@@ -26,7 +23,7 @@ struct Idle {
 
 impl Callers {
     fn take(&self, partition: u16, of: Option<&DestinationName>) -> Option<CallSequence> {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.0.lock();
         let (idle, now) = (idle.get_mut(&partition)?, Instant::now());
         let is_its_own =
             |one: &Idle| one.given_up.as_ref().is_some_and(|(name, _)| Some(name) == of);
@@ -54,7 +51,7 @@ impl Store {
         // Redis refuses a call whose number is further ahead (lua/include/call.lua).
         let until = Instant::now() + 2 * Duration::from_micros(CALL_US_MAX);
         let given_up = given_up.map(|name| (name.clone(), until));
-        let mut idle = self.inner.callers.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.inner.callers.0.lock();
         idle.entry(partition).or_default().push(Idle { caller, given_up });
     }
 }
@@ -72,7 +69,7 @@ mod tests {
             given_up: given_up.map(|until| (erp.clone(), until)),
         };
         let taken = |of| callers.take(7, of).map(|caller| caller.name);
-        let put = |one| callers.0.lock().unwrap().entry(7).or_default().push(one);
+        let put = |one| callers.0.lock().entry(7).or_default().push(one);
         let later = Instant::now() + Duration::from_secs(60);
         put(idle("a", None));
         put(idle("b", None));

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use futures::future::join_all;
-use redis::{FromRedisValue, Pipeline, Value};
+use redis::{Cmd, FromRedisValue, Pipeline, Value};
 use tokio::time::Instant;
 
 use super::{Store, StoreError, damage::Called, keys::DestinationKeys};
@@ -68,6 +68,13 @@ impl Store {
     pub(super) async fn query<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
         let key = route_of(pipe);
         self.query_at(&key, pipe).await
+    }
+
+    /// Runs one plain command.
+    pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
+        let mut pipe = Pipeline::new();
+        let (answer,): (T,) = self.query(pipe.add_command(command.clone())).await?;
+        Ok(answer)
     }
 
     /// Runs commands that only read at one moment. All keys must be in one slot.

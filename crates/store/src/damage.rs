@@ -6,13 +6,11 @@ mod look;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Store, StoreError, entry::CatalogEntry, key_types};
@@ -92,10 +90,6 @@ fn told(messages: &BTreeSet<Sequence>) -> String {
 }
 
 impl Damage {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn note(&self, location: &str, call: &str, problem: &str, suspects: Vec<String>) {
         if planted::is("damage_unnamed") {
             return;
@@ -154,7 +148,7 @@ impl Damage {
 
     /// Changes the entries, then logs and counts the locations that were added or removed.
     fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
-        let mut kept = self.lock();
+        let mut kept = self.kept.lock();
         let before = kept.places();
         let changed = change(&mut kept);
         let after = kept.places();

@@ -2,13 +2,11 @@
 //! them as an argument, so that a new epoch is always higher (`lua/include/epoch.lua`).
 
 use std::{
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{CatalogEntry, Store, StoreError};
@@ -77,7 +75,7 @@ impl Epochs {
     /// Notes the epoch that Redis returned for a partition. Returns since when this pod knows the highest one.
     pub(super) fn note(&self, partition: u16, epoch: Epoch) -> Instant {
         let Some(seen) = self.seen.get(usize::from(partition)) else { return Instant::now() };
-        let mut since = seen.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = seen.since.lock();
         if seen.own.fetch_max(epoch, Ordering::Relaxed) < epoch {
             *since = Instant::now();
         }
@@ -94,7 +92,7 @@ impl Epochs {
         asked: Instant,
     ) -> Option<(u64, u64)> {
         let seen = self.seen.get(usize::from(partition))?;
-        let (then_ms, at) = (*seen.clock.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let (then_ms, at) = (*seen.clock.lock())?;
         let passed_ms = asked.saturating_duration_since(at).as_millis() as u64;
         let back_ms = (then_ms + passed_ms).saturating_sub(now_ms);
         (back_ms > STEP_MS_MIN).then_some((then_ms, back_ms))
@@ -103,7 +101,7 @@ impl Epochs {
     /// Notes the clock of a partition's server: it said `now_ms` at `answered`.
     pub(super) fn note_clock(&self, partition: u16, now_ms: u64, answered: Instant) {
         if let Some(seen) = self.seen.get(usize::from(partition)) {
-            let mut clock = seen.clock.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut clock = seen.clock.lock();
             *clock = Some((now_ms, answered));
         }
     }
@@ -111,12 +109,12 @@ impl Epochs {
     /// Takes what is to be moved with the clock.
     pub(super) fn take_behind(&self, partition: u16) -> Vec<Behind> {
         let Some(seen) = self.seen.get(usize::from(partition)) else { return Vec::new() };
-        std::mem::take(&mut seen.behind.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut seen.behind.lock())
     }
 
     pub(super) fn add_behind(&self, partition: u16, more: impl IntoIterator<Item = Behind>) {
         if let Some(seen) = self.seen.get(usize::from(partition)) {
-            seen.behind.lock().unwrap_or_else(PoisonError::into_inner).extend(more);
+            seen.behind.lock().extend(more);
         }
     }
 

@@ -25,7 +25,7 @@ impl Store {
         }
         let looks = concerned.iter().map(|entry| {
             let mut pipe = redis::pipe();
-            pipe.zcard(self.keys().destination(&entry.destination.name).halted());
+            pipe.zcard(self.keys_of(entry).halted());
             pipe
         });
         let counts = self.query_each(&looks.collect::<Vec<_>>()).await;
@@ -79,17 +79,15 @@ impl Store {
         entry: &CatalogEntry,
         from: isize,
     ) -> Result<(Vec<Sequence>, bool), StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
-        let mut pipe = redis::pipe();
-        pipe.zrange(keys.halted(), from, from + PAGE_MAX - 1);
-        let (halted,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        let keys = self.keys_of(entry);
+        let halted: Vec<Sequence> =
+            self.ask(&redis::Cmd::zrange(keys.halted(), from, from + PAGE_MAX - 1)).await?;
         if halted.is_empty() {
             return Ok((Vec::new(), true));
         }
         let is_last = halted.len() < PAGE_MAX as usize;
-        let mut pipe = redis::pipe();
-        pipe.hmget(keys.attempts(), &halted);
-        let (kept,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+        let kept: Vec<Option<Bytes>> =
+            self.ask(&redis::Cmd::hmget(keys.attempts(), &halted)).await?;
         let stage = |kept: &Option<Bytes>| attempts::read(kept.as_deref()?).halted_in;
         let all = halted.into_iter().zip(kept);
         let of_transform = all.filter(|(_, kept)| stage(kept) == Some(Stage::Transform));

@@ -1,13 +1,10 @@
 //! Group commit: jobs that arrive for a destination while a call is in flight go into the next
 //! call. When no call is in flight, nothing waits.
 
-use std::{
-    collections::HashMap,
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, mem, sync::Arc};
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::{sync::mpsc, task::yield_now};
 use tokio_util::task::TaskTracker;
 
@@ -53,7 +50,7 @@ impl<J: Send + 'static> GroupCommit<J> {
     }
 
     fn queue(&self, destination: &DestinationName) -> mpsc::Sender<J> {
-        let mut queues = self.0.queues();
+        let mut queues = self.0.queues.lock();
         // Closed only if its task has panicked.
         if let Some(queue) = queues.get(destination).filter(|queue| !queue.is_closed()) {
             return queue.clone();
@@ -66,10 +63,6 @@ impl<J: Send + 'static> GroupCommit<J> {
 }
 
 impl<J> Inner<J> {
-    fn queues(&self) -> MutexGuard<'_, HashMap<DestinationName, mpsc::Sender<J>>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn run(self: Arc<Self>, name: DestinationName, mut jobs: mpsc::Receiver<J>) {
         let mut batch = Vec::new();
         loop {
@@ -88,7 +81,7 @@ impl<J> Inner<J> {
     /// Removes the queue, unless it holds a job or a job is being submitted: submitters hold a
     /// sender, which is cloned only under the lock.
     fn has_ended(&self, name: &DestinationName, jobs: &mpsc::Receiver<J>) -> bool {
-        let mut queues = self.queues();
+        let mut queues = self.queues.lock();
         let has_ended = jobs.is_empty() && jobs.sender_strong_count() == 1;
         if has_ended {
             queues.remove(name);

@@ -46,12 +46,13 @@ mod wake;
 use std::{
     future::Future,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub use catalog::{
@@ -119,6 +120,7 @@ use callers::Callers;
 use damage::Damage;
 use epoch::Epochs;
 use faults::planted;
+use keys::DestinationKeys;
 use redis_client::{Deployment, RedisClient};
 use rights::{Needs, Probe, Rights};
 use schema::Schemas;
@@ -180,7 +182,7 @@ struct CurrentCall {
 impl CallSequence {
     /// The name and the number of the current call: the same until it is over.
     fn current(&self) -> (String, u64) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         if !current.is_numbered {
             let now_ms = server_clock_ms().saturating_add_signed(current.ahead_ms);
             let not_after = now_ms * 1000 + CALL_US_MAX;
@@ -198,14 +200,14 @@ impl CallSequence {
 
     /// Makes this the number of the current call. For tests.
     pub fn set_number(&self, number: u64) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         (current.number, current.is_numbered) = (number, true);
     }
 
     /// Gives up the current call without an answer. If it arrives at Redis after the next call, Redis
     /// refuses it.
     pub fn give_up(&self) {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).is_numbered = false;
+        self.current.lock().is_numbered = false;
     }
 
     /// Passes the answer on. Unless the call must be repeated, the next call gets a new number.
@@ -214,7 +216,7 @@ impl CallSequence {
         let is_over = !answer.as_ref().err().is_some_and(goes_on);
         if let Err(StoreError::LateCall(now_ms)) = &answer {
             let ahead_ms = now_ms.wrapping_sub(server_clock_ms()) as i64;
-            self.current.lock().unwrap_or_else(PoisonError::into_inner).ahead_ms = ahead_ms;
+            self.current.lock().ahead_ms = ahead_ms;
             self.give_up();
         }
         if is_over || planted::is("call_renumbered") {
@@ -312,6 +314,11 @@ impl Store {
     /// The names of the keys.
     pub fn keys(&self) -> &Keys {
         &self.inner.keys
+    }
+
+    /// The names of the keys of a destination.
+    fn keys_of(&self, entry: &CatalogEntry) -> DestinationKeys {
+        self.keys().destination(&entry.destination.name)
     }
 
     /// A call sequence for `actor`, a name that must be unique in this process.

@@ -7,13 +7,11 @@
 
 use std::{
     future::Future,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Store, StoreError, known_schema::FIRST};
@@ -39,7 +37,7 @@ impl Schemas {
 
     /// Logs the error, not too often.
     pub(super) fn log(&self, error: &StoreError) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if logged.is_none_or(|logged| logged.elapsed() >= LOG_EVERY) {
             *logged = Some(Instant::now());
             tracing::error!("{error}");

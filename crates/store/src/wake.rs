@@ -4,13 +4,14 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::{
     sync::{
         Notify,
@@ -100,7 +101,7 @@ impl Default for Listeners {
 impl Listeners {
     /// True while somebody listens, and for a while after that: a worker asks again and again.
     fn is_used(&self) -> bool {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         if self.sender.receiver_count() > 0 {
             *used = Some(Instant::now());
         }

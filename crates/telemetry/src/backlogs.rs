@@ -3,9 +3,11 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use super::{
     by_destination::REST,
@@ -71,10 +73,6 @@ impl Backlog {
     }
 }
 
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Backlogs and head ages of the destinations whose partitions this process owns.
 #[derive(Default)]
 pub(super) struct Backlogs {
@@ -87,15 +85,15 @@ pub(super) struct Backlogs {
 impl Backlogs {
     pub(super) fn set(&self, destination: &str, backlog: Option<Backlog>) {
         match backlog {
-            Some(backlog) => drop(locked(&self.backlogs).insert(destination.into(), backlog)),
-            None => drop(locked(&self.backlogs).remove(destination)),
+            Some(backlog) => drop(self.backlogs.lock().insert(destination.into(), backlog)),
+            None => drop(self.backlogs.lock().remove(destination)),
         }
     }
 
     pub(super) fn set_head_age(&self, destination: &str, age: Option<Duration>) {
         match age {
-            Some(age) => drop(locked(&self.head_ages).insert(destination.into(), age)),
-            None => drop(locked(&self.head_ages).remove(destination)),
+            Some(age) => drop(self.head_ages.lock().insert(destination.into(), age)),
+            None => drop(self.head_ages.lock().remove(destination)),
         }
     }
 
@@ -105,12 +103,12 @@ impl Backlogs {
         all.truncate(WORST_MAX);
         all.extend(rest.filter(|rest| *rest > 0).map(|rest| (REST, rest)));
         let worst = all.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
-        locked(&self.attention).insert(cause, worst);
+        self.attention.lock().insert(cause, worst);
     }
 
     /// The gauges of at most `series_max` destinations by name, and of the others as one sum.
     pub(super) fn render(&self, series_max: usize) -> String {
-        let backlogs = locked(&self.backlogs);
+        let backlogs = self.backlogs.lock();
         let mut all: Vec<(Arc<str>, Backlog)> =
             backlogs.iter().map(|(name, backlog)| (name.clone(), *backlog)).collect();
         drop(backlogs);
@@ -130,7 +128,7 @@ impl Backlogs {
     }
 
     fn render_attention(&self) -> String {
-        let (mut text, all) = (String::new(), locked(&self.attention));
+        let (mut text, all) = (String::new(), self.attention.lock());
         let series = |cause, (name, count): &(String, u64)| {
             let labels = [label("destination", name), label("cause", cause)].join(",");
             (labels, *count as f64)
@@ -146,7 +144,7 @@ impl Backlogs {
     }
 
     fn render_head_ages(&self, series_max: usize) -> String {
-        let ages = locked(&self.head_ages);
+        let ages = self.head_ages.lock();
         let mut all: Vec<(Arc<str>, Duration)> =
             ages.iter().map(|(name, age)| (name.clone(), *age)).collect();
         drop(ages);

@@ -8,11 +8,13 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt::Write,
     sync::{
-        Arc, LazyLock, Mutex, PoisonError, RwLock, Weak,
+        Arc, LazyLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
+
+use parking_lot::{Mutex, RwLock};
 
 use super::{
     SECONDS, SHORT,
@@ -77,12 +79,12 @@ impl Series {
     }
 
     pub(super) fn add_labelled(&self, key: Key, count: u64) {
-        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.values.lock();
         *values.counters.entry(key).or_default() += count;
     }
 
     pub(super) fn add_seconds(&self, key: Key, seconds: f64) {
-        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.values.lock();
         *values.seconds.entry(key).or_default() += seconds;
     }
 
@@ -91,7 +93,7 @@ impl Series {
     }
 
     pub(super) fn record_all(&self, all: impl IntoIterator<Item = (&'static str, Duration)>) {
-        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.values.lock();
         for (metric, took) in all {
             let seconds = took.as_secs_f64();
             let at = bounds(metric).partition_point(|bound| *bound < seconds);
@@ -180,14 +182,14 @@ impl Registry {
 
     fn knows(&self, is_known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Knows {
         let is_known: Arc<IsKnown> = Arc::new(is_known);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.push(Arc::downgrade(&is_known));
         Knows(is_known)
     }
 
     fn of(&self, destination: &str) -> Arc<Series> {
         let now_ms = self.began.elapsed().as_millis() as u64;
-        let held = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        let held = self.series.read();
         let found = held.get(destination).cloned();
         let is_full = held.len() >= self.series_max;
         drop(held);
@@ -200,7 +202,7 @@ impl Registry {
             self.others.note(destination);
             return self.rest.clone();
         }
-        let mut held = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.series.write();
         if held.len() >= self.series_max {
             return self.rest.clone();
         }
@@ -209,7 +211,7 @@ impl Registry {
 
     /// Removes idle series. False if there is still no space.
     fn make_room(&self, now_ms: u64) -> bool {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = self.looked.lock();
         if looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
             return false;
         }
@@ -226,7 +228,7 @@ impl Registry {
     /// a destination that was used half as often or less since the last call.
     fn replace_least_used(&self, now_ms: u64) {
         let others = self.others.take();
-        let mut held = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.series.write();
         let uses =
             held.iter().map(|(name, one)| (one.uses.swap(0, Ordering::Relaxed), name.clone()));
         let mut least_used: Vec<_> = uses.collect();
@@ -242,7 +244,7 @@ impl Registry {
 
     fn end_idle(&self, now_ms: u64, idle: Duration) -> bool {
         let oldest_ms = now_ms.saturating_sub(idle.as_millis() as u64);
-        let mut held = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.series.write();
         held.retain(|_, series| series.touched_ms.load(Ordering::Relaxed) >= oldest_ms);
         held.len() < self.series_max
     }
@@ -250,21 +252,21 @@ impl Registry {
     /// Removes the series of destinations that no function knows. The owner of a partition
     /// removes the backlogs itself.
     fn forget_gone(&self) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.retain(|one| one.strong_count() > 0);
         let known: Vec<Arc<IsKnown>> = known.iter().filter_map(Weak::upgrade).collect();
         let names: Vec<Arc<str>> = {
-            let held = self.series.read().unwrap_or_else(PoisonError::into_inner);
+            let held = self.series.read();
             held.keys().filter(|name| !known.iter().any(|knows| knows(name))).cloned().collect()
         };
         if !names.is_empty() {
-            let mut held = self.series.write().unwrap_or_else(PoisonError::into_inner);
+            let mut held = self.series.write();
             names.iter().for_each(|name| drop(held.remove(name)));
         }
     }
 
     fn render(&self) -> String {
-        let held = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        let held = self.series.read();
         let mut all: Vec<(Arc<str>, Arc<Series>)> =
             held.iter().map(|(name, series)| (name.clone(), series.clone())).collect();
         drop(held);
@@ -273,7 +275,7 @@ impl Registry {
         let mut counters: BTreeMap<&str, String> = BTreeMap::new();
         let mut durations: BTreeMap<&str, String> = BTreeMap::new();
         for (name, series) in &all {
-            let values = series.values.lock().unwrap_or_else(PoisonError::into_inner);
+            let values = series.values.lock();
             let counts = values.counters.iter().map(|(key, count)| (key, *count as f64));
             for ((metric, label), count) in
                 counts.chain(values.seconds.iter().map(|(key, sum)| (key, *sum)))

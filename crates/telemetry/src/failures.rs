@@ -4,11 +4,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        LazyLock, Mutex, PoisonError,
+        LazyLock,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 /// The time that a line about failing attempts covers.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -183,7 +185,7 @@ impl Failures {
     }
 
     fn note_time(&self, now: Instant) -> Vec<(String, String, News)> {
-        let mut all = self.destinations.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.destinations.lock();
         let mut over = Vec::new();
         for (destination, trouble) in all.iter_mut() {
             // One failed attempt is no news after the line that told it.
@@ -198,7 +200,7 @@ impl Failures {
     }
 
     fn note_failed(&self, destination: &str, reason: &str, now: Instant) -> Option<News> {
-        let mut all = self.destinations.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.destinations.lock();
         let Some(trouble) = all.get_mut(destination) else {
             all.retain(|_, trouble| now - trouble.last < FORGOTTEN_AFTER);
             if all.len() >= DESTINATIONS_MAX {
@@ -228,7 +230,7 @@ impl Failures {
     }
 
     fn note_succeeded(&self, destination: &str, count: u64, now: Instant) -> Option<News> {
-        let mut all = self.destinations.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.destinations.lock();
         let trouble = all.get_mut(destination)?;
         trouble.succeeded += count;
         if trouble.is_failing {

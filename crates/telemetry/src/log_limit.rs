@@ -3,10 +3,11 @@
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tracing::{
     Event, Level, Metadata,
     callsite::Identifier,
@@ -62,10 +63,6 @@ struct LeftOut {
 }
 
 impl Limit {
-    fn windows(&self) -> MutexGuard<'_, Windows> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// True if this line is to be written. Otherwise counts it.
     pub(super) fn allows(&self, event: &Event<'_>) -> bool {
         let about = event.metadata();
@@ -73,7 +70,7 @@ impl Limit {
             return true;
         }
         let is_bad = *about.level() <= Level::WARN;
-        let mut windows = self.windows();
+        let mut windows = self.0.lock();
         let is_warning = *about.level() == Level::WARN;
         let Windows { of_each, warnings } = &mut *windows;
         let window = of_each.entry(about.callsite()).or_insert_with(|| Window {
@@ -100,13 +97,13 @@ impl Limit {
     #[cfg(test)]
     pub(super) fn end_windows(&self) {
         let ended = Instant::now().checked_sub(WINDOW).unwrap();
-        self.windows().of_each.values_mut().for_each(|window| window.begun = ended);
+        self.0.lock().of_each.values_mut().for_each(|window| window.begun = ended);
     }
 
     /// Writes the summaries of those kinds of lines whose time is over.
     pub(super) fn sum_up(&self) {
         let mut over = Vec::new();
-        self.windows().of_each.retain(|_, window| {
+        self.0.lock().of_each.retain(|_, window| {
             let is_over = window.begun.elapsed() >= WINDOW;
             if is_over && window.left_out.count > 0 {
                 over.push(std::mem::take(&mut window.left_out));

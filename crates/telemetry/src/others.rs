@@ -1,10 +1,8 @@
 //! Counts the uses of destinations without their own series, to find which of them should get series.
 
-use std::{
-    cmp::Reverse,
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
 
 /// The most destinations to remember. At the limit, all counts drop by one, and destinations at zero are forgotten.
 const NAMES_MAX: usize = 4_096;
@@ -15,7 +13,7 @@ pub(super) struct Others(Mutex<HashMap<Arc<str>, u64>>);
 impl Others {
     /// A destination without series was counted.
     pub(super) fn note(&self, destination: &str) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.0.lock();
         if let Some(count) = counts.get_mut(destination) {
             *count += 1;
             return;
@@ -33,7 +31,7 @@ impl Others {
 
     /// Returns all counts, the highest first, and starts from zero.
     pub(super) fn take(&self) -> Vec<(Arc<str>, u64)> {
-        let counts = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let counts = std::mem::take(&mut *self.0.lock());
         let mut all: Vec<_> = counts.into_iter().collect();
         all.sort_by_key(|(_, count)| Reverse(*count));
         all

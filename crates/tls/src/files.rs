@@ -3,9 +3,11 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use config::{ClientTls, ConfigError, ListenerTls, invalid};
 
@@ -127,7 +129,7 @@ impl<T> Reloaded<T> {
     /// The value for the content of the files, at most a second old. While the files cannot be
     /// used, the earlier value.
     pub fn current(&self) -> Arc<T> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         if self.files.is_empty() || kept.looked.elapsed() < LOOK_EVERY {
             return kept.value.clone();
         }

@@ -2,10 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use rustls::{
     ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
     client::{
@@ -123,7 +124,7 @@ async fn is_shown(host: &str) -> bool {
 }
 
 fn locked() -> MutexGuard<'static, Hosts> {
-    HOSTS.lock().unwrap_or_else(PoisonError::into_inner)
+    HOSTS.lock()
 }
 
 fn note(host: String, certificate: &CertificateDer<'_>) {

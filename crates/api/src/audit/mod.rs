@@ -3,16 +3,13 @@
 mod entry;
 mod record;
 
-use axum::{
-    Extension, Json,
-    extract::{Query, State, rejection::QueryRejection},
-};
+use axum::{Extension, Json, extract::State};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Api,
-    request::{Range, limit_of, query_of},
+    request::{Params, Range, limit_of},
     views::{Items, rfc3339},
 };
 use domain::DestinationName;
@@ -78,10 +75,10 @@ pub(super) struct View {
 pub(super) async fn list(
     State(api): State<Api>,
     Extension(caller): Extension<Principal>,
-    query: Result<Query<Listing>, QueryRejection>,
+    listing: Result<Params<Listing>, Problem>,
 ) -> Result<Json<Items<View>>, Problem> {
     caller.check_unlimited()?;
-    let listing = query_of(query)?;
+    let Params(listing) = listing?;
     let limit = limit_of(listing.limit)?;
     let times = (listing.from_time.as_deref(), listing.to_time.as_deref());
     let Range { from_ms, to_ms, .. } =

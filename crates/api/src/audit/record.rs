@@ -8,7 +8,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -20,6 +20,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -68,7 +69,7 @@ impl Recorder {
         }
         let entries = u32::try_from(self.0.entries_max / SHARES).unwrap_or(u32::MAX).max(1);
         let (share, now) = (ENTRY_EVERY.saturating_mul(entries), Instant::now());
-        let mut filled = self.0.filled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut filled = self.0.filled.lock();
         filled.retain(|_, until| *until > now);
         let until = filled.get(&caller.who).map_or(now, |until| *until) + ENTRY_EVERY;
         if until > now + share {
@@ -205,11 +206,11 @@ pub(crate) struct Action {
 
 impl Action {
     fn change(&self, change: impl FnOnce(&mut Entry)) {
-        change(&mut self.entry.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.entry.lock());
     }
 
     fn now(&self) -> Entry {
-        self.entry.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.entry.lock().clone()
     }
 
     /// True for the one who is to record the outcome.

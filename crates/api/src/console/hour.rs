@@ -3,7 +3,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,6 +11,7 @@ use axum::{
     Extension, Json,
     extract::{Query, State, rejection::QueryRejection},
 };
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -174,7 +175,7 @@ impl Hour {
             let begun = Instant::now();
             let point = async {
                 match numbers.all().await {
-                    Ok(read) => self.lock().add(&read, server_clock_ms()),
+                    Ok(read) => self.0.lock().add(&read, server_clock_ms()),
                     Err(error) => tracing::debug!(%error, "the charts get no point"),
                 }
                 tokio::time::sleep(EVERY.max(begun.elapsed() * REST)).await;
@@ -184,10 +185,6 @@ impl Hour {
                 () = point => {}
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -209,10 +206,10 @@ pub(super) async fn hour(
         Some(text) => {
             let name = text.parse().map_err(|_| Problem::unknown_destination(&text))?;
             caller.check(&name)?;
-            hub.hour.lock().each.get(&name).map(|(_, points)| points.charts())
+            hub.hour.0.lock().each.get(&name).map(|(_, points)| points.charts())
         }
         None if caller.grant().destinations.is_some() => None,
-        None => Some(hub.hour.lock().all.charts()),
+        None => Some(hub.hour.0.lock().all.charts()),
     };
     Ok(Json(charts.unwrap_or_default()))
 }

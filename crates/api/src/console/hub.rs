@@ -1,11 +1,8 @@
 //! Reads each view once for all who watch it, and only while somebody does.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -68,7 +65,7 @@ impl Hub {
         view: View,
         caller: &Principal,
     ) -> Result<watch::Receiver<Frame>, Problem> {
-        let mut views = self.views();
+        let mut views = self.views.lock();
         if let Some((sender, _)) = views.get(&view) {
             return Ok(sender.subscribe());
         }
@@ -98,17 +95,13 @@ impl Hub {
                 () = sender.closed() => {}
                 () = tokio::time::sleep(rest) => {}
             }
-            let mut views = self.views();
+            let mut views = self.views.lock();
             // Nobody can begin to watch while the lock is held.
             if sender.receiver_count() == 0 {
                 views.remove(&view);
                 return;
             }
         }
-        self.views().remove(&view);
-    }
-
-    fn views(&self) -> MutexGuard<'_, Views> {
-        self.views.lock().unwrap_or_else(PoisonError::into_inner)
+        self.views.lock().remove(&view);
     }
 }

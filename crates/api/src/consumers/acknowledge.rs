@@ -2,21 +2,17 @@
 
 use std::time::Duration;
 
-use axum::{
-    Extension, Json,
-    body::Bytes,
-    extract::{State, rejection::BytesRejection},
-};
+use axum::{Json, extract::State};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::{
-    Api, read_json,
+    Api,
     views::rfc3339,
-    workers::{Group, Items, Results, check_waits, group, unless_damaged},
+    workers::{Batch, Group, Item, Items, Results, check_wait, unless_damaged},
 };
 use domain::{AttemptError, ErrorKind, LeaseToken, Stage};
-use http_server::{openapi_responses, principal::Principal, problem::Problem};
+use http_server::{openapi_responses, problem::Problem};
 use store::{RefusedMessage, Status};
 
 /// The most items of one call to Redis: each may name another lane.
@@ -27,6 +23,12 @@ const CALL_ITEMS_MAX: usize = 100;
 #[serde(deny_unknown_fields)]
 pub(crate) struct HeldItem {
     token: String,
+}
+
+impl Item for HeldItem {
+    fn token(&self) -> &str {
+        &self.token
+    }
 }
 
 /// A message that a consumer refuses.
@@ -45,6 +47,16 @@ pub(crate) struct RefuseItem {
     retry_ms: Option<u64>,
 }
 
+impl Item for RefuseItem {
+    fn token(&self) -> &str {
+        &self.token
+    }
+
+    fn check(&mut self, at: usize, _: &Api) -> Result<(), Problem> {
+        check_wait(at, "retry_ms", self.retry_ms)
+    }
+}
+
 /// `POST /v1/deliveries/accept`
 #[utoipa::path(post, path = "/v1/deliveries/accept", tag = "consumers",
     operation_id = "accept_deliveries", request_body = Items<HeldItem>,
@@ -52,10 +64,9 @@ pub(crate) struct RefuseItem {
         openapi_responses::Works))]
 pub(crate) async fn accept(
     State(api): State<Api>,
-    Extension(caller): Extension<Principal>,
-    body: Result<Bytes, BytesRejection>,
+    held: Batch<HeldItem>,
 ) -> Result<Json<Results>, Problem> {
-    acknowledge(&api, &caller, body, Verb::Accept).await
+    acknowledge(&api, held, Verb::Accept).await
 }
 
 /// `POST /v1/deliveries/requeue`
@@ -65,10 +76,9 @@ pub(crate) async fn accept(
         openapi_responses::Works))]
 pub(crate) async fn requeue(
     State(api): State<Api>,
-    Extension(caller): Extension<Principal>,
-    body: Result<Bytes, BytesRejection>,
+    held: Batch<HeldItem>,
 ) -> Result<Json<Results>, Problem> {
-    acknowledge(&api, &caller, body, Verb::Requeue).await
+    acknowledge(&api, held, Verb::Requeue).await
 }
 
 /// `POST /v1/deliveries/extend`
@@ -78,10 +88,8 @@ pub(crate) async fn requeue(
         openapi_responses::Works))]
 pub(crate) async fn extend(
     State(api): State<Api>,
-    Extension(caller): Extension<Principal>,
-    body: Result<Bytes, BytesRejection>,
+    Batch { mut results, groups, .. }: Batch<HeldItem>,
 ) -> Result<Json<Results>, Problem> {
-    let (mut results, groups) = held(&api, &caller, body).await?;
     for group in &groups {
         for (at, tokens) in calls(group) {
             let answer = unless_damaged(api.store.extend_deliveries(&group.entry, tokens).await)?;
@@ -104,13 +112,8 @@ pub(crate) async fn extend(
         openapi_responses::Works))]
 pub(crate) async fn refuse(
     State(api): State<Api>,
-    Extension(caller): Extension<Principal>,
-    body: Result<Bytes, BytesRejection>,
+    Batch { items, mut results, groups }: Batch<RefuseItem>,
 ) -> Result<Json<Results>, Problem> {
-    let Items { items } = read_json::<Items<RefuseItem>>(body, api.batch_bytes_max)?;
-    check_waits("retry_ms", items.iter().map(|item| item.retry_ms))?;
-    let tokens = items.iter().map(|item| item.token.as_str()).collect();
-    let (mut results, groups) = group(&api, &caller, tokens).await?;
     for group in &groups {
         for (at, tokens) in calls(group) {
             let refused = at.iter().zip(tokens).map(|(&index, token)| {
@@ -139,11 +142,9 @@ enum Verb {
 
 async fn acknowledge(
     api: &Api,
-    caller: &Principal,
-    body: Result<Bytes, BytesRejection>,
+    Batch { mut results, groups, .. }: Batch<HeldItem>,
     verb: Verb,
 ) -> Result<Json<Results>, Problem> {
-    let (mut results, groups) = held(api, caller, body).await?;
     for group in &groups {
         for (at, tokens) in calls(group) {
             let statuses = match verb {
@@ -159,16 +160,6 @@ async fn acknowledge(
 /// The places and tokens of each call to Redis for this group.
 fn calls(group: &Group) -> impl Iterator<Item = (&[usize], &[LeaseToken])> {
     group.at.chunks(CALL_ITEMS_MAX).zip(group.tokens.chunks(CALL_ITEMS_MAX))
-}
-
-/// The items of a request, by destination, with a preliminary result for each.
-async fn held(
-    api: &Api,
-    caller: &Principal,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<(Results, Vec<Group>), Problem> {
-    let Items { items } = read_json::<Items<HeldItem>>(body, api.batch_bytes_max)?;
-    group(api, caller, items.iter().map(|item| item.token.as_str()).collect()).await
 }
 
 fn fill(results: &mut Results, at: &[usize], statuses: Option<Vec<Status>>) {

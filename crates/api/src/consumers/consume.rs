@@ -4,10 +4,9 @@ use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
 use axum::{
     Extension,
-    body::{Body, Bytes},
+    body::Bytes,
     extract::{Path, State, rejection::BytesRejection},
-    http::header,
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
@@ -19,8 +18,11 @@ use crate::{
     Api,
     destinations::parse_name,
     draining, read_json,
+    request::InDestination,
     views::rfc3339,
-    workers::{ITEMS_MAX, WAIT_MS_MAX, WAITS, check_range, find, lease::LastError, left},
+    workers::{
+        ITEMS_MAX, WAIT_MS_MAX, WAITS, check_range, find, handing_out, lease::LastError, left, one,
+    },
 };
 use domain::{
     DeliveryKind, Destination, DestinationName, LeaseToken, Message, Stamped, WorkerName,
@@ -30,7 +32,7 @@ use formats::{
     json::{joined_headers, json_body},
 };
 use http_server::{
-    client_connection::{ClientConnection, Lost, Tracked},
+    client_connection::{ClientConnection, Lost},
     openapi_responses,
     principal::Principal,
     problem::Problem,
@@ -60,10 +62,6 @@ struct ConsumeRequest {
     /// Who takes: `1234@host-7`, for example.
     #[serde(default)]
     consumer: Option<WorkerName>,
-}
-
-fn one() -> usize {
-    1
 }
 
 /// Messages under a consumer's lease. Those of a lane are in order.
@@ -108,7 +106,7 @@ struct Delivery {
 /// `POST /v1/destinations/{d}/consume`
 #[utoipa::path(post, path = "/v1/destinations/{destination}/consume", tag = "consumers",
     operation_id = "consume",
-    params(("destination" = String, Path, description = "The name of the destination")),
+    params(InDestination),
     request_body = ConsumeRequest,
     responses((status = 200, description = "Messages, or none", body = Deliveries), openapi_responses::Works))]
 pub(crate) async fn consume(
@@ -234,18 +232,13 @@ impl Taken {
         let shown = |(token, message)| shown(destination, token, message, &expires_at, depth_max);
         let deliveries = messages.into_iter().map(shown).collect();
         let deliveries = Deliveries { lease_ms: destination.delivery.timeout_ms, deliveries };
-        let text = serde_json::to_vec(&deliveries).map_err(|error| {
-            let detail = format!("the messages cannot be written as JSON: {error}");
-            Problem::new(Code::Unreadable, detail)
-        })?;
         let tokens = mem::take(&mut self.tokens);
         let (api, entry) = (self.api.clone(), self.entry.clone());
         // Never called if the answer arrives.
         let lost: Lost = Box::new(move || {
             drop(Taken { api, entry, consumed: Consumed::default(), tokens });
         });
-        let body = Body::new(Tracked::new(text.into(), client, lost));
-        Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+        handing_out(&deliveries, client, lost)
     }
 }
 

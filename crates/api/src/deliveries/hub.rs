@@ -1,11 +1,8 @@
 //! Hears deliveries once for all who watch them through this pod, and only while somebody does.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -70,10 +67,6 @@ impl Tails {
         Tails { inner: Arc::new(Inner { store, stop, tasks, heard, state, shares, changed }) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Watches a destination, or all, for this caller. Refuses if too many clients watch.
     pub(super) fn listen(
         &self,
@@ -81,7 +74,7 @@ impl Tails {
         caller: &Principal,
     ) -> Result<Listener, Problem> {
         let share = self.inner.shares.take(caller, "streams of deliveries")?;
-        let mut state = self.state();
+        let mut state = self.inner.state.lock();
         if state.wanted.values().sum::<usize>() >= LISTENERS_MAX {
             let detail =
                 "as many clients as possible watch deliveries through this pod; try another";
@@ -105,7 +98,7 @@ impl Tails {
         let tails = self.clone();
         let on_heard = move |heard: TailHeard| {
             if heard == TailHeard::Begun {
-                tails.state().has_begun = true;
+                tails.inner.state.lock().has_begun = true;
                 tails.inner.changed.notify_one();
             }
             // An error only means that nobody watches any more.
@@ -123,7 +116,7 @@ impl Tails {
     async fn ask(&self) {
         loop {
             let wanted = {
-                let mut state = self.state();
+                let mut state = self.inner.state.lock();
                 if state.wanted.is_empty() {
                     (state.is_running, state.has_begun) = (false, false);
                     return;
@@ -157,7 +150,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let mut state = self.tails.state();
+        let mut state = self.tails.inner.state.lock();
         if let Some(count) = state.wanted.get_mut(&self.of) {
             *count -= 1;
             if *count == 0 {

@@ -3,10 +3,11 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::broadcast, time::Instant};
 
 use crate::Api;
@@ -51,7 +52,7 @@ impl Known {
 
 impl ActiveDestinations {
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Those of these destinations that may have waiting messages.

@@ -1,23 +1,19 @@
 //! `POST /v1/leases/complete`: workers return their results.
 
-use axum::{
-    Extension, Json,
-    body::Bytes,
-    extract::{State, rejection::BytesRejection},
-};
+use axum::{Json, body::Bytes, extract::State};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    CALL_BYTES_MAX, ITEMS_MAX, Items, Results, bytes_left, count_results, group, messages_of,
+    Batch, CALL_BYTES_MAX, ITEMS_MAX, Item, Items, Results, bytes_left, count_results, messages_of,
     note_span, unless_damaged,
 };
-use crate::{Api, read_json};
+use crate::Api;
 use domain::{Body, LeaseToken, Processed, Stamped, message::check_text};
 use formats::json::even_null;
-use http_server::{openapi_responses, principal::Principal, problem::Problem};
+use http_server::{openapi_responses, problem::Problem};
 use store::{CatalogEntry, Completion, Status, StoreError, chunks_by_size, server_clock_ms};
 
 /// The longest content type, in bytes.
@@ -39,6 +35,20 @@ pub(crate) struct CompleteItem {
     /// True: the message is not delivered.
     #[serde(default)]
     drop: bool,
+    /// What these fields mean.
+    #[serde(skip)]
+    output: Option<Body>,
+}
+
+impl Item for CompleteItem {
+    fn token(&self) -> &str {
+        &self.token
+    }
+
+    fn check(&mut self, at: usize, api: &Api) -> Result<(), Problem> {
+        self.output = output_of(self, at, api.body_bytes_max)?;
+        Ok(())
+    }
 }
 
 /// `POST /v1/leases/complete`
@@ -48,17 +58,8 @@ pub(crate) struct CompleteItem {
         openapi_responses::Works))]
 pub(crate) async fn complete(
     State(api): State<Api>,
-    Extension(caller): Extension<Principal>,
-    body: Result<Bytes, BytesRejection>,
+    Batch { items, mut results, groups }: Batch<CompleteItem>,
 ) -> Result<Json<Results>, Problem> {
-    let Items { items } = read_json::<Items<CompleteItem>>(body, api.batch_bytes_max)?;
-    let outputs: Vec<Option<Body>> = items
-        .iter()
-        .enumerate()
-        .map(|(at, item)| output_of(item, at, api.body_bytes_max))
-        .collect::<Result<_, _>>()?;
-    let tokens = items.iter().map(|item| item.token.as_str()).collect();
-    let (mut results, groups) = group(&api, &caller, tokens).await?;
     for of_one in groups {
         // Read the rest of the record: only the holder of the lease can change it.
         let Some(held) = messages_of(&api, &of_one).await? else {
@@ -73,7 +74,7 @@ pub(crate) async fn complete(
                 continue;
             };
             at.push(index);
-            completions.push(completion(&entry, token, message, outputs[index].clone()));
+            completions.push(completion(&entry, token, message, items[index].output.clone()));
         }
         let size = |one: &Completion| {
             let input = one.output.input.as_ref().map_or(0, |input| input.bytes.len());

@@ -8,10 +8,9 @@ use std::{
 
 use axum::{
     Extension,
-    body::{Body, Bytes},
+    body::Bytes,
     extract::{State, rejection::BytesRejection},
-    http::header,
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
@@ -20,9 +19,9 @@ use tokio::{sync::broadcast, time::Instant};
 use utoipa::ToSchema;
 
 use super::{
-    ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, WAITS, check_range, find, half_a_minute,
+    ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, WAITS, check_range, find, half_a_minute, handing_out,
     handout::{self, Handed},
-    left,
+    left, one,
     waiter_queue::WaiterTicket,
 };
 use crate::{Api, draining, read_json, views::rfc3339};
@@ -31,15 +30,9 @@ use domain::{
     trace::TRACEPARENT,
 };
 use faults::planted;
-use formats::{
-    code::Code,
-    json::{embeddable, joined_headers, json_body},
-};
+use formats::json::{embeddable, joined_headers, json_body};
 use http_server::{
-    client_connection::{ClientConnection, Tracked},
-    openapi_responses,
-    principal::Principal,
-    problem::Problem,
+    client_connection::ClientConnection, openapi_responses, principal::Principal, problem::Problem,
     shares::Shares,
 };
 use store::{CatalogEntry, Claimed, Claimers, StoreError, Wake, WakeKind, woken};
@@ -80,10 +73,6 @@ struct LeaseRequest {
     #[serde(default = "half_a_minute")]
     #[schema(minimum = 100, maximum = 86_400_000, default = 30_000)]
     lease_ms: u64,
-}
-
-fn one() -> usize {
-    1
 }
 
 fn yes() -> bool {
@@ -177,7 +166,7 @@ pub(crate) async fn lease(
         let Ok(claimed) = api.tasks.spawn(claiming).await else { return Err(draining()) };
         let (leases, handed) = claimed?;
         if !leases.leases.is_empty() || is_last || api.stop.is_cancelled() {
-            return answer(leases, handed, client);
+            return handing_out(&leases, client, handed.when_lost());
         }
         let poll = (Instant::now() + request.poll()).min(deadline);
         tokio::select! {
@@ -186,23 +175,11 @@ pub(crate) async fn lease(
             () = work_for(&named, &mut wakes) => {}
             () = turn(place.as_deref()) => {}
             // The client may be gone: claim nothing for it.
-            () = left(client.as_ref()) => return answer(leases, handed, client),
+            () = left(client.as_ref()) => {
+                return handing_out(&leases, client, handed.when_lost());
+            }
         }
     }
-}
-
-/// The answer with these leases; requeues them if the answer is lost.
-fn answer(
-    leases: Leases,
-    handed: Handed,
-    client: Option<ClientConnection>,
-) -> Result<Response, Problem> {
-    let text = serde_json::to_vec(&leases).map_err(|error| {
-        let detail = format!("the messages cannot be written as JSON: {error}");
-        Problem::new(Code::Unreadable, detail)
-    })?;
-    let body = Body::new(Tracked::new(text.into(), client, handed.when_lost()));
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 impl LeaseRequest {

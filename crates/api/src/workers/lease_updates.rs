@@ -2,25 +2,21 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use axum::{
-    Extension, Json,
-    body::Bytes,
-    extract::{State, rejection::BytesRejection},
-};
+use axum::{Json, extract::State};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    ATTEMPTS_BYTES_MAX, Group, ITEMS_MAX, Items, LEASE_MS, Results, check_range, check_waits,
-    count_results,
+    ATTEMPTS_BYTES_MAX, Batch, Group, ITEMS_MAX, Item, Items, LEASE_MS, Results, check_range,
+    check_wait, count_results,
     ends::{End, end_attempts, end_overdue},
-    group, half_a_minute, unless_damaged,
+    half_a_minute, unless_damaged,
 };
-use crate::{Api, read_json, views::rfc3339};
+use crate::{Api, views::rfc3339};
 use domain::{ErrorKind, attempts::CHECKPOINT_BYTES_MAX};
 use formats::json::{AROUND, embeddable, even_null};
-use http_server::{openapi_responses, principal::Principal, problem::Problem};
+use http_server::{openapi_responses, problem::Problem};
 use store::{Extension as LeaseExtension, Status, chunks_by_size, server_clock_ms};
 
 /// A failed attempt.
@@ -37,6 +33,16 @@ pub(crate) struct FailItem {
     /// How long to wait before the next attempt; the backoff of the definition if absent.
     #[schema(maximum = 86_400_000)]
     retry_ms: Option<u64>,
+}
+
+impl Item for FailItem {
+    fn token(&self) -> &str {
+        &self.token
+    }
+
+    fn check(&mut self, at: usize, _: &Api) -> Result<(), Problem> {
+        check_wait(at, "retry_ms", self.retry_ms)
+    }
 }
 
 impl FailItem {
@@ -61,19 +67,23 @@ pub(crate) struct ExtendItem {
     checkpoint: Option<Box<RawValue>>,
 }
 
-impl ExtendItem {
-    fn check(&self, at: usize, json_depth_max: usize) -> Result<(), Problem> {
+impl Item for ExtendItem {
+    fn token(&self) -> &str {
+        &self.token
+    }
+
+    fn check(&mut self, at: usize, api: &Api) -> Result<(), Problem> {
         check_range(&format!("items[{at}].lease_ms"), self.lease_ms, LEASE_MS)?;
         let Some(json) = self.checkpoint.as_ref().map(|json| json.get()) else { return Ok(()) };
         let length = json.len();
         let problem = if length > CHECKPOINT_BYTES_MAX {
             format!("is {length} bytes of JSON, more than {CHECKPOINT_BYTES_MAX}")
         // The next attempt gets the checkpoint in an answer that contains other messages too.
-        } else if embeddable(json, json_depth_max).is_none() {
-            let levels = json_depth_max.saturating_sub(AROUND);
+        } else if embeddable(json, api.json_depth_max).is_none() {
+            let levels = api.json_depth_max.saturating_sub(AROUND);
             format!(
                 "some parsers of JSON would refuse it: it nests deeper than {levels} levels \
-                 (http.json_depth_max), or has a number beyond a double or half of a surrogate pair"
+                 (http.api.json_depth_max), or has a number beyond a double or half of a surrogate pair"
             )
         } else {
             return Ok(());
@@ -93,6 +103,16 @@ pub(crate) struct RequeueItem {
     delay_ms: u64,
 }
 
+impl Item for RequeueItem {
+    fn token(&self) -> &str {
+        &self.token
+    }
+
+    fn check(&mut self, at: usize, _: &Api) -> Result<(), Problem> {
+        check_wait(at, "delay_ms", Some(self.delay_ms))
+    }
+}
+
 /// `POST /v1/leases/fail`
 #[utoipa::path(post, path = "/v1/leases/fail", tag = "workers", operation_id = "fail_leases",
     request_body = Items<FailItem>,
@@ -100,13 +120,8 @@ pub(crate) struct RequeueItem {
         openapi_responses::Works))]
 pub(crate) async fn fail(
     State(api): State<Api>,
-    Extension(caller): Extension<Principal>,
-    body: Result<Bytes, BytesRejection>,
+    Batch { items, mut results, groups }: Batch<FailItem>,
 ) -> Result<Json<Results>, Problem> {
-    let Items { items } = read_json::<Items<FailItem>>(body, api.batch_bytes_max)?;
-    check_waits("retry_ms", items.iter().map(|item| item.retry_ms))?;
-    let tokens = items.iter().map(|item| item.token.as_str()).collect();
-    let (mut results, groups) = group(&api, &caller, tokens).await?;
     for of_one in groups {
         let ends: Vec<End> = of_one.at.iter().map(|&index| items[index].end()).collect();
         end_attempts(&api, of_one, &ends, "failed", &mut results).await?;
@@ -121,15 +136,8 @@ pub(crate) async fn fail(
         openapi_responses::Works))]
 pub(crate) async fn extend(
     State(api): State<Api>,
-    Extension(caller): Extension<Principal>,
-    body: Result<Bytes, BytesRejection>,
+    Batch { items, mut results, groups }: Batch<ExtendItem>,
 ) -> Result<Json<Results>, Problem> {
-    let Items { items } = read_json::<Items<ExtendItem>>(body, api.batch_bytes_max)?;
-    for (at, item) in items.iter().enumerate() {
-        item.check(at, api.json_depth_max)?;
-    }
-    let tokens = items.iter().map(|item| item.token.as_str()).collect();
-    let (mut results, groups) = group(&api, &caller, tokens).await?;
     for Group { entry, at, tokens } in groups {
         // One call per lease duration; usually there is only one.
         let mut by_length: BTreeMap<u64, (Vec<usize>, Vec<LeaseExtension>)> = BTreeMap::new();
@@ -181,13 +189,8 @@ pub(crate) async fn extend(
         openapi_responses::Works))]
 pub(crate) async fn requeue(
     State(api): State<Api>,
-    Extension(caller): Extension<Principal>,
-    body: Result<Bytes, BytesRejection>,
+    Batch { items, mut results, groups }: Batch<RequeueItem>,
 ) -> Result<Json<Results>, Problem> {
-    let Items { items } = read_json::<Items<RequeueItem>>(body, api.batch_bytes_max)?;
-    check_waits("delay_ms", items.iter().map(|item| Some(item.delay_ms)))?;
-    let tokens = items.iter().map(|item| item.token.as_str()).collect();
-    let (mut results, groups) = group(&api, &caller, tokens).await?;
     for of_one in groups {
         let (later, Group { entry, at, tokens }) = of_one.split(|index| items[index].delay_ms > 0);
         let ends: Vec<End> =

@@ -10,18 +10,31 @@ mod waiter_queue;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
-use serde::{Deserialize, Serialize};
+use axum::{
+    Extension,
+    body::{Body, Bytes},
+    extract::{FromRequest, FromRequestParts, Request},
+    http::header,
+    response::{IntoResponse, Response},
+};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use utoipa::ToSchema;
 
 use active::ActiveDestinations;
 use waiter_queue::{Served, WaiterQueues};
 
-use super::Api;
+use super::{Api, read_json};
 use domain::{DestinationName, LeaseToken, Stamped};
-use http_server::{client_connection::ClientConnection, principal::Principal, problem::Problem};
+use formats::code::Code;
+use http_server::{
+    client_connection::{ClientConnection, Lost, Tracked},
+    principal::Principal,
+    problem::Problem,
+};
 use store::{CallSequence, CatalogEntry, Failed, Status, StoreError, server_clock};
 use telemetry::{Noted, SpanOf};
 
@@ -55,7 +68,7 @@ pub struct WorkerRequests {
 
 impl WorkerRequests {
     pub(super) fn take(&self, api: &Api, name: &DestinationName) -> CallSequence {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         let kept = idle.get_mut(name).and_then(Vec::pop);
         kept.unwrap_or_else(|| api.store.new_call_sequence(&format!("worker:{name}")))
     }
@@ -63,7 +76,7 @@ impl WorkerRequests {
     pub(super) fn put_back(&self, name: &DestinationName, call_sequence: CallSequence) {
         // If the last call had no answer, it is not repeated: the next one gets a new number.
         call_sequence.give_up();
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         if idle.len() >= IDLE_DESTINATIONS_MAX && !idle.contains_key(name) {
             // Any entry: a call sequence can always be created again.
             let other = idle.keys().next().cloned();
@@ -113,13 +126,28 @@ fn half_a_minute() -> u64 {
     30_000
 }
 
+pub(super) fn one() -> usize {
+    1
+}
+
 /// What to do with claimed messages.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LeaseItems)]
 pub(super) struct Items<T> {
     #[schema(min_items = 1, max_items = 1000)]
-    pub(super) items: Vec<T>,
+    items: Vec<T>,
+}
+
+/// What to do with one claimed message.
+pub(crate) trait Item: DeserializeOwned + Send {
+    /// The token of its lease.
+    fn token(&self) -> &str;
+
+    /// Refuses an item that can never be carried out. `at`: its place in the request.
+    fn check(&mut self, _at: usize, _api: &Api) -> Result<(), Problem> {
+        Ok(())
+    }
 }
 
 /// One result for each item, in order.
@@ -212,17 +240,39 @@ impl Group {
     }
 }
 
-/// Groups items by destination, with a preliminary result for each. An item whose token is invalid,
-/// or whose destination is gone, has a stale lease.
-pub(super) async fn group(
+/// The items of a request, grouped by destination, with a preliminary result for each. An item whose token is
+/// invalid, or whose destination is gone, has a stale lease.
+pub(crate) struct Batch<T> {
+    pub(super) items: Vec<T>,
+    pub(super) results: Results,
+    pub(super) groups: Vec<Group>,
+}
+
+impl<T: Item> FromRequest<Api> for Batch<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Batch<T>, Response> {
+        let (mut parts, body) = request.into_parts();
+        let caller = Extension::from_request_parts(&mut parts, api).await;
+        let Extension(caller) = caller.map_err(IntoResponse::into_response)?;
+        let body = Bytes::from_request(Request::from_parts(parts, body), api).await;
+        let items = read_json(body, api.batch_bytes_max).map_err(IntoResponse::into_response)?;
+        batch(api, &caller, items).await.map_err(IntoResponse::into_response)
+    }
+}
+
+async fn batch<T: Item>(
     api: &Api,
     caller: &Principal,
-    tokens: Vec<&str>,
-) -> Result<(Results, Vec<Group>), Problem> {
-    check_range("items", tokens.len() as u64, 1..=ITEMS_MAX as u64)?;
+    Items { mut items }: Items<T>,
+) -> Result<Batch<T>, Problem> {
+    for (at, item) in items.iter_mut().enumerate() {
+        item.check(at, api)?;
+    }
+    check_range("items", items.len() as u64, 1..=ITEMS_MAX as u64)?;
     let mut by_name: BTreeMap<DestinationName, (Vec<usize>, Vec<LeaseToken>)> = BTreeMap::new();
-    for (index, text) in tokens.iter().enumerate() {
-        if let Ok(token) = LeaseToken::decode(text) {
+    for (index, item) in items.iter().enumerate() {
+        if let Ok(token) = LeaseToken::decode(item.token()) {
             caller.check(&token.destination)?;
             let (at, tokens) = by_name.entry(token.destination.clone()).or_default();
             at.push(index);
@@ -235,14 +285,15 @@ pub(super) async fn group(
             groups.push(Group { entry, at, tokens });
         }
     }
-    let stale = |token: &str| ItemResult {
-        token: token.to_owned(),
+    let stale = |item: &T| ItemResult {
+        token: item.token().to_owned(),
         status: Status::StaleLease,
         expires_at: None,
         exhausted: None,
         detail: None,
     };
-    Ok((Results { results: tokens.into_iter().map(stale).collect() }, groups))
+    let results = Results { results: items.iter().map(stale).collect() };
+    Ok(Batch { items, results, groups })
 }
 
 /// The approximate bytes of what is stored about a message's attempts.
@@ -283,16 +334,23 @@ pub(super) fn check_range(
     Err(Problem::invalid_field(format!("{what}: {value} is outside {min} to {max}")))
 }
 
-/// Checks the waits that the items of a request ask for in this field.
-pub(super) fn check_waits(
-    field: &str,
-    waits: impl Iterator<Item = Option<u64>>,
-) -> Result<(), Problem> {
-    for (at, wait_ms) in waits.enumerate() {
-        let what = format!("items[{at}].{field}");
-        check_range(&what, wait_ms.unwrap_or_default(), 0..=RETRY_MS_MAX)?;
-    }
-    Ok(())
+/// Checks the wait that an item of a request asks for in this field.
+pub(super) fn check_wait(at: usize, field: &str, wait_ms: Option<u64>) -> Result<(), Problem> {
+    check_range(&format!("items[{at}].{field}"), wait_ms.unwrap_or_default(), 0..=RETRY_MS_MAX)
+}
+
+/// An answer that hands messages out. `lost` runs if the client does not get it.
+pub(super) fn handing_out(
+    answer: &impl Serialize,
+    client: Option<ClientConnection>,
+    lost: Lost,
+) -> Result<Response, Problem> {
+    let text = serde_json::to_vec(answer).map_err(|error| {
+        let detail = format!("the messages cannot be written as JSON: {error}");
+        Problem::new(Code::Unreadable, detail)
+    })?;
+    let body = Body::new(Tracked::new(text.into(), client, lost));
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 async fn existing(api: &Api, name: &DestinationName) -> Result<Option<Arc<CatalogEntry>>, Problem> {

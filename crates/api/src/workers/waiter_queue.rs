@@ -3,9 +3,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use domain::DestinationName;
@@ -27,7 +28,7 @@ impl WaiterQueues {
     /// Joins these queues at their ends. Each name must occur once.
     pub(super) fn join(self: &Arc<Self>, names: &[DestinationName]) -> WaiterTicket {
         let moved = Arc::new(Notify::new());
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         for name in names {
             waiting.entry(name.clone()).or_default().push_back(moved.clone());
         }
@@ -38,7 +39,7 @@ impl WaiterQueues {
 impl WaiterTicket {
     /// True if this request is first in the queue.
     pub(super) fn is_first(&self, name: &DestinationName) -> bool {
-        let waiting = self.queues.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = self.queues.waiting.lock();
         let first = waiting.get(name).and_then(|queue| queue.front());
         first.is_some_and(|first| Arc::ptr_eq(first, &self.moved))
     }
@@ -51,7 +52,7 @@ impl WaiterTicket {
 
 impl Drop for WaiterTicket {
     fn drop(&mut self) {
-        let mut waiting = self.queues.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.queues.waiting.lock();
         for name in &self.names {
             let Some(queue) = waiting.get_mut(name) else { continue };
             let was_first = queue.front().is_some_and(|first| Arc::ptr_eq(first, &self.moved));
@@ -80,13 +81,13 @@ pub(super) struct Served {
 impl Served {
     /// Sorts the longest unserved first; those never served keep their order.
     pub(super) fn sort(&self, names: &mut [DestinationName]) {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock();
         names.sort_by_key(|name| last.1.get(name).copied().unwrap_or_default());
     }
 
     /// Notes that the destination is served now.
     pub(super) fn note(&self, name: &DestinationName) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         last.0 += 1;
         let now = last.0;
         last.1.insert(name.clone(), now);
@@ -139,7 +140,7 @@ mod tests {
         drop(first);
         assert!(third.moved().now_or_never().is_some());
         drop(third);
-        assert!(lines.waiting.lock().unwrap().is_empty());
+        assert!(lines.waiting.lock().is_empty());
     }
 
     #[test]
@@ -149,7 +150,7 @@ mod tests {
         for number in 0..3 * REMEMBERED_MAX {
             served.note(&name(number));
         }
-        assert!(served.last.lock().unwrap().1.len() <= REMEMBERED_MAX);
+        assert!(served.last.lock().1.len() <= REMEMBERED_MAX);
         let (newest, older) = (name(3 * REMEMBERED_MAX - 1), name(3 * REMEMBERED_MAX - 2));
         let mut all = [newest.clone(), name(0), older.clone()];
         served.sort(&mut all);

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::{Context, ensure};
 use config::Config;
 use tokio::time::sleep;
-use tools::harness::{Harness, metrics};
+use tools::harness::{Deliveries, Harness};
 
 pub use report::Failovers;
 use report::{Case, Event};
@@ -29,9 +29,6 @@ const LEAD: Duration = Duration::from_secs(1);
 const DRAWN_US_MAX: u64 = 1_000_000;
 /// Messages are sent for this long after the event, and for a lease more if the sender gives nothing back.
 const TAIL: Duration = Duration::from_secs(4);
-
-/// By sender: the number of messages delivered to each destination so far.
-type Deliveries = BTreeMap<String, BTreeMap<String, f64>>;
 
 impl Bench<'_> {
     /// Runs this many rounds of all events.
@@ -83,7 +80,7 @@ impl Bench<'_> {
         self.arrivals(accepted(&sent)).await;
         if case == Case::Joined {
             strike.moved =
-                deliveries(self.harness).await.remove(&strike.sender).unwrap_or_default();
+                self.harness.deliveries().await.remove(&strike.sender).unwrap_or_default();
         }
         let (judged, arrived, _) = self.judge(phase, sent);
         let has_moved = |lane: &u64| {
@@ -117,7 +114,7 @@ async fn strike(
     lead: Duration,
     newcomer: u64,
 ) -> anyhow::Result<Strike> {
-    let before = deliveries(harness).await;
+    let before = harness.deliveries().await;
     sleep(lead).await;
     if case == Case::Joined {
         let at = tally.now();
@@ -125,7 +122,7 @@ async fn strike(
         // The destinations that it takes are known only later.
         return Ok(Strike { at, sender: format!("sender {newcomer}"), moved: BTreeMap::new() });
     }
-    let busiest = busiest(&before, deliveries(harness).await);
+    let busiest = busiest(&before, harness.deliveries().await);
     let (sender, moved) = busiest.context("no sender says that it delivers anything")?;
     let at = tally.now();
     match case {
@@ -133,15 +130,6 @@ async fn strike(
         Case::Killed | Case::Joined => drop(harness.kill(&sender).await?),
     }
     Ok(Strike { at, sender, moved })
-}
-
-async fn deliveries(harness: &Harness) -> Deliveries {
-    let mut all = Deliveries::new();
-    for sender in harness.of_role("sender") {
-        let of_sender = metrics::deliveries_by_destination(harness.client(), &sender.url).await;
-        all.insert(sender.name.clone(), of_sender.unwrap_or_default());
-    }
-    all
 }
 
 /// The sender that delivers to the most destinations, and these destinations: their counts have

@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use serde::Serialize;
+use tools::quantiles::nearest_rank;
 
 use crate::{
     args::BenchArgs, counters::Counters, receive::Arrival, report::rounded, verify::Verified,
@@ -161,9 +162,7 @@ impl Gaps {
         self.all_ms.extend(gaps_ms);
         self.all_ms.sort_by(f64::total_cmp);
         self.lanes = self.all_ms.len() as u64;
-        // The median by nearest rank.
-        let middle = self.all_ms.len().div_ceil(2).saturating_sub(1);
-        self.gap_p50_ms = self.all_ms.get(middle).copied().unwrap_or_default();
+        self.gap_p50_ms = nearest_rank(&self.all_ms, 500).unwrap_or_default();
         self.gap_max_ms = self.all_ms.last().copied().unwrap_or_default();
     }
 }

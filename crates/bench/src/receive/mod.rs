@@ -11,15 +11,15 @@ use std::{
 
 use domain::Framing;
 use tokio_util::task::AbortOnDropHandle;
+use tools::servers;
 
 use super::{
     args::Transport,
-    plan::{Numbered, Plan},
+    plan::{Numbered, Plan, numbered},
     surroundings::Surroundings,
 };
 
 mod http;
-mod tcp;
 
 /// No sent message has an index beyond this.
 const INDEX_MAX: usize = 1 << 31;
@@ -48,7 +48,9 @@ impl Receivers {
             (Transport::Http | Transport::HttpBatch, true) => format!("https://{address}/in"),
         };
         let server = match way {
-            Transport::Tcp => tokio::spawn(tcp::serve(listener, framing, tally)),
+            Transport::Tcp => tokio::spawn(servers::frames(listener, framing, move |frame| {
+                tally.arrives(numbered(frame), tally.now());
+            })),
             Transport::Http => tokio::spawn(http::serve(listener, false, tally)),
             Transport::HttpBatch => tokio::spawn(http::serve(listener, true, tally)),
         };

@@ -2,19 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use domain::{Ordering, Position};
 use serde::{Deserialize, Serialize};
 
 /// Violations that a report lists; it counts all.
 const LISTED_MAX: usize = 1_000;
-
-/// The position of a message; no two messages have the same one. In a lane, the lower one comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Position {
-    /// The epoch.
-    pub epoch: u64,
-    /// The sequence.
-    pub sequence: u64,
-}
 
 /// A line of the journal: a delivery that the receiver accepted.
 #[derive(Debug, Clone, Deserialize)]
@@ -23,10 +15,9 @@ pub struct Line {
     pub destination: Option<String>,
     /// The ordering key.
     pub key: Option<String>,
-    /// The epoch.
-    pub epoch: u64,
-    /// The sequence.
-    pub sequence: u64,
+    /// The position; no two messages have the same one. In a lane, the lower one comes first.
+    #[serde(flatten)]
+    pub position: Position,
     /// The id.
     pub id: Option<String>,
 }
@@ -34,28 +25,15 @@ pub struct Line {
 /// An entry of the log.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Logged {
-    /// The epoch.
-    pub epoch: u64,
-    /// The sequence.
-    pub sequence: u64,
+    /// The position; no two messages have the same one. In a lane, the lower one comes first.
+    #[serde(flatten)]
+    pub position: Position,
     /// The ordering key.
     pub key: Option<String>,
     /// The id.
     pub id: String,
     /// `delivered`, or how it left otherwise.
     pub state: String,
-}
-
-/// How the messages of a destination are ordered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ordering {
-    /// All messages are one lane.
-    Destination,
-    /// Each ordering key is a lane.
-    Key,
-    /// There is no order.
-    None,
 }
 
 /// What is wrong.
@@ -173,7 +151,7 @@ impl Check {
     /// The next line of the journal.
     pub fn accepted(&mut self, line: Line, number: u64) {
         self.report.journal_lines += 1;
-        let position = Position { epoch: line.epoch, sequence: line.sequence };
+        let position = line.position;
         let key = line.key.filter(|key| !key.is_empty());
         if let Some(first) = self.accepted.get(&position) {
             let has_same_id = first.id.is_none() || line.id.is_none() || first.id == line.id;
@@ -203,7 +181,7 @@ impl Check {
         let mut known = BTreeSet::new();
         let mut highest: HashMap<String, Position> = HashMap::new();
         for one in log {
-            let position = Position { epoch: one.epoch, sequence: one.sequence };
+            let position = one.position;
             let key = one.key.clone().filter(|key| !key.is_empty());
             known.insert(position);
             self.report.log_messages += 1;
@@ -266,12 +244,13 @@ mod tests {
 
     fn line(key: &str, epoch: u64, sequence: u64) -> Line {
         let id = Some(format!("id-{sequence}"));
-        Line { destination: None, key: Some(key.to_owned()), epoch, sequence, id }
+        let position = Position { epoch, sequence };
+        Line { destination: None, key: Some(key.to_owned()), position, id }
     }
 
     fn logged(key: &str, sequence: u64, state: &str) -> Logged {
         let (key, id) = (Some(key.to_owned()), format!("id-{sequence}"));
-        Logged { epoch: 1, sequence, key, id, state: state.to_owned() }
+        Logged { position: Position { epoch: 1, sequence }, key, id, state: state.to_owned() }
     }
 
     /// The kinds of violations, and the messages.

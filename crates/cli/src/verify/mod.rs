@@ -7,6 +7,7 @@ use std::{fmt::Write as _, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use domain::{Ordering, Position};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
@@ -19,7 +20,7 @@ use super::{
     paths::{path_of, query},
     style,
 };
-use check::{Check, KINDS, Kind, Line, Logged, Ordering, Position, Report, Violation};
+use check::{Check, KINDS, Kind, Line, Logged, Report, Violation};
 
 /// Entries of the log that are read at most.
 const LOG_MAX: usize = 1_000_000;
@@ -128,7 +129,7 @@ async fn read_history(service: &Service, args: &VerifyArgs) -> anyhow::Result<Hi
             count += 1;
             // An entry that cannot be read says nothing.
             let Ok(entry) = Logged::deserialize(item) else { continue };
-            if args.takes(entry.sequence) {
+            if args.takes(entry.position.sequence) {
                 history.log.push(entry);
             }
         }
@@ -171,7 +172,8 @@ async fn read_journal(args: &VerifyArgs, check: &mut Check) -> anyhow::Result<bo
         match serde_json::from_slice::<Line>(&bytes) {
             Ok(line) => {
                 let of = line.destination.as_deref();
-                if of.is_none_or(|of| of == args.destination) && args.takes(line.sequence) {
+                if of.is_none_or(|of| of == args.destination) && args.takes(line.position.sequence)
+                {
                     check.accepted(line, number);
                 }
             }

@@ -3,9 +3,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// These connections, the oldest first. Cheap to clone.
@@ -16,7 +17,7 @@ impl Unverified {
     /// A new one, until what this returns is dropped. It is cancelled when the connection has to close.
     pub(super) fn add(&self) -> Arc<CancellationToken> {
         let closing = Arc::default();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|one| one.strong_count() > 0);
         all.push_back(Arc::downgrade(&closing));
         closing
@@ -24,7 +25,7 @@ impl Unverified {
 
     /// Closes the oldest. False if there is none.
     pub(super) fn displace_oldest(&self) -> bool {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let oldest = std::iter::from_fn(|| all.pop_front()).find_map(|one| one.upgrade());
         oldest.inspect(|closing| closing.cancel()).is_some()
     }

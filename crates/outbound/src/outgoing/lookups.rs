@@ -4,14 +4,7 @@
 //! A new name without an answer within a second is *silent* until a look-up finds it. Look-ups of silent
 //! names leave places free for other names, so that a new name does not wait behind silent ones.
 
-use std::{
-    collections::HashMap,
-    io,
-    net::IpAddr,
-    num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, io, net::IpAddr, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::{
@@ -19,6 +12,7 @@ use futures::{
     future::{BoxFuture, Shared},
 };
 use lru::LruCache;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use domain::DestinationName;
@@ -74,24 +68,20 @@ impl Lookups {
         Lookups { lookup, share, names, first_max: FIRST_MAX, longest: LOOKUP_MAX }
     }
 
-    fn names(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// True if the last look-up of this name found something.
     pub(super) fn is_known(&self, name: &str) -> bool {
         self.last(name) == Some(true)
     }
 
     fn last(&self, name: &str) -> Option<bool> {
-        self.names().known.get(name).copied()
+        self.names.lock().known.get(name).copied()
     }
 
     /// The addresses of this name.
     pub(super) async fn find(&self, who: &Who, name: &str) -> io::Result<Vec<IpAddr>> {
         loop {
             let last = self.last(name);
-            let begun = self.names().in_flight.get(name).cloned();
+            let begun = self.names.lock().in_flight.get(name).cloned();
             let answer = match begun {
                 Some(answer) if !planted::is("lookups_not_shared") => answer,
                 _ => {
@@ -111,7 +101,7 @@ impl Lookups {
     }
 
     fn begin(&self, name: &str, place: Place<Who>, within: Duration) -> Answer {
-        let mut names = self.names();
+        let mut names = self.names.lock();
         if let Some(begun) = names.in_flight.get(name)
             && !planted::is("lookups_not_shared")
         {
@@ -121,7 +111,7 @@ impl Lookups {
         // In a task, the look-up ends and gives its place back even if its callers have left.
         let task = tokio::spawn(async move {
             let found = timeout(within, this.lookup.lookup(&owned)).await;
-            let mut names = this.names();
+            let mut names = this.names.lock();
             names.in_flight.remove(&owned);
             match &found {
                 // The server answered that the name does not exist: the name is not silent.

@@ -3,8 +3,10 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
 };
+
+use parking_lot::RwLock;
 
 use super::ranges::{canonical, inside, special};
 use domain::AllowedNetwork;
@@ -76,17 +78,17 @@ impl Policy {
 
     /// From now on allows these networks.
     pub(super) fn allow(&self, allowed: Vec<AllowedNetwork>) {
-        *self.allowed.write().unwrap_or_else(PoisonError::into_inner) = allowed;
+        *self.allowed.write() = allowed;
     }
 
     /// Notes the addresses where this process listens.
     pub(super) fn note_listeners(&self, listeners: Vec<SocketAddr>) {
-        self.own.write().unwrap_or_else(PoisonError::into_inner).listeners = listeners;
+        self.own.write().listeners = listeners;
     }
 
     /// Notes the addresses of its Redis servers.
     pub(super) fn note_redis(&self, redis: Vec<SocketAddr>) {
-        self.own.write().unwrap_or_else(PoisonError::into_inner).redis = redis;
+        self.own.write().redis = redis;
     }
 
     /// Returns an error if Reseq may not connect to this address.
@@ -98,7 +100,7 @@ impl Policy {
             self.check_own(form, port).map_err(refused)?;
         }
         for form in forms.into_iter().flatten() {
-            let allowed = self.allowed.read().unwrap_or_else(PoisonError::into_inner);
+            let allowed = self.allowed.read();
             if allowed.iter().any(|network| network.contains(form, port)) {
                 return Ok(());
             }
@@ -110,7 +112,7 @@ impl Policy {
     }
 
     fn check_own(&self, ip: IpAddr, port: u16) -> Result<(), RefusedReason> {
-        let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+        let own = self.own.read();
         // A connection to 0.0.0.0 or [::] reaches this machine.
         let ip = match ip {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -4,7 +4,6 @@
 use std::{
     fs, io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::{Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -15,6 +14,7 @@ use hickory_resolver::{
     net::{NetError, runtime::TokioRuntimeProvider},
     system_conf::read_system_conf,
 };
+use parking_lot::Mutex;
 
 use super::Lookup;
 
@@ -42,7 +42,7 @@ impl SystemLookup {
 
     fn resolver(&self) -> Result<TokioResolver, NetError> {
         let changed = FILES.map(|file| fs::metadata(file).and_then(|data| data.modified()).ok());
-        let mut resolver = self.resolver.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut resolver = self.resolver.lock();
         if let Some((of, resolver)) = &*resolver
             && *of == changed
         {

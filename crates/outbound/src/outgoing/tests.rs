@@ -1,11 +1,9 @@
 //! Tests disguised forms of refused addresses, with the same parsing as in production.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
 use super::*;
@@ -300,7 +298,7 @@ impl Rebinding {
 impl Lookup for Rebinding {
     async fn lookup(&self, _: &str) -> io::Result<Vec<IpAddr>> {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        let answers = self.answers.lock().unwrap();
+        let answers = self.answers.lock();
         let none = || io::Error::new(io::ErrorKind::NotFound, "no such name");
         answers.get(asked).or(answers.last()).cloned().ok_or_else(none)
     }

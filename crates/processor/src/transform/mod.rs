@@ -4,11 +4,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use ::jq::{Evaluators, Program};
 use domain::{Body, DestinationName, ErrorKind, Stamped, TransformKind};
@@ -143,7 +144,7 @@ impl Transforms {
             TransformKind::Worker => None,
             TransformKind::Native => self.native.get(definition.name.as_deref()?).cloned(),
             TransformKind::Http | TransformKind::Jq => {
-                let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut built = self.built.lock();
                 if let Some((of, transform, used)) = built.get_mut(&entry.destination.name)
                     && of == definition
                 {
@@ -160,7 +161,7 @@ impl Transforms {
 
     /// Drops transforms of destinations that are gone, idle, or no longer use them.
     pub fn keep(&self, entry_of: impl Fn(&DestinationName) -> Option<Arc<CatalogEntry>>) {
-        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut built = self.built.lock();
         built.retain(|name, (of, transform, used)| {
             // Running attempts hold it too.
             let is_idle = Arc::strong_count(transform) == 1 && used.elapsed() > IDLE;

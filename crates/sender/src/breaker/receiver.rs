@@ -2,10 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::Url;
 use tokio::time::Instant;
 
@@ -27,7 +28,7 @@ impl Hosts {
         let url = Url::parse(url).ok();
         let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
         let port = url.as_ref().and_then(Url::port_or_known_default).unwrap_or_default();
-        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = self.0.lock();
         hosts.retain(|_, breaker| breaker.strong_count() > 0);
         let entry = hosts.entry(format!("{host}:{port}")).or_default();
         entry.upgrade().unwrap_or_else(|| {
@@ -72,7 +73,7 @@ impl Receiver {
     }
 
     fn host(&self) -> Option<MutexGuard<'_, Breaker>> {
-        self.host.as_ref().map(|host| host.lock().unwrap_or_else(PoisonError::into_inner))
+        self.host.as_ref().map(|host| host.lock())
     }
 
     /// Whether a delivery may begin now. If not, the error says when to ask again, unless a delivery ends before.

@@ -14,7 +14,7 @@
 use std::{
     future::poll_fn,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     task::Poll,
@@ -24,6 +24,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
+use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::codec::Framed;
@@ -39,7 +40,7 @@ use formats::{
 use outbound::{
     http_client::{CONNECT_TIMEOUT, Clients, Idle},
     outgoing::OutgoingError,
-    receiver_stream::ReceiverStream,
+    receiver_stream::{ReceiverStream, is_usable, tcp_of},
 };
 
 /// TCP probes an idle connection at this interval, to detect that the receiver has vanished.
@@ -74,15 +75,9 @@ pub struct Tcp {
 #[derive(Default)]
 struct IdleConnections(Mutex<Vec<(u64, Connection)>>);
 
-impl IdleConnections {
-    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Connection)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Idle for IdleConnections {
     fn close(&self) {
-        self.lock().clear();
+        self.0.lock().clear();
     }
 }
 
@@ -285,10 +280,10 @@ impl Tcp {
             }
         };
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
-        let prepared = stream
-            .tcp()
+        let socket = tcp_of(&stream);
+        let prepared = socket
             .set_nodelay(true)
-            .and_then(|()| SockRef::from(stream.tcp()).set_tcp_keepalive(&keepalive));
+            .and_then(|()| SockRef::from(socket).set_tcp_keepalive(&keepalive));
         prepared.map_err(|error| Stop::broken(format!("no connection: {error}")))?;
         let mut connection = Framed::new(stream, FrameCodec::new(self.framing, ANSWER_BYTES_MAX));
         // Write all frames of an attempt together. The caller limits their number.
@@ -320,9 +315,9 @@ impl Tcp {
     /// An idle connection of this generation that the receiver has not visibly closed.
     async fn take_idle(&self, now: u64) -> Option<Connection> {
         loop {
-            let idle = self.idle.lock().pop();
+            let idle = self.idle.0.lock().pop();
             let (generation, mut connection) = idle?;
-            if generation == now && connection.get_mut().is_usable(self.ack).await {
+            if generation == now && is_usable(connection.get_mut(), self.ack).await {
                 return Some(connection);
             }
         }
@@ -332,7 +327,7 @@ impl Tcp {
     /// the answer to that frame.
     fn keep(&self, connection: Connection, generation: u64) {
         let may_be_idle = self.clients.keeps_idle(generation);
-        let mut idle = self.idle.lock();
+        let mut idle = self.idle.0.lock();
         if may_be_idle && connection.read_buffer().is_empty() && idle.len() < self.idle_max {
             idle.push((generation, connection));
         }
@@ -419,7 +414,7 @@ mod tests {
             let first = tcp.attempt(&[Bytes::from_static(b"one")], &mut progress).await;
             // From now on, writes fail and there is nothing to read, as after a late RST.
             let idle = tcp.take_idle(0).await.unwrap();
-            SockRef::from(idle.get_ref().tcp()).shutdown(Shutdown::Write).unwrap();
+            SockRef::from(tcp_of(idle.get_ref())).shutdown(Shutdown::Write).unwrap();
             tcp.keep(idle, 0);
             progress = Progress::begin(tcp.timeout);
             let second = tcp.attempt(&[Bytes::from_static(b"two")], &mut progress).await;

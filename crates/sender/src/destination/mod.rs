@@ -14,13 +14,10 @@ mod scheduler;
 mod spans;
 mod withdrawals;
 
-use std::{
-    collections::HashMap,
-    ops::ControlFlow,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use calls::Answer;
@@ -62,11 +59,11 @@ pub(super) struct Gauged {
 
 impl Gauge {
     pub(super) fn get(&self) -> Gauged {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 
     fn set(&self, gauged: Gauged) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = gauged;
+        *self.0.lock() = gauged;
     }
 }
 

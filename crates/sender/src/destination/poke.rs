@@ -1,8 +1,7 @@
 //! Wakes the task of a destination when it may have work, and reports when the task has ended, so
 //! that the caller starts another.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use store::HandOver;
@@ -35,13 +34,9 @@ pub(super) struct Poked {
 }
 
 impl Poke {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// False if the task has ended.
     pub(crate) fn poke(&self, handed: Option<HandOver>) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.has_ended {
             return false;
         }
@@ -54,7 +49,7 @@ impl Poke {
 
     /// Pokes may have been missed. Does not wake the task: a scan finds destinations with work.
     pub(crate) fn note_gap(&self) {
-        self.lock().next.has_gap = true;
+        self.state.lock().next.has_gap = true;
     }
 
     /// Resolves when the task was poked. The task must look for work after this resolves. A poke
@@ -62,7 +57,7 @@ impl Poke {
     pub(super) async fn poked(&self) -> Poked {
         loop {
             self.notify.notified().await;
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if std::mem::take(&mut state.is_poked) {
                 return std::mem::take(&mut state.next);
             }
@@ -71,7 +66,7 @@ impl Poke {
 
     /// Ends, unless there was a poke meanwhile. Only the task calls it.
     pub(super) fn end(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.has_ended |= !state.is_poked;
         state.has_ended
     }

@@ -4,12 +4,9 @@
 mod backlogs;
 mod blocked;
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -43,32 +40,28 @@ struct State {
 }
 
 impl Owned {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn begin(&self, holdings: Arc<Holdings>) {
-        self.lock().holdings = Some(holdings);
+        self.0.lock().holdings = Some(holdings);
     }
 
     /// The destinations whose next delivery waits for their rate limit.
     pub(super) fn set_rate_limited(&self, names: HashSet<DestinationName>) {
-        self.lock().rate_limited = names;
+        self.0.lock().rate_limited = names;
     }
 
     /// The destinations with deliveries that wait for a connection.
     pub(super) fn set_awaiting_connection(&self, names: HashSet<DestinationName>) {
-        self.lock().awaiting_connection = names;
+        self.0.lock().awaiting_connection = names;
     }
 
     /// The destinations whose receivers fail, and whose lanes wait for a probe.
     pub(super) fn set_probed(&self, names: HashSet<DestinationName>) {
-        self.lock().probed = names;
+        self.0.lock().probed = names;
     }
 
     /// Messages of this destination may have left, or halted.
     pub(super) fn note_woken(&self, name: &DestinationName) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let State { woken, woken_to_check, .. } = &mut *state;
         for names in [woken, woken_to_check] {
             if !names.contains(name) {
@@ -78,11 +71,11 @@ impl Owned {
     }
 
     fn take_woken(&self) -> HashSet<DestinationName> {
-        std::mem::take(&mut self.lock().woken)
+        std::mem::take(&mut self.0.lock().woken)
     }
 
     fn set_unfinished(&self, name: &DestinationName, is_halted: bool, has_dead_letters: bool) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let State { halted, dead, .. } = &mut *state;
         for (names, is_in) in [(halted, is_halted), (dead, has_dead_letters)] {
             match is_in {
@@ -94,7 +87,7 @@ impl Owned {
 
     /// Destinations that may have halted messages: those that had some, and those that were woken since the last call.
     pub(super) fn maybe_halted(&self) -> HashSet<DestinationName> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let mut names = std::mem::take(&mut state.woken_to_check);
         names.extend(state.halted.iter().cloned());
         names
@@ -102,29 +95,29 @@ impl Owned {
 
     /// Destinations with dead letters.
     pub(super) fn with_dead_letters(&self) -> HashSet<DestinationName> {
-        self.lock().dead.clone()
+        self.0.lock().dead.clone()
     }
 
     fn is_probed(&self, name: &DestinationName) -> bool {
-        self.lock().probed.contains(name)
+        self.0.lock().probed.contains(name)
     }
 
     fn awaits_connection(&self, name: &DestinationName) -> bool {
-        self.lock().awaiting_connection.contains(name)
+        self.0.lock().awaiting_connection.contains(name)
     }
 
     fn is_rate_limited(&self, name: &DestinationName) -> bool {
-        self.lock().rate_limited.contains(name)
+        self.0.lock().rate_limited.contains(name)
     }
 
     fn partitions(&self) -> Vec<u16> {
-        self.lock().holdings.as_ref().map(|holdings| holdings.partitions()).unwrap_or_default()
+        self.0.lock().holdings.as_ref().map(|holdings| holdings.partitions()).unwrap_or_default()
     }
 
     /// How long this pod, as the owner of this partition, must still wait after a failover.
     /// `None` if it does not own the partition.
     fn takeover_wait(&self, partition: u16) -> Option<Duration> {
-        let state = self.lock();
+        let state = self.0.lock();
         Some(state.holdings.as_ref()?.of(partition)?.takeover_wait())
     }
 }

@@ -68,12 +68,11 @@ impl Store {
         &self,
         destination: &Destination,
     ) -> Result<(Option<(u64, Result<Destination, StoreError>)>, String), StoreError> {
-        let mut pipe = redis::pipe();
         let hash = self.keys().destination(&destination.name).hash();
-        pipe.hmget(hash, &["version", "definition", "deleted", "file_forms"]);
         type Text = Option<String>;
-        let ((version, definition, deleted, forms),): ((Option<u64>, Text, Text, Text),) =
-            self.query(&pipe).await?;
+        let (version, definition, deleted, forms): (Option<u64>, Text, Text, Text) = self
+            .ask(&redis::Cmd::hmget(hash, &["version", "definition", "deleted", "file_forms"]))
+            .await?;
         let running = version.zip(definition).filter(|_| deleted.is_none());
         let running = running.map(|(version, text)| (version, self.inner.keyring.unseal(&text)));
         Ok((running, forms.unwrap_or_default()))

@@ -5,8 +5,10 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
+
+use parking_lot::Mutex;
 
 use config::FileRule;
 use tokio_util::sync::CancellationToken;
@@ -71,12 +73,12 @@ impl InFile {
 
     /// True for a destination that the file controls, as far as this process knows.
     pub fn controls(&self, name: &DestinationName) -> bool {
-        self.destinations.contains_key(name) && !self.removed().destinations.contains(name)
+        self.destinations.contains_key(name) && !self.removed.lock().destinations.contains(name)
     }
 
     /// The same for a topic.
     pub fn controls_topic(&self, name: &TopicName) -> bool {
-        self.topics.contains_key(name) && !self.removed().topics.contains(name)
+        self.topics.contains_key(name) && !self.removed.lock().topics.contains(name)
     }
 
     /// True for a destination that the file controls; asks Redis.
@@ -84,7 +86,7 @@ impl InFile {
         let Some(of_file) = self.destinations.get(name) else { return Ok(false) };
         let now = self.catalog.refresh(name).await?;
         let is_same = now.map(|entry| entry.destination == *of_file);
-        if self.removed().note(is_same, name, |removed| &mut removed.destinations) {
+        if self.removed.lock().note(is_same, name, |removed| &mut removed.destinations) {
             tracing::warn!(
                 destination = %name,
                 "a destination of the configuration file is no longer in Redis: another process has removed it, \
@@ -100,7 +102,7 @@ impl InFile {
         let Some(of_file) = self.topics.get(name) else { return Ok(false) };
         let now = self.catalog.refresh_topic(name).await?;
         let is_same = now.map(|known| known.topic == *of_file);
-        if self.removed().note(is_same, name, |removed| &mut removed.topics) {
+        if self.removed.lock().note(is_same, name, |removed| &mut removed.topics) {
             tracing::warn!(
                 topic = %name,
                 "a topic of the configuration file is no longer in Redis: another process has removed it, or \
@@ -114,14 +116,14 @@ impl InFile {
     /// Notes a definition that was just written: it may match the file again.
     pub fn note_defined(&self, destination: &Destination) {
         if self.destinations.get(&destination.name) == Some(destination) {
-            self.removed().destinations.remove(&destination.name);
+            self.removed.lock().destinations.remove(&destination.name);
         }
     }
 
     /// The same for a topic.
     pub fn note_topic_defined(&self, topic: &Topic) {
         if self.topics.get(&topic.name) == Some(topic) {
-            self.removed().topics.remove(&topic.name);
+            self.removed.lock().topics.remove(&topic.name);
         }
     }
 
@@ -178,10 +180,6 @@ impl InFile {
             }
         }
         Ok(())
-    }
-
-    fn removed(&self) -> MutexGuard<'_, Removed> {
-        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads the indexes of all destinations and topics.
 
-use redis::Pipeline;
+use redis::{Cmd, Pipeline};
 use serde::de::DeserializeOwned;
 
 use crate::{Store, StoreError, keys::IndexKeys};
@@ -49,9 +49,8 @@ impl Store {
     /// The current position. A pod that then reads the whole index has followed it at least this
     /// far.
     pub(crate) async fn index_now(&self, index: &IndexKeys) -> Result<Followed, StoreError> {
-        let mut pipe = Pipeline::new();
-        pipe.hmget(index.hash(), &[REVISION, HISTORY]);
-        let ((revision, history),): ((Option<u64>, Option<String>),) = self.query(&pipe).await?;
+        let (revision, history): (Option<u64>, Option<String>) =
+            self.ask(&Cmd::hmget(index.hash(), &[REVISION, HISTORY])).await?;
         Ok(Followed {
             history: history.unwrap_or_default(),
             revision: revision.unwrap_or_default(),
@@ -85,9 +84,7 @@ impl Store {
         let followed = Followed { history: since.history.clone(), revision: *upto };
         let names: Vec<String> = changed.into_iter().map(|(name, _)| name).collect();
         // A name that changes again meanwhile is reported again.
-        let mut pipe = Pipeline::new();
-        pipe.hmget(index.hash(), &names);
-        let (held,): (Vec<Option<String>>,) = self.query(&pipe).await?;
+        let held: Vec<Option<String>> = self.ask(&Cmd::hmget(index.hash(), &names)).await?;
         Ok(Changes::Of(names.into_iter().zip(held).collect(), followed))
     }
 
@@ -98,9 +95,9 @@ impl Store {
         index: &IndexKeys,
         cursor: u64,
     ) -> Result<(u64, Vec<(String, String)>), StoreError> {
-        let mut pipe = Pipeline::new();
-        pipe.cmd("HSCAN").arg(index.hash()).arg(cursor).arg("COUNT").arg(PAGE);
-        let ((next, mut entries),): ((u64, Vec<(String, String)>),) = self.query(&pipe).await?;
+        let (next, mut entries): (u64, Vec<(String, String)>) = self
+            .ask(redis::cmd("HSCAN").arg(index.hash()).arg(cursor).arg("COUNT").arg(PAGE))
+            .await?;
         entries.retain(|(name, _)| !name.starts_with(REVISION));
         Ok((next, entries))
     }

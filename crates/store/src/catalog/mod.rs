@@ -12,11 +12,9 @@ mod sessions;
 mod tokens;
 mod topics;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::RwLock;
 use tokio::sync::{Mutex, watch};
 
 pub use from_file::FromFile;
@@ -64,7 +62,7 @@ impl Catalog {
             listeners: Arc::default(),
             followed: Arc::default(),
             _metrics: telemetry::Knows::new(move |name| {
-                let names = of_metrics.read().unwrap_or_else(PoisonError::into_inner);
+                let names = of_metrics.read();
                 names.by_name.contains_key(name)
             }),
         };
@@ -206,20 +204,20 @@ impl Catalog {
     }
 
     fn read_tokens<R>(&self, read: impl FnOnce(&TokensById) -> R) -> R {
-        read(&self.tokens.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.tokens.read())
     }
 
     fn change_tokens<R>(&self, change: impl FnOnce(&mut TokensById) -> R) -> R {
-        change(&mut self.tokens.write().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.tokens.write())
     }
 
     fn read<R>(&self, read: impl FnOnce(&Names) -> R) -> R {
-        read(&self.names.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.names.read())
     }
 
     /// Changes one destination, and notifies the listeners if that changed anything.
     fn change(&self, name: &DestinationName, change: impl FnOnce(&mut Names) -> bool) {
-        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.write();
         let is_news = change(&mut names);
         drop(names);
         if is_news {
@@ -229,7 +227,7 @@ impl Catalog {
 
     /// Takes over the destinations that are newer than the known ones, and notifies the listeners.
     fn change_all(&self, all: Vec<Arc<CatalogEntry>>) {
-        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.write();
         let is_news = |entry: &Arc<CatalogEntry>| {
             let held = names.by_name.get(&entry.destination.name).map(|held| held.version);
             held.is_none_or(|held| held < entry.version) && names.insert(entry)
@@ -240,11 +238,11 @@ impl Catalog {
     }
 
     fn read_topics<R>(&self, read: impl FnOnce(&TopicsByName) -> R) -> R {
-        read(&self.topics.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.topics.read())
     }
 
     fn change_topics<R>(&self, change: impl FnOnce(&mut TopicsByName) -> R) -> R {
-        let changed = change(&mut self.topics.write().unwrap_or_else(PoisonError::into_inner));
+        let changed = change(&mut self.topics.write());
         self.listeners.notify_topics();
         changed
     }

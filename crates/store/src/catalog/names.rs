@@ -3,9 +3,10 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     ops::Bound,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, watch};
 
 use crate::entry::CatalogEntry;
@@ -118,7 +119,7 @@ impl Default for Listeners {
 
 impl Listeners {
     pub(super) fn notify(&self, name: &DestinationName) {
-        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let watched = self.watched.lock();
         watched.get(name).into_iter().flatten().for_each(|notify| notify.notify_one());
         drop(watched);
         // An error only means that there is no subscriber.
@@ -140,7 +141,7 @@ impl Listeners {
 
     pub(super) fn watch(self: &Arc<Self>, name: &DestinationName) -> Watch {
         let notify = Arc::new(Notify::new());
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = self.watched.lock();
         watched.entry(name.clone()).or_default().push(notify.clone());
         Watch { listeners: self.clone(), name: name.clone(), notify }
     }
@@ -162,7 +163,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut watched = self.listeners.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = self.listeners.watched.lock();
         if let Some(of_it) = watched.get_mut(&self.name) {
             of_it.retain(|notify| !Arc::ptr_eq(notify, &self.notify));
             if of_it.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, PoisonError},
+    sync::Arc,
 };
 
 use redis::Pipeline;
@@ -74,13 +74,13 @@ impl Catalog {
             Some(key) => key,
             None => self.store.make_session_key().await?,
         };
-        let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.sessions.write();
         sessions.take(key, ended);
         Ok(())
     }
 
     fn read_sessions<R>(&self, read: impl FnOnce(&Sessions) -> R) -> R {
-        read(&self.sessions.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.sessions.read())
     }
 }
 

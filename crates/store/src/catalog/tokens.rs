@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use redis::Pipeline;
+use redis::{Cmd, Pipeline};
 
 use super::index::read_entry;
 use crate::{Store, StoreError};
@@ -54,9 +54,7 @@ impl Store {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let mut pipe = Pipeline::new();
-        pipe.hmget(self.keys().tokens_used(), ids);
-        let (used,): (Vec<Option<u64>>,) = self.query(&pipe).await?;
+        let used: Vec<Option<u64>> = self.ask(&Cmd::hmget(self.keys().tokens_used(), ids)).await?;
         let known = ids.iter().zip(used).filter_map(|(id, used)| Some(((*id).to_owned(), used?)));
         Ok(known.collect())
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use redis::Pipeline;
+use redis::{Cmd, Pipeline};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Store, StoreError, entry::CatalogEntry, key_types, record};
@@ -35,7 +35,7 @@ impl Store {
         }
         let _looking = self.inner.damage.looking.lock().await;
         let (calls, messages) = {
-            let kept = self.inner.damage.lock();
+            let kept = self.inner.damage.kept.lock();
             let with_keys = kept.calls.iter().filter(|(_, failure)| !failure.suspects.is_empty());
             let calls: Vec<_> =
                 with_keys.map(|(at, failure)| (at.clone(), failure.suspects.clone())).collect();
@@ -132,10 +132,10 @@ impl Store {
         from: usize,
     ) -> Result<Option<usize>, StoreError> {
         let name = &entry.destination.name;
-        let mut pipe = Pipeline::new();
         let last = (from + HALTED_LOOK_MAX - 1) as isize;
-        pipe.zrange(self.keys().destination(name).halted(), from as isize, last);
-        let (halted,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        let halted: Vec<Sequence> = self
+            .ask(&Cmd::zrange(self.keys().destination(name).halted(), from as isize, last))
+            .await?;
         if halted.is_empty() {
             return Ok(None);
         }

@@ -63,7 +63,7 @@ impl Store {
     }
 
     fn look_at(&self, entry: &CatalogEntry) -> Pipeline {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let mut pipe = Pipeline::new();
         pipe.hmget(keys.hash(), &FIELDS);
         match entry.destination.ordering {

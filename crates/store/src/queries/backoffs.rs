@@ -16,7 +16,7 @@ impl Store {
         entry: &CatalogEntry,
         skipped: usize,
     ) -> Result<Option<Vec<(Option<String>, Sequence)>>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let now_ms = self.time_at(&keys.hash()).await?;
         let mut pipe = Pipeline::new();
         if entry.destination.ordering == Ordering::Destination {

@@ -5,10 +5,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::cause::Cause;
@@ -32,10 +32,6 @@ struct Sampled {
 }
 
 impl BlockedTimes {
-    fn lock(&self) -> MutexGuard<'_, HashMap<DestinationName, Sampled>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A sample of the heads of a destination. Returns by how much each cause has grown.
     pub fn note(
         &self,
@@ -43,7 +39,7 @@ impl BlockedTimes {
         now: Instant,
         heads: impl IntoIterator<Item = (LaneKey, Position, Cause)>,
     ) -> Causes {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let mut before = all.remove(name);
         let time = before.as_ref().map_or(Duration::ZERO, |before| now.duration_since(before.at));
         let mut grown = Causes::new();
@@ -64,7 +60,7 @@ impl BlockedTimes {
 
     /// Redis did not answer: all lanes of the last sample wait for it.
     pub fn note_no_answer(&self, name: &DestinationName, now: Instant) -> Causes {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let Some(sampled) = all.get_mut(name) else { return Causes::new() };
         let time = now.duration_since(std::mem::replace(&mut sampled.at, now));
         for (_, causes) in sampled.heads.values_mut() {
@@ -76,12 +72,12 @@ impl BlockedTimes {
 
     /// Nothing is pending any more, or another pod samples this destination.
     pub fn forget(&self, name: &DestinationName) {
-        self.lock().remove(name);
+        self.0.lock().remove(name);
     }
 
     /// For how long this head has waited, by cause. `None` if this pod does not sample it.
     pub fn of(&self, name: &DestinationName, lane: &LaneKey, position: Position) -> Option<Causes> {
-        let all = self.lock();
+        let all = self.0.lock();
         let (head, causes) = all.get(name)?.heads.get(lane)?;
         (*head == position).then(|| causes.clone())
     }

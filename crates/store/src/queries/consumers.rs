@@ -39,7 +39,7 @@ impl Store {
         if lanes.is_empty() {
             return Ok(());
         }
-        let leases_key = self.keys().destination(&entry.destination.name).consumer_leases();
+        let leases_key = self.keys_of(entry).consumer_leases();
         let mut pipe = redis::pipe();
         lanes.iter().for_each(|lane| _ = pipe.hget(&leases_key, lane));
         let answers = self.query_lenient(&pipe).await?;

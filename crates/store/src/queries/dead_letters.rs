@@ -40,17 +40,22 @@ impl Store {
         from: Sequence,
         max: usize,
     ) -> Result<(Vec<DeadLetter>, Option<Sequence>), StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
-        let mut pipe = redis::pipe();
-        pipe.zrangebyscore_limit(keys.dead_letters(), from, "+inf", 0, max as isize);
-        let (sequences,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        let keys = self.keys_of(entry);
+        let sequences: Vec<Sequence> = self
+            .ask(&redis::Cmd::zrangebyscore_limit(
+                keys.dead_letters(),
+                from,
+                "+inf",
+                0,
+                max as isize,
+            ))
+            .await?;
         let last = sequences.last().copied();
         if sequences.is_empty() {
             return Ok((Vec::new(), last));
         }
-        let mut pipe = redis::pipe();
-        pipe.hmget(keys.dead_letter_messages(), &sequences);
-        let (letters,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+        let letters: Vec<Option<Bytes>> =
+            self.ask(&redis::Cmd::hmget(keys.dead_letter_messages(), &sequences)).await?;
         // Skip what was redriven or discarded meanwhile. If it is still listed, it is damaged.
         let gone = letters.iter().zip(&sequences).filter(|(letter, _)| letter.is_none());
         let gone: Vec<Sequence> = gone.map(|(_, sequence)| *sequence).collect();
@@ -77,12 +82,9 @@ impl Store {
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
-        let mut pipe = redis::pipe();
-        pipe.hmget(
-            self.keys().destination(&entry.destination.name).dead_letter_messages(),
-            sequences,
-        );
-        let (letters,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+        let letters: Vec<Option<Bytes>> = self
+            .ask(&redis::Cmd::hmget(self.keys_of(entry).dead_letter_messages(), sequences))
+            .await?;
         let found = letters.into_iter().zip(sequences);
         let read =
             |(letter, at): (Option<Bytes>, &Sequence)| Some(read_or_damaged(entry, *at, letter?));

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use redis::Pipeline;
+use redis::{Cmd, Pipeline};
 use tokio::time::Instant;
 
 use super::messages::Listed;
@@ -69,9 +69,7 @@ impl Store {
     }
 
     async fn pending_of(&self, entry: &CatalogEntry) -> Result<u64, StoreError> {
-        let mut pipe = Pipeline::new();
-        pipe.zcard(self.keys().destination(&entry.destination.name).in_progress(None));
-        let (count,): (u64,) = self.query(&pipe).await?;
+        let count: u64 = self.ask(&Cmd::zcard(self.keys_of(entry).in_progress(None))).await?;
         Ok(count)
     }
 
@@ -81,7 +79,7 @@ impl Store {
         cursor: u64,
         max: usize,
     ) -> Result<LanesScanned, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let (begun, mut next, mut top) = (Instant::now(), cursor, Sizes::new());
         for _ in 0..STEPS_MAX {
             let (after, found) = self.scan_keys(&keys, next).await?;
@@ -128,7 +126,7 @@ impl Store {
         if sizes.is_empty() {
             return Ok(Vec::new());
         }
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let mut pipe = Pipeline::new();
         for (lane, _) in &sizes {
             let lane = set_key(entry, lane.as_deref());

@@ -30,9 +30,8 @@ impl Store {
         entry: &CatalogEntry,
         sequences: &[Sequence],
     ) -> Result<Vec<Option<Result<LogEntry, String>>>, StoreError> {
-        let mut pipe = redis::pipe();
-        pipe.hmget(self.keys().destination(&entry.destination.name).log(), sequences);
-        let (entries,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+        let entries: Vec<Option<Bytes>> =
+            self.ask(&redis::Cmd::hmget(self.keys_of(entry).log(), sequences)).await?;
         let read = |entry: Bytes| LogEntry::decode(&entry).map_err(|error| error.to_string());
         Ok(entries.into_iter().map(|entry| entry.map(read)).collect())
     }

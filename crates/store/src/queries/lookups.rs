@@ -2,7 +2,7 @@
 //! latest entries of the log.
 
 use bytes::Bytes;
-use redis::Pipeline;
+use redis::{Cmd, Pipeline};
 
 use crate::{
     LogEntry, Store, StoreError,
@@ -31,10 +31,9 @@ impl Store {
         entry: &CatalogEntry,
         lane: Option<&str>,
     ) -> Result<Option<Sequence>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
-        let mut pipe = Pipeline::new();
-        pipe.zrange(keys.in_progress(set_key(entry, lane)), 0, 0);
-        let (head,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        let keys = self.keys_of(entry);
+        let head: Vec<Sequence> =
+            self.ask(&Cmd::zrange(keys.in_progress(set_key(entry, lane)), 0, 0)).await?;
         Ok(head.first().copied())
     }
 
@@ -44,7 +43,7 @@ impl Store {
         entry: &CatalogEntry,
         idempotency_key: &str,
     ) -> Result<Option<Position>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let mut pipe = Pipeline::new();
         pipe.hget(keys.hash(), "born");
         match entry.destination.idempotency_window_ms {
@@ -70,7 +69,7 @@ impl Store {
         id: &str,
         max: u64,
     ) -> Result<Option<Sequence>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let mut pipe = Pipeline::new();
         if entry.destination.ids_indexed() > 0 {
             pipe.zscore(keys.ids(), id);
@@ -110,12 +109,8 @@ impl Store {
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
-        let mut pipe = Pipeline::new();
-        pipe.zscore_multiple(
-            self.keys().destination(&entry.destination.name).dead_letters(),
-            sequences,
-        );
-        let (scores,): (Vec<Option<f64>>,) = self.query(&pipe).await?;
+        let scores: Vec<Option<f64>> =
+            self.ask(&Cmd::zscore_multiple(self.keys_of(entry).dead_letters(), sequences)).await?;
         Ok(scores.into_iter().map(|score| score.is_some()).collect())
     }
 
@@ -127,10 +122,8 @@ impl Store {
         before: Option<u64>,
         max: usize,
     ) -> Result<Newest, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
-        let mut pipe = Pipeline::new();
-        pipe.hget(keys.hash(), "settled");
-        let (settled,): (Option<u64>,) = self.query(&pipe).await?;
+        let keys = self.keys_of(entry);
+        let settled: Option<u64> = self.ask(&Cmd::hget(keys.hash(), "settled")).await?;
         let before = before.unwrap_or_else(|| settled.unwrap_or_default());
         let skipped = settled.unwrap_or_default().saturating_sub(before);
         let (newer, max) = (skipped as isize, max.max(1) as isize);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
-use redis::Pipeline;
+use redis::{Cmd, Pipeline};
 
 use crate::{Store, StoreError, calls::unexpected, entry::CatalogEntry};
 use domain::{LeaseToken, Ordering, Sequence, Stamped, State, Tombstone, WorkerName};
@@ -120,7 +120,7 @@ impl Store {
         entry: &CatalogEntry,
         which: &Which,
     ) -> Result<Candidates, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let limit = which.limit.max(1);
         let at = which.cursor.unwrap_or_default();
         let by_rank = |found: Vec<Sequence>| {
@@ -247,7 +247,7 @@ impl Store {
         found: Vec<Option<Stamped>>,
         key: Option<&str>,
     ) -> Result<Vec<Stamped>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let set = entry.destination.lane_key(key);
         let missing: Vec<Sequence> = found
             .iter()
@@ -297,11 +297,10 @@ impl Store {
         entry: &CatalogEntry,
         sequence: Sequence,
     ) -> Result<Option<Option<String>>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         if entry.destination.ordering != Ordering::Key {
-            let mut pipe = Pipeline::new();
-            pipe.zscore(keys.in_progress(None), sequence);
-            let (score,): (Option<f64>,) = self.query(&pipe).await?;
+            let score: Option<f64> =
+                self.ask(&Cmd::zscore(keys.in_progress(None), sequence)).await?;
             return Ok(score.map(|_| entry.destination.lane_of(None, sequence)));
         }
         let prefix = keys.in_progress(Some(""));

@@ -1,6 +1,6 @@
 //! Reads bulk operations.
 
-use redis::Pipeline;
+use redis::{Cmd, Pipeline};
 
 use crate::{Store, StoreError, entry::CatalogEntry};
 use domain::DestinationName;
@@ -12,16 +12,14 @@ impl Store {
         entry: &CatalogEntry,
         id: &str,
     ) -> Result<Option<String>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
-        let mut pipe = Pipeline::new();
-        pipe.hget(keys.operation(id), "state");
-        let (state,): (Option<String>,) = self.query(&pipe).await?;
+        let keys = self.keys_of(entry);
+        let state: Option<String> = self.ask(&Cmd::hget(keys.operation(id), "state")).await?;
         Ok(state)
     }
 
     /// The states of the operations of a destination that are still kept, the newest first.
     pub async fn operations(&self, entry: &CatalogEntry) -> Result<Vec<String>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let ids = self.operation_ids(&entry.destination.name).await?;
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -40,9 +38,8 @@ impl Store {
         destination: &DestinationName,
     ) -> Result<Vec<String>, StoreError> {
         let keys = self.keys().destination(destination);
-        let mut pipe = Pipeline::new();
-        pipe.zrange(keys.partition.operations(), 0, -1);
-        let (members,): (Vec<String>,) = self.query(&pipe).await?;
+        let members: Vec<String> =
+            self.ask(&Cmd::zrange(keys.partition.operations(), 0, -1)).await?;
         let id = |member: &String| {
             let (of, id) = member.split_once('/')?;
             (of == destination.as_str()).then(|| id.to_owned())

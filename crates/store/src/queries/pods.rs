@@ -49,9 +49,9 @@ impl Store {
     /// The heartbeats that have not expired, each with the time when it does.
     pub(crate) async fn heartbeats(&self) -> Result<Vec<(String, u64)>, StoreError> {
         let now_ms = self.server_time_ms().await?;
-        let mut pipe = redis::pipe();
-        pipe.cmd("ZRANGEBYSCORE").arg(self.keys().pods()).arg(now_ms).arg("+inf").arg("WITHSCORES");
-        let (found,): (Vec<(String, f64)>,) = self.query(&pipe).await?;
+        let found: Vec<(String, f64)> = self
+            .ask(&redis::Cmd::zrangebyscore_withscores(self.keys().pods(), now_ms, "+inf"))
+            .await?;
         Ok(found.into_iter().map(|(member, deadline)| (member, deadline as u64)).collect())
     }
 

@@ -1,7 +1,7 @@
 //! The results that producers wait for.
 
 use bytes::Bytes;
-use redis::Pipeline;
+use redis::Cmd;
 
 use crate::{Store, StoreError, entry::CatalogEntry, kept_result::KeptResult};
 use domain::Sequence;
@@ -13,9 +13,7 @@ impl Store {
         entry: &CatalogEntry,
         sequence: Sequence,
     ) -> Result<Option<KeptResult>, StoreError> {
-        let mut pipe = Pipeline::new();
-        pipe.get(self.keys().destination(&entry.destination.name).result(sequence));
-        let (kept,): (Option<Bytes>,) = self.query(&pipe).await?;
+        let kept: Option<Bytes> = self.ask(&Cmd::get(self.keys_of(entry).result(sequence))).await?;
         kept.map(|kept| KeptResult::decode(&kept)).transpose()
     }
 }

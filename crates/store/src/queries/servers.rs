@@ -19,8 +19,7 @@ impl Store {
 
     /// The name of each primary, with the indices of those of these destinations that it holds.
     pub fn held_by(&self, all: &[Arc<CatalogEntry>]) -> Vec<(String, Vec<usize>)> {
-        let hash =
-            |entry: &Arc<CatalogEntry>| self.keys().destination(&entry.destination.name).hash();
+        let hash = |entry: &Arc<CatalogEntry>| self.keys_of(entry).hash();
         self.client().keys_by_name(&all.iter().map(hash).collect::<Vec<_>>())
     }
 

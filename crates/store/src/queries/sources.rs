@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redis::Pipeline;
+use redis::Cmd;
 
 use crate::{Store, StoreError, entry::CatalogEntry};
 
@@ -15,12 +15,11 @@ impl Store {
         &self,
         entry: &CatalogEntry,
     ) -> Result<BTreeMap<String, String>, StoreError> {
-        let key = self.keys().destination(&entry.destination.name).sources();
+        let key = self.keys_of(entry).sources();
         let (mut marks, mut cursor) = (BTreeMap::new(), 0);
         loop {
-            let mut pipe = Pipeline::new();
-            pipe.cmd("HSCAN").arg(&key).arg(cursor).arg("COUNT").arg(PAGE);
-            let ((next, page),): ((u64, Vec<(String, String)>),) = self.query(&pipe).await?;
+            let (next, page): (u64, Vec<(String, String)>) =
+                self.ask(redis::cmd("HSCAN").arg(&key).arg(cursor).arg("COUNT").arg(PAGE)).await?;
             marks.extend(page);
             if next == 0 {
                 return Ok(marks);
@@ -35,9 +34,7 @@ impl Store {
         entry: &CatalogEntry,
         name: &str,
     ) -> Result<bool, StoreError> {
-        let mut pipe = Pipeline::new();
-        pipe.hdel(self.keys().destination(&entry.destination.name).sources(), name);
-        let (removed,): (bool,) = self.query(&pipe).await?;
+        let removed: bool = self.ask(&Cmd::hdel(self.keys_of(entry).sources(), name)).await?;
         Ok(removed)
     }
 }

@@ -1,7 +1,7 @@
 //! The state of a destination for display: its backlog, its progress, and what blocks it.
 
 use bytes::Bytes;
-use redis::Pipeline;
+use redis::{Cmd, Pipeline};
 use serde::Serialize;
 
 use super::{attention::Attention, messages::Listed};
@@ -136,7 +136,7 @@ impl Store {
         entry: &CatalogEntry,
         delivering: bool,
     ) -> Result<Vec<Head>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let mut listed = Vec::new();
         for _ in 0..HEADS_READ_MAX {
             let sequences = self.head_candidates(entry).await?;
@@ -165,18 +165,18 @@ impl Store {
         if listed.is_empty() {
             return Ok(Vec::new());
         }
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let lane = |one: &Listed| {
             let (key, sequence) =
                 (one.message.message.key.as_deref(), one.message.position.sequence);
             entry.destination.lane_of(key, sequence).unwrap_or_default()
         };
-        let mut pipe = Pipeline::new();
-        pipe.zscore_multiple(
-            keys.consumer_lease_ends(),
-            &listed.iter().map(lane).collect::<Vec<_>>(),
-        );
-        let (ends,): (Vec<Option<f64>>,) = self.query(&pipe).await?;
+        let ends: Vec<Option<f64>> = self
+            .ask(&Cmd::zscore_multiple(
+                keys.consumer_lease_ends(),
+                &listed.iter().map(lane).collect::<Vec<_>>(),
+            ))
+            .await?;
         Ok(ends.into_iter().map(|end| end.is_some_and(|end| end > now_ms as f64)).collect())
     }
 
@@ -188,12 +188,10 @@ impl Store {
         if entry.destination.ordering == Ordering::Key {
             return self.keyed_candidates(entry).await;
         }
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let all = entry.destination.ordering == Ordering::None;
         let last = if all { HEADS_MAX as isize - 1 } else { 0 };
-        let mut pipe = Pipeline::new();
-        pipe.zrange(keys.in_progress(None), 0, last);
-        let (heads,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        let heads: Vec<Sequence> = self.ask(&Cmd::zrange(keys.in_progress(None), 0, last)).await?;
         Ok(heads)
     }
 
@@ -228,9 +226,8 @@ impl Store {
         }
         // Each of these messages is in a lane; the head of that lane counts.
         if !sequences.is_empty() {
-            let mut pipe = Pipeline::new();
-            pipe.hmget(keys.messages(), &sequences);
-            let (records,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+            let records: Vec<Option<Bytes>> =
+                self.ask(&Cmd::hmget(keys.messages(), &sequences)).await?;
             lanes.extend(records.into_iter().zip(&sequences).filter_map(|(bytes, sequence)| {
                 let message = record::read(bytes?, name, *sequence, Default::default()).ok()?;
                 entry.destination.lane_key(message.message.key.as_deref()).map(str::to_owned)

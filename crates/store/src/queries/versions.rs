@@ -14,9 +14,9 @@ impl Store {
         &self,
         destination: &DestinationName,
     ) -> Result<Vec<KeptDefinition>, StoreError> {
-        let mut pipe = redis::pipe();
-        pipe.hget(self.keys().destination(destination).hash(), "versions");
-        let (lines,): (Option<String>,) = self.query(&pipe).await?;
+        let lines: Option<String> = self
+            .ask(&redis::Cmd::hget(self.keys().destination(destination).hash(), "versions"))
+            .await?;
         Ok(lines.unwrap_or_default().lines().filter_map(KeptDefinition::read).collect())
     }
 
@@ -41,9 +41,9 @@ impl Store {
         &self,
         destination: &DestinationName,
     ) -> Result<Option<KeptDefinition>, StoreError> {
-        let mut pipe = redis::pipe();
-        pipe.hget(self.keys().removed_definitions(), destination.as_str());
-        let (line,): (Option<String>,) = self.query(&pipe).await?;
+        let line: Option<String> = self
+            .ask(&redis::Cmd::hget(self.keys().removed_definitions(), destination.as_str()))
+            .await?;
         Ok(line.as_deref().and_then(read_removed))
     }
 

@@ -1,6 +1,6 @@
 //! What blocks a lane: its head, what waits behind it, and who may deliver it.
 
-use redis::Pipeline;
+use redis::{Cmd, Pipeline};
 
 use super::{messages::Listed, pods::Ownership, work::time_of_hint};
 use crate::{Store, StoreError, WrongType, entry::CatalogEntry};
@@ -37,15 +37,12 @@ pub struct LaneHead {
 impl Store {
     /// The key of the wrong type that halts the destination, if there is one.
     pub async fn wrong_type(&self, entry: &CatalogEntry) -> Result<Option<WrongType>, StoreError> {
-        let mut pipe = Pipeline::new();
-        pipe.hget(self.keys().destination(&entry.destination.name).hash(), "wrong_type");
-        let (noted,): (Option<String>,) = self.query(&pipe).await?;
+        let noted: Option<String> =
+            self.ask(&Cmd::hget(self.keys_of(entry).hash(), "wrong_type")).await?;
         let Some((expected, key)) = noted.as_deref().and_then(|noted| noted.split_once(' ')) else {
             return Ok(None);
         };
-        let mut pipe = Pipeline::new();
-        pipe.cmd("TYPE").arg(key);
-        let (found,): (String,) = self.query(&pipe).await?;
+        let found: String = self.ask(redis::cmd("TYPE").arg(key)).await?;
         let (key, expected) = (key.to_owned(), expected.to_owned());
         // The next call of the destination ends the halt.
         let is_over = found == expected || found == "none";
@@ -71,7 +68,7 @@ impl Store {
         let Some(head) = self.listed(entry, &[sequence]).await?.into_iter().next() else {
             return Ok(None);
         };
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let lane = entry.destination.lane_key(head.message.message.key.as_deref());
         let mut pipe = Pipeline::new();
         pipe.zcard(keys.in_progress(lane));
@@ -105,15 +102,14 @@ impl Store {
 
     /// Until when the rate of the transform is used up, in us since 1970; 0 if it never was.
     pub(super) async fn granted_until_us(&self, entry: &CatalogEntry) -> Result<u64, StoreError> {
-        let mut pipe = Pipeline::new();
-        pipe.hget(self.keys().destination(&entry.destination.name).hash(), GRANTED_UNTIL);
-        let (until,): (Option<f64>,) = self.query(&pipe).await?;
+        let until: Option<f64> =
+            self.ask(&Cmd::hget(self.keys_of(entry).hash(), GRANTED_UNTIL)).await?;
         Ok(until.unwrap_or_default() as u64)
     }
 
     /// Asks when this head may be released: a score, in ms since 1970.
     fn ask_not_before(&self, pipe: &mut Pipeline, entry: &CatalogEntry, head: &Listed) {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let lane = entry.destination.lane_key(head.message.message.key.as_deref());
         match (entry.destination.ordering, lane) {
             (Ordering::Key, Some(key)) => pipe.zscore(keys.lanes(), key),
@@ -135,7 +131,7 @@ impl Store {
             return Ok(Vec::new());
         }
         let mut pipe = Pipeline::new();
-        pipe.hget(self.keys().destination(&entry.destination.name).hash(), GRANTED_UNTIL);
+        pipe.hget(self.keys_of(entry).hash(), GRANTED_UNTIL);
         listed.iter().for_each(|head| self.ask_not_before(&mut pipe, entry, head));
         let found = self.query_lenient(&pipe).await?.into_iter();
         let mut scores =

@@ -170,7 +170,7 @@ impl Store {
         entry: &CatalogEntry,
         max: usize,
     ) -> Result<ReleasableLanes, StoreError> {
-        let key = self.keys().destination(&entry.destination.name).lanes();
+        let key = self.keys_of(entry).lanes();
         let mut pipe = redis::pipe();
         pipe.zrangebyscore_limit(&key, 0, 0, 0, DUE_LANES_MAX);
         pipe.zrangebyscore_limit(&key, "(0", format!("({FIRST_TIME_MS}"), 0, max as isize);
@@ -208,7 +208,7 @@ impl Store {
         max: usize,
         has_room: bool,
     ) -> Result<ReleasableLanes, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let mut pipe = redis::pipe();
         pipe.zrange_withscores(keys.consumer_lease_ends(), 0, max as isize - 1);
         pipe.cmd("ZRANGE").arg(keys.consumer_lease_ends()).arg(0).arg(LATE_LEASES_MAX - 1);

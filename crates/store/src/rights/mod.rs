@@ -6,13 +6,11 @@ mod probe;
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -106,14 +104,14 @@ impl Rights {
     }
 
     fn missing(&self) -> Missing {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.missing.lock().clone()
     }
 
     /// Logs when a server begins to refuse writes, and when that ends.
     fn note_writes(&self, address: &str, found: &Missing) {
         let full = || "OOM its memory is full (maxmemory)".to_owned();
         let reason = found.refusal.clone().or_else(|| found.is_full.then(full));
-        let mut refusing = self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refusing = self.refusing.lock();
         match (reason, refusing.get(address)) {
             (Some(reason), None) => {
                 tracing::error!(address, "Redis refuses writes: {reason}");
@@ -130,7 +128,7 @@ impl Rights {
 
     /// Stores the result, and logs changes.
     fn keep(&self, found: &Missing) {
-        let mut kept = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.missing.lock();
         let before = std::mem::replace(&mut *kept, found.clone());
         self.is_lacking.store(!found.rights.is_empty(), Ordering::Relaxed);
         drop(kept);

@@ -18,7 +18,7 @@ impl Store {
         entry: &CatalogEntry,
         id: &str,
     ) -> Result<Option<String>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let call = Args {}.call(self, &keys, id);
         self.run(&call).await
     }

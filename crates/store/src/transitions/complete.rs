@@ -147,7 +147,7 @@ impl Store {
         entry: &CatalogEntry,
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         // The script expects them in the order of their sequences.
         let mut order: Vec<usize> = (0..completions.len()).collect();
         order.sort_by_key(|&which| completions[which].token.sequence);

@@ -44,7 +44,7 @@ impl Store {
             member: token.member(),
             record: written.record,
         };
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         self.run::<Value>(&args.call(self, &keys)).await.map(drop)
     }
 }

@@ -170,9 +170,7 @@ impl Store {
             return Ok((keyring.seal(destination)?, String::new()));
         }
         let keys = self.keys().destination(&destination.name);
-        let mut pipe = redis::pipe();
-        pipe.hget(keys.hash(), "definition");
-        let (stored,): (Option<String>,) = self.query(&pipe).await?;
+        let stored: Option<String> = self.ask(&redis::Cmd::hget(keys.hash(), "definition")).await?;
         let Some(stored) = stored else { return Ok((keyring.seal(destination)?, String::new())) };
         let is_same = match keyring.unseal(&stored) {
             Ok(known) => known == *destination && !planted::is("secrets_compared_as_stored"),

@@ -98,9 +98,9 @@ impl Store {
         // removal; and idempotency keys outlive their messages. So if there was ever a message, scan for
         // keys by name too. The scan covers all keys of the server: too expensive for a destination that was
         // never used.
-        let mut pipe = redis::pipe();
-        pipe.hget(self.keys().destination(destination).hash(), "last");
-        let (last,): (Option<u64>,) = self.query(&pipe).await?;
+        let last: Option<u64> = self
+            .ask(&redis::Cmd::hget(self.keys().destination(destination).hash(), "last"))
+            .await?;
         if last.is_some() {
             self.remove_left_over(destination).await?;
         }

@@ -48,10 +48,10 @@ impl Store {
         };
         let mut cursor = 0u64;
         loop {
-            let mut pipe = redis::pipe();
-            pipe.cmd("ZSCAN").arg(&key).arg(cursor);
-            pipe.arg("MATCH").arg(format!("{destination}/*")).arg("COUNT").arg(BATCH_MAX);
-            let ((next, found),): ((u64, Vec<(String, f64)>),) = self.query(&pipe).await?;
+            let mut scan = redis::cmd("ZSCAN");
+            scan.arg(&key).arg(cursor).arg("MATCH").arg(format!("{destination}/*"));
+            scan.arg("COUNT").arg(BATCH_MAX);
+            let (next, found): (u64, Vec<(String, f64)>) = self.ask(&scan).await?;
             for batch in found.chunks(BATCH_MAX) {
                 let members = batch.iter().map(|(member, _)| member.as_str()).collect();
                 let args = match of {
@@ -73,17 +73,15 @@ impl Store {
         destination: &DestinationName,
     ) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
-        let mut pipe = redis::pipe();
-        pipe.cmd("TYPE").arg(keys.messages());
-        let (kind,): (String,) = self.query(&pipe).await?;
+        let kind: String = self.ask(redis::cmd("TYPE").arg(keys.messages())).await?;
         if kind != "hash" {
             return Ok(());
         }
         let mut cursor = 0u64;
         loop {
-            let mut pipe = redis::pipe();
-            pipe.cmd("HSCAN").arg(keys.messages()).arg(cursor).arg("COUNT").arg(BATCH_MAX);
-            let ((next, found),): ((u64, Vec<(String, Bytes)>),) = self.query(&pipe).await?;
+            let mut scan = redis::cmd("HSCAN");
+            scan.arg(keys.messages()).arg(cursor).arg("COUNT").arg(BATCH_MAX);
+            let (next, found): (u64, Vec<(String, Bytes)>) = self.ask(&scan).await?;
             for batch in found.chunks(BATCH_MAX) {
                 let (mut args, mut lanes) = (Args::default(), BTreeSet::new());
                 for (sequence, bytes) in batch {

@@ -27,7 +27,7 @@ impl Store {
         if letters.is_empty() {
             return Ok(0);
         }
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let call = Args { version: entry.version, sequences: letters.to_vec() }.call(self, &keys);
         self.run(&call).await
     }

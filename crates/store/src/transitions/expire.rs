@@ -32,7 +32,7 @@ impl Store {
         let concerned = all.iter().filter(|entry| entry.destination.dead_letters_age_max_ms > 0);
         let concerned: Vec<_> = concerned.collect();
         let looks = concerned.iter().map(|entry| {
-            let key = self.keys().destination(&entry.destination.name).dead_lettered_at();
+            let key = self.keys_of(entry).dead_lettered_at();
             let mut pipe = redis::pipe();
             pipe.zrange_withscores(key, 0, 0);
             pipe
@@ -62,7 +62,7 @@ impl Store {
     /// Removes a destination's expired dead letters; returns how many. The next call removes what
     /// is left of very many.
     pub async fn expire(&self, entry: &CatalogEntry) -> Result<u64, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let mut all = 0;
         for _ in 0..EXPIRE_CALLS_MAX {
             let call = Args {

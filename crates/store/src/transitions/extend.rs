@@ -61,7 +61,7 @@ impl Store {
         extensions: &[Extension],
         lease: Duration,
     ) -> Result<(u64, Vec<Status>), StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let rows = extensions.iter().map(|Extension { token, checkpoint }| ExtensionRow {
             sequence: token.sequence,
             member: token.member(),

@@ -36,7 +36,7 @@ impl Store {
         entry: &CatalogEntry,
         head: RefusedHead<'_>,
     ) -> Result<(), StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let call = Args {
             token: owner.token.as_str(),
             owner_epoch: owner.epoch,

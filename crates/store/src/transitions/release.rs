@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use redis::{Pipeline, Value};
+use redis::Value;
 
 use super::{
     acquire_partition::OwnerToken,
@@ -254,10 +254,10 @@ impl Store {
         &self,
         entry: &CatalogEntry,
     ) -> Result<Vec<PendingWithdrawal>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
-        let mut pipe = Pipeline::new();
-        pipe.cmd("HRANDFIELD").arg(keys.withdrawals()).arg(WITHDRAWALS_MAX).arg("WITHVALUES");
-        let (pending,): (Vec<(Sequence, Bytes)>,) = self.query(&pipe).await?;
+        let keys = self.keys_of(entry);
+        let mut some = redis::cmd("HRANDFIELD");
+        some.arg(keys.withdrawals()).arg(WITHDRAWALS_MAX).arg("WITHVALUES");
+        let pending: Vec<(Sequence, Bytes)> = self.ask(&some).await?;
         Ok(pending.into_iter().filter_map(|one| read_pending(entry, one)).collect())
     }
 

@@ -218,7 +218,7 @@ impl Store {
         dry_run: bool,
         goes_on: &GoesOn<'_>,
     ) -> Result<Repair, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let (found, pass) = (BTreeMap::new(), Pass::default());
         let mut repairing = Repairing { store: self, entry, keys, dry_run, goes_on, found, pass };
         let mut counters_verified = false;

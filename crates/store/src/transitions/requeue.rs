@@ -41,7 +41,7 @@ impl Store {
         entry: &CatalogEntry,
         tokens: &[LeaseToken],
     ) -> Result<Vec<Status>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let (caller, number) = call_sequence.current();
         let row = |token: &LeaseToken| Lease { sequence: token.sequence, member: token.member() };
         let call = Args {

@@ -55,7 +55,7 @@ impl Store {
         retry: &Retry,
     ) -> Result<State, StoreError> {
         let Retry { lane, sequence, repaired } = retry;
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let (record, body, length) = match repaired {
             None => (Vec::new(), None, 0),
             Some(body) => self.repaired(schema, entry, *sequence, body).await?,
@@ -86,7 +86,7 @@ impl Store {
         sequence: Sequence,
         body: &Body,
     ) -> Result<(Vec<u8>, Option<Bytes>, usize), StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let mut pipe = redis::pipe();
         pipe.cmd("HSTRLEN").arg(keys.messages()).arg(sequence);
         pipe.cmd("HSTRLEN").arg(keys.bodies()).arg(sequence);

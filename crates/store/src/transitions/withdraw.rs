@@ -131,7 +131,7 @@ impl Store {
         who: Who<'_>,
         withdrawal: &Withdrawal<'_>,
     ) -> Result<Vec<Withdrawn>, StoreError> {
-        let keys = self.keys().destination(&entry.destination.name);
+        let keys = self.keys_of(entry);
         let mut lanes = Numbered::default();
         let messages = withdrawal.messages.iter().map(|(lane, sequence)| WithdrawnMessage {
             lane: lanes.number_of(set_key(entry, lane.as_deref())),

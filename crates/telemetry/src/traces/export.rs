@@ -1,9 +1,6 @@
 //! Sends spans to an OTLP receiver over HTTP, in batches, from a thread of its own.
 
-use std::{
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use opentelemetry::KeyValue;
@@ -13,6 +10,7 @@ use opentelemetry_sdk::{
     Resource,
     trace::{BatchConfigBuilder, BatchSpanProcessor, SpanProcessor},
 };
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 /// Spans that wait to be sent; beyond that, spans are dropped.
@@ -106,7 +104,7 @@ impl Client {
     }
 
     fn log(&self, problem: &str) {
-        let mut logged = self.logged.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if logged.is_none_or(|logged| logged.elapsed() >= LOG_EVERY) {
             *logged = Some(Instant::now());
             tracing::warn!(problem, "spans cannot be sent to tracing.otlp_endpoint");

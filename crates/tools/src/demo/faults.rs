@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::time::{sleep, sleep_until};
 
 use super::{ledger::Ledger, plan::Stream, progress::Progress};
-use crate::harness::{Harness, metrics};
+use crate::harness::{Deliveries, Harness};
 
 /// How long to observe which sender delivers.
 const WATCH: Duration = Duration::from_secs(1);
@@ -47,22 +47,18 @@ pub async fn after_partial_success(
 
 /// The name of the sender that delivered most to a destination during the observation.
 async fn delivering_sender(harness: &Harness, stream: Stream) -> Option<String> {
-    let before = delivered_by_sender(harness, stream).await;
+    let before = harness.deliveries().await;
     sleep(WATCH).await;
-    let after = delivered_by_sender(harness, stream).await;
-    let grown = before.into_iter().zip(after).map(|((name, before), (_, after))| {
+    let after = harness.deliveries().await;
+    let count = |all: &Deliveries, sender: &str| {
+        let counts = all.get(sender).and_then(|counts| counts.get(stream.destination()));
+        counts.copied().unwrap_or_default()
+    };
+    let grown = after.keys().map(|sender| {
+        let (before, after) = (count(&before, sender), count(&after, sender));
         // The increase decides; if nothing was delivered meanwhile, the total.
-        (name, after - before, after)
+        (sender, after - before, after)
     });
     let most = grown.max_by(|a, b| a.1.total_cmp(&b.1).then(a.2.total_cmp(&b.2)));
-    most.filter(|(_, _, total)| *total > 0.0).map(|(name, _, _)| name)
-}
-
-async fn delivered_by_sender(harness: &Harness, stream: Stream) -> Vec<(String, f64)> {
-    let mut counts = Vec::new();
-    for sender in harness.of_role("sender") {
-        let count = metrics::deliveries(harness.client(), &sender.url, stream.destination()).await;
-        counts.push((sender.name.clone(), count.unwrap_or_default()));
-    }
-    counts
+    most.filter(|(_, _, total)| *total > 0.0).map(|(sender, _, _)| sender.clone())
 }

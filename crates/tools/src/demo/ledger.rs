@@ -1,10 +1,9 @@
 //! The record of what happened, kept by the producers, the transformer and the receivers. Reseq
 //! itself does not write to it.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::{
     order::{Arrival, OrderCheck, judge},
@@ -75,19 +74,19 @@ impl Ledger {
     /// A producer is about to send its next message, which was due at `due`.
     pub fn sending(&self, stream: Stream, due: Instant) {
         let now = Instant::now();
-        lock(&self.sent[stream as usize]).push(now - self.start);
-        let mut late = lock(&self.late);
+        self.sent[stream as usize].lock().push(now - self.start);
+        let mut late = self.late.lock();
         *late = late.max(now.saturating_duration_since(due));
     }
 
     /// The transformer received a message.
     pub fn hold(&self) {
-        lock(&self.work).held += 1;
+        self.work.lock().held += 1;
     }
 
     /// The transformer answered a message after `held`, or its caller is gone (`None`).
     pub fn let_go(&self, drawn: Duration, held: Option<Duration>) {
-        let mut work = lock(&self.work);
+        let mut work = self.work.lock();
         work.held -= 1;
         if let Some(held) = held {
             work.answered += 1;
@@ -104,34 +103,34 @@ impl Ledger {
         place: Option<(u64, u64)>,
     ) {
         let arrival = Arrival { n, at: at - self.start, place, is_transformed };
-        lock(&self.arrivals[stream as usize]).push(arrival);
+        self.arrivals[stream as usize].lock().push(arrival);
     }
 
     /// When each of a stream's messages was sent, in order.
     pub fn sent(&self, stream: Stream) -> Vec<Duration> {
-        lock(&self.sent[stream as usize]).clone()
+        self.sent[stream as usize].lock().clone()
     }
 
     /// The longest delay of a message behind its schedule.
     pub fn late_max(&self) -> Duration {
-        *lock(&self.late)
+        *self.late.lock()
     }
 
     /// The work of the transformer.
     pub fn work(&self) -> Work {
-        lock(&self.work).clone()
+        self.work.lock().clone()
     }
 
     /// Checks the order of a stream's arrivals.
     pub fn judge(&self, stream: Stream) -> OrderCheck {
-        judge(&lock(&self.arrivals[stream as usize]), self.messages())
+        judge(&self.arrivals[stream as usize].lock(), self.messages())
     }
 
     /// The progress so far.
     pub fn counts(&self) -> Counts {
-        let sent = self.sent.iter().map(|sent| lock(sent).len()).sum();
+        let sent = self.sent.iter().map(|sent| sent.lock().len()).sum();
         let delivered = Stream::ALL.map(|stream| self.judge(stream).delivered());
-        let Work { held, answered, .. } = *lock(&self.work);
+        let Work { held, answered, .. } = *self.work.lock();
         Counts { sent, work: Work { held, answered, overshoot_ms: Vec::new() }, delivered }
     }
 
@@ -139,9 +138,4 @@ impl Ledger {
     pub fn is_complete(&self) -> bool {
         self.counts().delivered.iter().all(|&count| count == self.messages())
     }
-}
-
-/// Ignores poisoning: no holder of these locks panics, and each value is always consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -42,7 +42,6 @@ mod order;
 mod plan;
 mod producers;
 mod progress;
-mod quantiles;
 mod receivers;
 mod report;
 mod setup;

@@ -2,22 +2,13 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
-use axum::{
-    Router,
-    body::Bytes,
-    extract::State,
-    http::{HeaderMap, StatusCode},
-    routing::post,
-};
+use domain::Framing;
+use hyper::Response;
 use serde::Deserialize;
-use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{ledger::Ledger, plan::Stream, transformer::serve};
+use super::{ledger::Ledger, plan::Stream};
+use crate::servers;
 
 /// Two running receivers; dropping this stops them.
 pub struct Receivers {
@@ -37,11 +28,24 @@ struct Item {
 impl Receivers {
     /// Starts both on free ports.
     pub async fn start(ledger: Arc<Ledger>) -> std::io::Result<Receivers> {
-        let routes = Router::new().route("/in", post(accept)).with_state(ledger.clone());
-        let (http, http_server) = serve(routes).await?;
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let tcp = listener.local_addr()?;
-        let tcp_server = AbortOnDropHandle::new(tokio::spawn(serve_lines(listener, ledger)));
+        let of_http = ledger.clone();
+        let (http, http_server) = servers::spawn(|listener| {
+            servers::http(listener, move |request| {
+                let at = Instant::now();
+                let number = |name: &str| request.headers().get(name)?.to_str().ok()?.parse().ok();
+                // A delivery without a position counts as the lowest one.
+                let place = number("reseq-epoch").zip(number("reseq-sequence")).unwrap_or((0, 0));
+                of_http.arrived(Stream::Http, at, item(request.body()), Some(place));
+                std::future::ready(Response::default())
+            })
+        })
+        .await?;
+        let (tcp, tcp_server) = servers::spawn(|listener| {
+            servers::frames(listener, Framing::Lines, move |line| {
+                ledger.arrived(Stream::Tcp, Instant::now(), item(line), None);
+            })
+        })
+        .await?;
         Ok(Receivers { http, tcp, _servers: [http_server, tcp_server] })
     }
 
@@ -52,49 +56,6 @@ impl Receivers {
             Stream::Tcp => format!("tcp://{}", self.tcp),
         }
     }
-}
-
-async fn accept(State(ledger): State<Arc<Ledger>>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    let at = Instant::now();
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.parse().ok();
-    // A delivery without a position counts as the lowest one.
-    let place = number("reseq-epoch").zip(number("reseq-sequence")).unwrap_or((0, 0));
-    ledger.arrived(Stream::Http, at, item(&body), Some(place));
-    StatusCode::OK
-}
-
-async fn serve_lines(listener: TcpListener, ledger: Arc<Ledger>) {
-    // Owns the connections, so that they end with the listener.
-    let mut connections = JoinSet::new();
-    loop {
-        // An accept may fail for a connection that was closed again; its peer notices.
-        if let Ok((stream, _)) = listener.accept().await {
-            let ledger = ledger.clone();
-            connections.spawn(async move {
-                // An error only means that the sender ended, normally or not.
-                let _ = accept_lines(stream, &ledger).await;
-            });
-        }
-        while connections.try_join_next().is_some() {}
-    }
-}
-
-async fn accept_lines(stream: TcpStream, ledger: &Ledger) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let (read, mut write) = stream.into_split();
-    let mut lines = BufReader::new(read);
-    let mut line = Vec::new();
-    while lines.read_until(b'\n', &mut line).await? > 0 {
-        let at = Instant::now();
-        // The death of the sender truncated the last line: it is not a message.
-        if line.pop() != Some(b'\n') {
-            break;
-        }
-        ledger.arrived(Stream::Tcp, at, item(&line), None);
-        write.write_all(b"OK\n").await?;
-        line.clear();
-    }
-    Ok(())
 }
 
 /// The number of a message, and whether the transformer processed it. `(0, false)`, which no

@@ -9,9 +9,9 @@ use super::{
     faults::Killed,
     ledger::Ledger,
     plan::{Stream, ideal_departures, one_at_a_time_departures},
-    quantiles::Quantiles,
     setup::{PROCESSOR_LEASE_MS, SENDER_LEASE_MS},
 };
+use crate::quantiles::Quantiles;
 
 /// Without kills, no message may leave later than this after its ideal time.
 pub const OVERHEAD_MS_MAX: f64 = 15.0;

@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use super::{
-    quantiles::Quantiles,
-    report::{Column, OVERHEAD_MS_MAX, Report},
-};
+use super::report::{Column, OVERHEAD_MS_MAX, Report};
+use crate::quantiles::Quantiles;
 
 /// The width of the row names.
 const NAME: usize = 36;

@@ -10,23 +10,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{
-    Router,
-    body::Bytes,
-    extract::{Path, Request, State},
-    http::StatusCode,
-    response::{IntoResponse, Response},
-    routing::post,
-    serve::ListenerExt,
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Request, Response, StatusCode,
+    header::{CONTENT_TYPE, HeaderValue},
 };
 use serde_json::{Map, Value};
-use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{ledger::Ledger, plan::Stream};
-
-/// The largest accepted body, in bytes; the demo's own are far smaller.
-const BODY_BYTES_MAX: usize = 64 * 1024;
+use crate::servers;
 
 /// A running transformer; dropping this stops it.
 pub struct Transformer {
@@ -37,8 +31,8 @@ pub struct Transformer {
 impl Transformer {
     /// Starts one on a free port.
     pub async fn start(ledger: Arc<Ledger>) -> std::io::Result<Transformer> {
-        let routes = Router::new().route("/{destination}", post(transform)).with_state(ledger);
-        let (address, server) = serve(routes).await?;
+        let answer = move |request| transform(ledger.clone(), request);
+        let (address, server) = servers::spawn(|listener| servers::http(listener, answer)).await?;
         Ok(Transformer { address, _server: server })
     }
 
@@ -48,44 +42,32 @@ impl Transformer {
     }
 }
 
-/// Serves on a free port of the loopback interface.
-pub async fn serve(routes: Router) -> std::io::Result<(SocketAddr, AbortOnDropHandle<()>)> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    let listener = listener.tap_io(|stream| {
-        // Without this, answers may wait for TCP acknowledgements and distort the measurement.
-        let _ = stream.set_nodelay(true);
-    });
-    let server = tokio::spawn(async move {
-        // Ends only by being dropped: accept errors are retried inside.
-        let _ = axum::serve(listener, routes).await;
-    });
-    Ok((address, AbortOnDropHandle::new(server)))
-}
-
-async fn transform(
-    State(ledger): State<Arc<Ledger>>,
-    Path(destination): Path<String>,
-    request: Request,
-) -> Response {
+async fn transform(ledger: Arc<Ledger>, request: Request<Bytes>) -> Response<Full<Bytes>> {
     let arrived = Instant::now();
-    let body = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX).await;
-    let parsed = body.ok().and_then(|body| parse(&body));
-    let stream = Stream::of_destination(&destination);
-    let (Some((n, mut object)), Some(stream)) = (parsed, stream) else {
-        return (StatusCode::BAD_REQUEST, "this is not one of the demo's messages").into_response();
+    let stream = Stream::of_destination(request.uri().path().trim_start_matches('/'));
+    let (Some((n, mut object)), Some(stream)) = (parse(request.body()), stream) else {
+        return refusal("this is not one of the demo's messages");
     };
     let Some(drawn) = ledger.plan().work_of(stream, n) else {
-        return (StatusCode::BAD_REQUEST, "the demo has no message of this number").into_response();
+        return refusal("the demo has no message of this number");
     };
     let mut hold = Hold::new(&ledger, drawn);
     tokio::time::sleep_until((arrived + drawn).into()).await;
     hold.held = Some(arrived.elapsed());
     object.insert("transformed".into(), true.into());
-    axum::Json(object).into_response()
+    let mut answer = Response::new(Value::Object(object).to_string().into());
+    let json = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(CONTENT_TYPE, json);
+    answer
 }
 
-fn parse(body: &Bytes) -> Option<(usize, Map<String, Value>)> {
+fn refusal(problem: &'static str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(problem.into());
+    *answer.status_mut() = StatusCode::BAD_REQUEST;
+    answer
+}
+
+fn parse(body: &[u8]) -> Option<(usize, Map<String, Value>)> {
     let object: Map<String, Value> = serde_json::from_slice(body).ok()?;
     let n = object.get("n")?.as_u64()?;
     Some((n.try_into().ok()?, object))

@@ -9,28 +9,18 @@ const DELIVERIES: &str = "reseq_sender_deliveries_total";
 
 /// How many partitions a sender owns; `None` if it does not answer.
 pub(super) async fn partitions_owned(client: &Client, url: &str) -> Option<f64> {
-    value(&read(client, url).await?, "reseq_sender_partitions_owned", &[])
-}
-
-/// How many deliveries to a destination a sender has attempted; `None` if it does not report any,
-/// for example before the first.
-pub async fn deliveries(client: &Client, url: &str, destination: &str) -> Option<f64> {
-    let label = format!("destination=\"{destination}\"");
-    value(&read(client, url).await?, DELIVERIES, &[&label])
+    value(&read(client, url).await?, "reseq_sender_partitions_owned")
 }
 
 /// Delivery attempts of a sender by destination; `None` if it does not answer.
-pub async fn deliveries_by_destination(
-    client: &Client,
-    url: &str,
-) -> Option<BTreeMap<String, f64>> {
+pub(super) async fn deliveries(client: &Client, url: &str) -> Option<BTreeMap<String, f64>> {
     Some(by_label(&read(client, url).await?, DELIVERIES, "destination"))
 }
 
 /// How many times a process has called a script, on its own or as a block of a call; `None` if it does not answer.
 pub async fn script_calls(client: &Client, url: &str) -> Option<f64> {
     let text = read(client, url).await?;
-    Some(value(&text, "reseq_redis_call_seconds_count", &[]).unwrap_or_default())
+    Some(value(&text, "reseq_redis_call_seconds_count").unwrap_or_default())
 }
 
 async fn read(client: &Client, url: &str) -> Option<String> {
@@ -38,12 +28,11 @@ async fn read(client: &Client, url: &str) -> Option<String> {
     answer.error_for_status().ok()?.text().await.ok()
 }
 
-/// The sum of a metric over all lines with these labels, in Prometheus's text format.
-fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
+/// The sum of a metric over all its lines, in Prometheus's text format.
+fn value(text: &str, name: &str) -> Option<f64> {
     let of_line = |line: &str| {
         let rest = line.strip_prefix(name).filter(|rest| rest.starts_with([' ', '{']))?;
-        let (head, value) = rest.rsplit_once(' ')?;
-        labels.iter().all(|label| head.contains(label)).then(|| value.parse::<f64>().ok())?
+        rest.rsplit_once(' ')?.1.parse::<f64>().ok()
     };
     text.lines().filter_map(of_line).reduce(|sum, value| sum + value)
 }
@@ -75,10 +64,9 @@ mod tests {
             sent{destination=\"b\",outcome=\"accepted\"} 10\n\
             sent_other 7\n\
             owned 32\n";
-        assert_eq!(value(text, "sent", &["destination=\"a\""]), Some(5.0));
-        assert_eq!(value(text, "sent", &[]), Some(15.0));
-        assert_eq!(value(text, "owned", &[]), Some(32.0));
-        assert_eq!(value(text, "gone", &[]), None);
+        assert_eq!(value(text, "sent"), Some(15.0));
+        assert_eq!(value(text, "owned"), Some(32.0));
+        assert_eq!(value(text, "gone"), None);
         let by_destination = by_label(text, "sent", "destination");
         assert_eq!(by_destination, [("a".to_owned(), 5.0), ("b".to_owned(), 10.0)].into());
         assert!(by_label(text, "owned", "destination").is_empty());

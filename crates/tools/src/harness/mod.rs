@@ -6,6 +6,7 @@
 //! holds the harness is killed, a watchdog kills the pods and Redis.
 
 use std::{
+    collections::BTreeMap,
     net::{SocketAddr, TcpListener},
     ops::Range,
     path::{Path, PathBuf},
@@ -37,6 +38,9 @@ mod watchdog;
 pub const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
 /// How often to read the senders' shares.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// By sender: the number of messages delivered to each destination so far.
+pub type Deliveries = BTreeMap<String, BTreeMap<String, f64>>;
 
 /// All processes that run outside this one.
 pub struct Harness {
@@ -141,6 +145,16 @@ impl Harness {
             sleep(LOOK_EVERY).await;
         }
         false
+    }
+
+    /// The delivery attempts of each sender, by destination.
+    pub async fn deliveries(&self) -> Deliveries {
+        let mut all = Deliveries::new();
+        for sender in self.of_role("sender") {
+            let of_sender = metrics::deliveries(&self.client, &sender.url).await;
+            all.insert(sender.name.clone(), of_sender.unwrap_or_default());
+        }
+        all
     }
 
     /// The client for queries to the processes.

@@ -1,10 +1,6 @@
 //! Limits how many deliveries of a destination begin in one second (`delivery.rate_per_second_max`).
 
-use std::{
-    num::NonZeroU32,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use governor::{
     Quota, RateLimiter,
@@ -12,6 +8,7 @@ use governor::{
     middleware::NoOpMiddleware,
     state::{InMemoryState, NotKeyed},
 };
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 type StdInstant = std::time::Instant;
@@ -33,7 +30,7 @@ struct GivenClock(Arc<Mutex<StdInstant>>);
 
 impl GivenClock {
     fn set(&self, now: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = now.into_std();
+        *self.0.lock() = now.into_std();
     }
 }
 
@@ -41,7 +38,7 @@ impl Clock for GivenClock {
     type Instant = StdInstant;
 
     fn now(&self) -> StdInstant {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 

@@ -249,7 +249,7 @@ impl Store {
             .collect();
         let most = (ATTEMPTS_OF_ALL_MAX / some.len().max(1)).clamp(1, ATTEMPTS_MAX);
         let looks = some.iter().map(|entry| {
-            let keys = self.keys().destination(&entry.destination.name);
+            let keys = self.keys_of(entry);
             let mut pipe = Pipeline::new();
             pipe.cmd("HRANDFIELD").arg(keys.attempts()).arg(most).arg("WITHVALUES");
             pipe.zrange_withscores(keys.halted(), 0, 0);

@@ -17,12 +17,14 @@ impl Quantiles {
     /// The quantiles by nearest rank: each is one of the values. All zero if there are none.
     pub fn of(mut values_ms: Vec<f64>) -> Quantiles {
         values_ms.sort_by(f64::total_cmp);
-        let rank = |percent: usize| {
-            let rank = (values_ms.len() * percent).div_ceil(100).max(1);
-            values_ms.get(rank - 1).copied().unwrap_or_default()
-        };
-        Quantiles { p50_ms: rank(50), p99_ms: rank(99), max_ms: rank(100) }
+        let rank = |per_mille| nearest_rank(&values_ms, per_mille).unwrap_or_default();
+        Quantiles { p50_ms: rank(500), p99_ms: rank(990), max_ms: rank(1000) }
     }
+}
+
+/// The quantile of sorted values by nearest rank: one of the values.
+pub fn nearest_rank<T: Copy>(sorted: &[T], per_mille: usize) -> Option<T> {
+    sorted.get((sorted.len() * per_mille).div_ceil(1000).max(1) - 1).copied()
 }
 
 #[cfg(test)]
