@@ -206,3 +206,58 @@ pub fn secret(field: &str, path: &Path) -> anyhow::Result<String> {
     ensure!(!text.is_empty(), "{field}: {} is empty", path.display());
     Ok(text)
 }
+
+#[cfg(all(test, feature = "postgres"))]
+mod tests {
+    use super::*;
+
+    /// The first block of TOML of a page.
+    fn example(page: &str) -> String {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+        let text = std::fs::read_to_string(path).unwrap();
+        let block = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        // Tests have no secrets.
+        let lines = block.lines().map(str::trim).filter(|line| !line.contains("_file ="));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    fn read(text: &str) -> anyhow::Result<Settings> {
+        let settings: Settings = toml::from_str(text)?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    #[test]
+    fn examples_of_the_documentation_are_read() {
+        let settings = read(&example("reference/connect.md")).unwrap();
+        assert_eq!(settings.sources[0].on_refused, OnRefused::Halt);
+        assert_eq!(settings.http.listen.port(), 9464);
+        read(&example("how-to/send-webhooks-from-your-outbox.md")).unwrap();
+    }
+
+    #[test]
+    fn wrong_field_is_refused_by_name() {
+        let good = example("reference/connect.md");
+        for (from, to, problem) in [
+            ("http://127.0.0.1:8080", "127.0.0.1", "reseq.url: not a URL"),
+            (
+                "[reseq]",
+                "[reseq]\ntoken_file = \"/none\"",
+                "reseq.token_file: /none cannot be read",
+            ),
+            ("[\"erp\"]", "[]", "source.orders.destinations: 0; must be 1"),
+            ("[\"erp\"]", "[\"erp\", \"crm\"]", "columns.destination: is missing"),
+            ("[\"erp\"]", "[\"a b\"]", "source.orders.destinations: \"a b\""),
+            ("\"reseq\"\npub", "\"Re seq\"\npub", "source.orders.postgres: slot: \"Re seq\""),
+            ("public.outbox", "outbox", "table: \"outbox\"; write it with its schema"),
+            ("slot =", "confirm_delay_ms = 5\nslot =", "confirm_delay_ms: 5; must be 1000"),
+            ("slot =", "slots =", "slots"),
+            ("[source.postgres]", "[source.kafka]", "kafka"),
+            ("\"orders\"", "\"or/ders\"", "source.name: \"or/ders\""),
+        ] {
+            assert!(good.contains(from), "{from}");
+            let told = format!("{:#}", read(&good.replacen(from, to, 1)).unwrap_err());
+            assert!(told.contains(problem), "{problem} is not in: {told}");
+        }
+    }
+}

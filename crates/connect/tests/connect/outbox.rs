@@ -1,7 +1,7 @@
 //! What the outbox connector does with rows, with what is missing, and with what is gone.
 
 use reqwest::Method;
-use reseq_testing::support::{redis::TestRedis, wait::eventually};
+use reseq_testing::support::{certificates::Authority, redis::TestRedis, wait::eventually};
 use serde_json::{Value, json};
 
 use crate::{connector::Connector, postgres::TestPostgres, world::Reseq};
@@ -114,6 +114,32 @@ async fn rows_go_where_they_say_and_deletes_are_ignored() {
         }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn user_that_may_only_replicate_logs_in_over_tls_with_a_password() {
+    let mut world = World::start().await;
+    let authority = Authority::new("databases");
+    world.postgres.encrypt(&authority);
+    let said = world.reseq.connector(&world.postgres, ERP, SECTION).asks("check");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
+    let _connector = world.connected(ERP, SECTION).await;
+    world.insert("1");
+    assert_eq!(world.bodies("erp", 1).await, [json!(1)]);
+    let over = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_replication USING (pid)";
+    assert_eq!(world.postgres.sql(over), ["t"]);
+    // Another authority, and another password.
+    let others = Authority::new("others");
+    let ca = format!("ca_file = {:?}", others.ca_file());
+    let login = world.postgres.login.clone();
+    let kept = login.split("\nca_file").next().unwrap().to_owned();
+    world.postgres.login = format!("{kept}\n{ca}");
+    let said = world.reseq.connector(&world.postgres, ERP, SECTION).asks("check");
+    assert!(String::from_utf8_lossy(&said.stdout).contains("certificate"), "{said:?}");
+    world.postgres.sql("ALTER ROLE reseq PASSWORD 'other'");
+    world.postgres.login = login;
+    let said = world.reseq.connector(&world.postgres, ERP, SECTION).asks("check");
+    assert!(String::from_utf8_lossy(&said.stdout).contains("28P01"), "{said:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,18 @@
 //! A real Postgres for tests, and what it says in SQL.
 
 use std::{
+    fs::Permissions,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::Arc,
 };
 
-use reseq_testing::support::{ports::free_port, wait::eventually};
+use reseq_testing::support::{
+    certificates::{Authority, Identity},
+    ports::free_port,
+    wait::eventually,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -17,6 +23,8 @@ const OUTBOX: &str = "CREATE TABLE outbox (id bigserial PRIMARY KEY, key text, b
 /// A private server on a port of the loopback, killed on drop.
 pub struct TestPostgres {
     pub port: u16,
+    /// How a connector logs in: lines of its configuration.
+    pub login: String,
     dir: TempDir,
     child: Child,
 }
@@ -56,11 +64,35 @@ impl TestPostgres {
         let made = init.output().expect("Postgres is installed (make setup-tests)");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let (port, child) = (free_port(), Command::new("true").spawn().unwrap());
-        let mut postgres = TestPostgres { port, dir, child };
+        let login = "user = \"postgres\"\ntls = false".to_owned();
+        let mut postgres = TestPostgres { port, login, dir, child };
         postgres.child.wait().unwrap();
         postgres.restart().await;
         postgres.sql(OUTBOX);
         postgres
+    }
+
+    /// From now on connectors log in over TLS, with a password, as a user that may only replicate.
+    pub fn encrypt(&mut self, authority: &Authority) {
+        let (Identity { certificate, key }, db) =
+            (authority.issue("postgres"), self.dir.path().join("db"));
+        for (from, name) in [(certificate, "server.crt"), (key, "server.key")] {
+            let to = db.join(name);
+            std::fs::copy(from, &to).unwrap();
+            std::fs::set_permissions(&to, Permissions::from_mode(0o600)).unwrap();
+            if rustix::process::getuid().is_root() {
+                assert!(Command::new("chown").arg("nobody").arg(&to).status().unwrap().success());
+            }
+        }
+        let rules =
+            "hostssl all reseq 127.0.0.1/32 scram-sha-256\nhost all postgres 127.0.0.1/32 trust\n";
+        std::fs::write(db.join("pg_hba.conf"), rules).unwrap();
+        self.sql("CREATE ROLE reseq LOGIN REPLICATION PASSWORD 'it''s'");
+        self.sql("ALTER SYSTEM SET ssl = on");
+        self.sql("SELECT pg_reload_conf()");
+        let (ca, password) = (authority.ca_file(), self.dir.path().join("password"));
+        std::fs::write(&password, "it's\n").unwrap();
+        self.login = format!("user = \"reseq\"\npassword_file = {password:?}\nca_file = {ca:?}");
     }
 
     /// Starts it again, and waits until it answers.

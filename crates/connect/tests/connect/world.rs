@@ -46,11 +46,11 @@ impl Reseq {
 
     /// A connector with these lines of its source, and with these of the section of Postgres.
     pub fn connector(&self, postgres: &TestPostgres, source: &str, section: &str) -> Connector {
+        let TestPostgres { port, login, .. } = postgres;
         let section = format!(
-            "[[source]]\nname = \"orders\"\n{source}\n[source.postgres]\nhost = \"127.0.0.1\"\nport = {}\n\
-             database = \"postgres\"\nuser = \"postgres\"\ntls = false\nslot = \"reseq\"\npublication = \"outbox\"\n\
-             table = \"public.outbox\"\n{section}",
-            postgres.port
+            "[[source]]\nname = \"orders\"\n{source}\n[source.postgres]\nhost = \"127.0.0.1\"\nport = {port}\n\
+             database = \"postgres\"\n{login}\nslot = \"reseq\"\npublication = \"outbox\"\n\
+             table = \"public.outbox\"\n{section}"
         );
         Connector::new(&self.url, &section)
     }
