@@ -13,7 +13,7 @@ use tokio::{
 use super::{
     content::{of_emitted, of_row},
     pgoutput::{Change, Relation, decode},
-    position::Position,
+    position::{Position, Timelines},
     session::{Session, cut_short},
     settings::Settings,
 };
@@ -36,6 +36,7 @@ pub struct Feed {
     pub confirmed: watch::Receiver<Lsn>,
     /// The last position that was read.
     pub last: Position,
+    pub timelines: Timelines,
 }
 
 /// A message, or why it is none.
@@ -48,6 +49,7 @@ struct Reading {
     name: String,
     settings: Settings,
     last: Position,
+    timelines: Timelines,
     /// The commit of the transaction that is being read, and how many changes of it have been.
     transaction: Option<(Lsn, u32)>,
     relations: HashMap<u32, Relation>,
@@ -57,10 +59,17 @@ struct Reading {
 impl Feed {
     /// Reads until the receiver is gone or the connection ends, and says why.
     pub async fn run(self) {
-        let Feed { name, settings, mut session, events, mut confirmed, last } = self;
+        let Feed { name, settings, mut session, events, mut confirmed, last, timelines } = self;
         let held = Arc::new(Semaphore::new(HELD_MAX));
-        let mut reading =
-            Reading { name, settings, last, transaction: None, relations: HashMap::new(), held };
+        let mut reading = Reading {
+            name,
+            settings,
+            last,
+            timelines,
+            transaction: None,
+            relations: HashMap::new(),
+            held,
+        };
         let fault = tokio::select! {
             fault = reading.read(&mut session, &events, &mut confirmed) => fault,
             () = events.closed() => return,
@@ -126,13 +135,13 @@ impl Reading {
         let (position, content, size) = match message {
             // Everything before this has been sent, except the transaction that is being sent.
             ReplicationCopyData::KeepAlive { wal_end, .. } if self.transaction.is_none() => {
-                (Position { commit: wal_end, change: 0, ..self.last }, None, 0)
+                (self.timelines.at(wal_end, 0), None, 0)
             }
             ReplicationCopyData::KeepAlive { .. } => return Ok(None),
             ReplicationCopyData::XLogData { data, .. } => {
                 let size = u32::try_from(data.len() / 1024 + 1).unwrap_or(u32::MAX);
                 let Some((commit, change, content)) = self.change(data)? else { return Ok(None) };
-                let position = Position { commit, change, ..self.last };
+                let position = self.timelines.at(commit, change);
                 (position, Some(content), size.min(HELD_MAX as u32))
             }
         };

@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::source::{Event, Fault, Finding, Health, Source};
 use feed::{EVENTS_MAX, Feed};
-use position::Position;
+use position::{Position, Timelines};
 use session::{Session, Target};
 pub use settings::Settings;
 
@@ -157,40 +157,35 @@ impl Postgres {
         self.slot().await?.ok_or_else(gone)
     }
 
-    /// Where an earlier timeline ended.
-    async fn end_of(&mut self, earlier: u32, timeline: u32) -> Result<Lsn, Fault> {
-        let rows = self.query(&format!("TIMELINE_HISTORY {timeline}")).await?;
-        let history = rows.first().and_then(|row| row.get(1)?.clone()).unwrap_or_default();
-        let mut ends = history.lines().filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let is_it = words.next()?.parse() == Ok(earlier);
-            Lsn::parse(words.next()?).ok().filter(|_| is_it)
-        });
-        let unknown = || Fault::Halted(format!("timeline {earlier} is none of this server's past"));
-        ends.next().ok_or_else(unknown)
+    async fn timelines(&mut self, current: u32) -> Result<Timelines, Fault> {
+        let rows = match current {
+            1 => Vec::new(),
+            _ => self.query(&format!("TIMELINE_HISTORY {current}")).await?,
+        };
+        let history = rows.first().and_then(|row| row.get(1)?.as_deref()).unwrap_or_default();
+        Ok(Timelines::parse(current, history))
     }
 
     /// Where to read from, to have everything after this position.
-    async fn start_of(&mut self, after: Position) -> Result<(Lsn, Position), Fault> {
+    async fn start_of(&mut self, after: Position) -> Result<(Lsn, Timelines), Fault> {
         let System { timeline, end, .. } = self.system().await?;
-        if after.timeline > timeline || (after.timeline == timeline && after.commit > end) {
+        let timelines = self.timelines(timeline).await?;
+        if after.timeline == timeline && after.commit <= end {
+            return Ok((after.commit, timelines));
+        }
+        let Some(ended) = timelines.end_of(after.timeline) else {
             return Err(Fault::Halted(format!(
-                "this server is older than what was delivered ({after}): it is at timeline {timeline}, {end}. Is it a \
-                 former primary, or a restored backup?"
+                "this server is older than what was delivered ({after}), or of another past: it is at timeline \
+                 {timeline}, {end}. Is it a former primary, or a restored backup?"
             )));
-        }
-        if after.timeline == timeline {
-            return Ok((after.commit, after));
-        }
-        let forked = self.end_of(after.timeline, timeline).await?;
-        if forked < after.commit {
+        };
+        if ended < after.commit {
             tracing::warn!(
                 source = self.name,
-                "a failover of Postgres has lost transactions after {forked} whose messages were delivered, to {after}"
+                "a failover of Postgres has lost transactions after {ended} whose messages were delivered, to {after}"
             );
         }
-        let start = forked.min(after.commit);
-        Ok((start, Position { timeline, commit: start, change: 0 }))
+        Ok((ended.min(after.commit), timelines))
     }
 }
 
@@ -218,7 +213,7 @@ impl Source for Postgres {
             (Some(slot), _) => slot,
             (None, _) => self.create_slot().await?,
         };
-        let oldest = Position { timeline, commit: slot.confirmed, change: 0 };
+        let oldest = self.timelines(timeline).await?.at(slot.confirmed, 0);
         let position = match at {
             None | Some("oldest") => oldest,
             Some(text) => Position::parse(text).ok_or_else(|| {
@@ -245,7 +240,7 @@ impl Source for Postgres {
         };
         let after = Position::parse(after)
             .ok_or_else(|| Fault::Halted(format!("the mark {after:?} is not of this source")))?;
-        let (start, last) = self.start_of(after).await?;
+        let (start, timelines) = self.start_of(after).await?;
         if slot.confirmed > start {
             return Err(Fault::Halted(format!(
                 "slot {name} has nothing before {} any more, and a destination has messages to {after} only: it has \
@@ -263,13 +258,14 @@ impl Source for Postgres {
             session,
             events: sender,
             confirmed: receiver,
-            last,
+            last: after,
+            timelines,
         };
         tokio::spawn(feed.run());
         // From now on, a slot without marks means that they are gone.
         self.has_asked_for_slot = false;
         let unconfirmed = VecDeque::new();
-        self.reading = Some(Reading { events, confirmed, unconfirmed, last });
+        self.reading = Some(Reading { events, confirmed, unconfirmed, last: after });
         Ok(())
     }
 

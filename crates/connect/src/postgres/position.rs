@@ -34,6 +34,37 @@ impl fmt::Display for Position {
     }
 }
 
+/// The timelines of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timelines {
+    pub current: u32,
+    /// Those before, each with where it ended: the oldest first.
+    past: Vec<(u32, Lsn)>,
+}
+
+impl Timelines {
+    /// Reads the history file of the current timeline.
+    pub fn parse(current: u32, history: &str) -> Timelines {
+        let past = history.lines().filter_map(|line| {
+            let mut words = line.split_whitespace();
+            Some((words.next()?.parse().ok()?, Lsn::parse(words.next()?).ok()?))
+        });
+        Timelines { current, past: past.collect() }
+    }
+
+    /// Where a timeline ended. `None`: it is none of this server's past.
+    pub fn end_of(&self, timeline: u32) -> Option<Lsn> {
+        self.past.iter().find(|(past, _)| *past == timeline).map(|(_, end)| *end)
+    }
+
+    /// The position of a change. A commit keeps the timeline that it was made on.
+    pub fn at(&self, commit: Lsn, change: u32) -> Position {
+        let earlier = self.past.iter().find(|(_, end)| commit < *end);
+        let timeline = earlier.map_or(self.current, |(timeline, _)| *timeline);
+        Position { timeline, commit, change }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +89,21 @@ mod tests {
         for wrong in ["", "1-0/9-1", "00000001-00000000/0000000a-0000000001", "x-y/z-1"] {
             assert_eq!(Position::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn commit_keeps_the_timeline_that_it_was_made_on() {
+        let history = "1\t0/64\tno recovery target specified\n\n3\t0/C8\treason\n";
+        let timelines = Timelines::parse(4, history);
+        let of = |commit| timelines.at(Lsn(commit), 1).timeline;
+        assert_eq!([1, 99, 100, 199, 200].map(of), [1, 1, 3, 3, 4]);
+        assert_eq!(
+            [1, 2, 3].map(|one| timelines.end_of(one)),
+            [Some(Lsn(100)), None, Some(Lsn(200))]
+        );
+        assert_eq!(
+            Timelines::parse(1, "").at(Lsn(7), 2).to_string(),
+            "00000001-00000000/00000007-0000000002"
+        );
     }
 }

@@ -218,6 +218,24 @@ async fn slot_that_is_gone_halts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn failover_goes_on_and_a_former_primary_halts() {
+    let mut world = World::start().await;
+    let connector = world.connected(ERP, SECTION).await;
+    world.insert("1");
+    world.reseq.has("erp", 1).await;
+    world.postgres.fail_over().await;
+    connector.is_ready().await;
+    world.insert("2");
+    assert_eq!(world.bodies("erp", 2).await, [json!(1), json!(2)]);
+    assert!(world.reseq.mark("erp").await.unwrap().1.starts_with("00000002-"));
+    world.postgres.fall_back().await;
+    // It has a row that nobody else has.
+    world.insert("3");
+    connector.is_held_by("this server is older than what was delivered").await;
+    world.reseq.has("erp", 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn long_transaction_needs_little_memory() {
     let world = World::start().await;
     let connector = world.connected(ERP, SECTION).await;

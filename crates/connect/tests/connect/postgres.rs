@@ -126,6 +126,25 @@ impl TestPostgres {
         .await;
     }
 
+    /// Makes it a standby that becomes the primary, as a failover does. Its data of before stay in a copy.
+    pub async fn fail_over(&mut self) {
+        self.kill();
+        let (db, old) = (self.dir.path().join("db"), self.dir.path().join("old"));
+        assert!(Command::new("cp").arg("-a").args([&db, &old]).status().unwrap().success());
+        std::fs::write(db.join("standby.signal"), "").unwrap();
+        self.restart().await;
+        assert_eq!(self.sql("SELECT pg_promote()"), ["t"]);
+    }
+
+    /// Becomes the former primary, as it was before [`TestPostgres::fail_over`].
+    pub async fn fall_back(&mut self) {
+        self.kill();
+        let (db, old) = (self.dir.path().join("db"), self.dir.path().join("old"));
+        std::fs::rename(&db, self.dir.path().join("new")).unwrap();
+        std::fs::rename(&old, &db).unwrap();
+        self.restart().await;
+    }
+
     fn log(&self) -> PathBuf {
         self.dir.path().join("log")
     }
