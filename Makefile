@@ -79,8 +79,8 @@ test-node: setup build build-node ## Kill pods, Redis, worker and receiver amid 
 	  node --test --test-timeout=3600000 clients/node/test/*.test.mjs clients/nest/test/*.test.mjs clients/node/test/long/*.test.mjs
 
 test-connect: setup-tests ## Kill connectors, pods, Redis and Postgres while reseq-connect copies an outbox
-	cargo build --locked --package reseq $(TEST_FEATURES)
-	cargo test --locked --package reseq-connect
+	cargo build --locked --workspace $(TEST_FEATURES) --bin reseq
+	cargo test --locked --workspace $(TEST_FEATURES) --test connect
 
 test-rights: setup-tests ## Run tests with a Redis user that has only the documented rights
 	RESEQ_TEST_MINIMAL_RIGHTS=1 cargo test --locked --no-fail-fast $(TEST_FEATURES) \

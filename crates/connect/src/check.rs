@@ -1,9 +1,10 @@
 //! `check` and `status`.
 
 use client::{Call, Service, paths::path_of};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
+    outlet::may_send,
     settings::{Settings, SourceSettings},
     source::Finding,
 };
@@ -35,17 +36,7 @@ async fn destination_of(service: &Service, destination: &str) -> Finding {
     if let Err(error) = service.call(Call::get(&path_of(destination, "sources"))).await {
         return (what, Some(format!("{error:#}")));
     }
-    // A message that no destination stores: its `after` is not before its position.
-    let source = json!({"name": "reseq-connect", "position": "0", "after": "0"});
-    let line = json!({"destinations": [destination], "body": null, "source": source});
-    let problem = match service.call(Call::post("/v1/messages", &line)).await {
-        Ok(_) => Some("it has stored what it must refuse".to_owned()),
-        Err(error) => match client::problem_of(&error) {
-            Some(problem) if problem.code == "invalid_field" => None,
-            _ => Some(format!("{error:#}")),
-        },
-    };
-    (what, problem)
+    (what, may_send(service, destination).await.err().map(|fault| fault.to_string()))
 }
 
 /// Prints where each source is.

@@ -9,6 +9,7 @@ use client::{
     problem_of, retry_after,
 };
 use metrics::counter;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -233,7 +234,21 @@ fn no_answer(detail: String) -> Problem {
     Problem { status: 503, detail, ..Problem::default() }
 }
 
-/// Why the marks of a destination cannot be read.
+/// Whether the destination exists, and takes messages of this token. Sends one that it cannot store: there is no mark of
+/// this source, so its `after` is another one.
+pub async fn may_send(service: &Service, destination: &str) -> Result<(), Fault> {
+    let source = json!({"name": "check of reseq-connect", "position": "1", "after": "0"});
+    let line = json!({"destinations": [destination], "body": null, "source": source});
+    match service.call(Call::post("/v1/messages", &line)).await {
+        Ok(_) => Err(Fault::Halted(format!("{destination} has stored what it must refuse"))),
+        Err(error) => match problem_of(&error) {
+            Some(problem) if problem.code == "source_gap" => Ok(()),
+            _ => Err(fault_of(destination, &error)),
+        },
+    }
+}
+
+/// Why a destination does not do what it must.
 fn fault_of(destination: &str, error: &anyhow::Error) -> Fault {
     let text = format!("destination {destination}: {error:#}");
     match problem_of(error) {

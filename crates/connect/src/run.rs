@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use crate::{
     board::State,
     line::Line,
-    outlet::Outlet,
+    outlet::{Outlet, may_send},
     source::{Event, Fault, Source},
 };
 
@@ -113,6 +113,10 @@ impl Run {
                 "no mark of {source}: {}. Its data is gone, or it is new. Begin with --begin-at oldest",
                 names.join(", ")
             )));
+        }
+        // Nothing is created for a destination that takes no messages.
+        for destination in &self.outlet.destinations {
+            may_send(&self.outlet.service, destination).await?;
         }
         let position = self.source.begin(self.begin_at.as_deref()).await?;
         // If this process cannot finish, the next pass does not have to ask.

@@ -21,14 +21,14 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// A process that is not started yet. `section`: the lines of its one source.
-    pub fn new(url: &str, section: &str) -> Connector {
+    /// A process that is not started yet. `access`: how it reaches Reseq; `section`: its one source.
+    pub fn new(access: &str, section: &str) -> Connector {
         let (http, dir) = (free_address(), tempfile::tempdir().unwrap());
         let child = Command::new("true").spawn().unwrap();
         let mut connector = Connector { http, dir, child };
         connector.child.wait().unwrap();
         let text = format!(
-            "[reseq]\nurl = \"{url}\"\n[http]\nlisten = \"{http}\"\n[log]\nformat = \"text\"\n{section}"
+            "[reseq]\n{access}[http]\nlisten = \"{http}\"\n[log]\nformat = \"text\"\n{section}"
         );
         std::fs::write(connector.config(), text).unwrap();
         connector

@@ -170,6 +170,47 @@ async fn check_names_what_is_missing_and_nothing_moves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn check_names_a_missing_right_and_nothing_moves() {
+    let (redis, postgres) = (TestRedis::start().await, TestPostgres::start().await);
+    let mut reseq = Reseq::start_guarded(redis.url(), &["erp"]).await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("token");
+    reseq.token_file = Some(file.clone());
+    let mut connector = reseq.connector(&postgres, ERP, SECTION);
+    for (scopes, is_enough) in
+        [(&["ingest"][..], false), (&["read"], false), (&["ingest", "read"], true)]
+    {
+        std::fs::write(&file, reseq.token(scopes).await).unwrap();
+        let said = connector.asks("check");
+        let text = String::from_utf8(said.stdout).unwrap();
+        assert_eq!(said.status.success(), is_enough, "{scopes:?}: {text}");
+        assert_eq!(text.contains("forbidden"), !is_enough, "{scopes:?}: {text}");
+        connector.start(&[]);
+        match is_enough {
+            true => connector.is_ready().await,
+            false => connector.is_held_by("forbidden").await,
+        }
+        connector.kill();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slot_that_grows_makes_the_process_unready() {
+    let world = World::start().await;
+    let section = format!("{SECTION}\nslot_bytes_max = 1");
+    let mut connector = world.reseq.connector(&world.postgres, ERP, &section);
+    connector.start(&[]);
+    world.insert("1");
+    connector.is_held_by("slot reseq keeps").await;
+    world.insert("2");
+    eventually("rows still arrive", async || match world.reseq.count("erp").await {
+        0 => Err("none".to_owned()),
+        _ => Ok(()),
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn mark_that_vanished_halts_until_somebody_says_where_to_begin() {
     let world = World::start().await;
     let mut connector = world.connected(ERP, SECTION).await;

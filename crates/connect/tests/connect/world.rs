@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -29,19 +30,43 @@ use crate::{
 pub struct Reseq {
     pub pod: Pod,
     url: String,
+    /// The file with the token of connectors.
+    pub token_file: Option<PathBuf>,
 }
+
+/// The admin token of pods that want tokens.
+const ADMIN: &str = "an-admin-token-from-the-environment";
 
 impl Reseq {
     /// Starts a pod whose destinations are pulled, each lane in order.
     pub async fn start(redis_url: &str, destinations: &[&str]) -> Reseq {
+        Reseq::start_with(Settings::new(redis_url), destinations).await
+    }
+
+    /// A pod that wants tokens.
+    pub async fn start_guarded(redis_url: &str, destinations: &[&str]) -> Reseq {
         let mut settings = Settings::new(redis_url);
+        settings.environment = vec![("RESEQ_AUTH_ADMIN_TOKEN".into(), ADMIN.into())];
+        Reseq::start_with(settings, destinations).await
+    }
+
+    async fn start_with(mut settings: Settings, destinations: &[&str]) -> Reseq {
         for name in destinations {
             let fields = "ordering = \"key\"\ndelivery = { kind = \"pull\" }";
             settings = settings.destination(name, fields);
         }
         let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
         let url = door(pod.addresses.clone()).await;
-        Reseq { pod, url }
+        Reseq { pod, url, token_file: None }
+    }
+
+    /// A token with these scopes.
+    pub async fn token(&self, scopes: &[&str]) -> String {
+        let request = json!({"name": format!("{scopes:?}"), "scopes": scopes});
+        let made =
+            client().post(format!("{}/v1/tokens", self.url)).bearer_auth(ADMIN).json(&request);
+        let answer: Value = made.send().await.unwrap().json().await.unwrap();
+        answer["token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
     /// A connector with these lines of its source, and with these of the section of Postgres.
@@ -52,7 +77,9 @@ impl Reseq {
              database = \"postgres\"\n{login}\nslot = \"reseq\"\npublication = \"outbox\"\n\
              table = \"public.outbox\"\n{section}"
         );
-        Connector::new(&self.url, &section)
+        let token = self.token_file.as_ref().map(|file| format!("token_file = {file:?}\n"));
+        let access = format!("url = \"{}\"\n{}", self.url, token.unwrap_or_default());
+        Connector::new(&access, &section)
     }
 
     pub async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
