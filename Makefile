@@ -19,7 +19,7 @@ NEWER_TESTS := random_operations cluster wrong_types journey upgrades power_cut 
 .DEFAULT_GOAL := help
 # Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup setup-tests build build-bench demo run test quick torture torture-shares test-node test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys drill-breaker bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers bench-rate dist release-check test-dist test-chart lint fmt deny sbom fuzz release-clean
+.PHONY: help setup setup-tests build build-bench demo run test quick torture torture-shares test-node test-connect test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys drill-breaker bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers bench-rate dist release-check test-dist test-chart lint fmt deny sbom fuzz release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -77,6 +77,10 @@ torture-shares: setup ## Storms of moving clocks, a Redis that refuses, and plac
 test-node: setup build build-node ## Kill pods, Redis, worker and receiver amid messages of the Node.js client (ROUNDS=10 MESSAGES=5000)
 	RESEQ_BIN=$(RESEQ) STORM_ROUNDS=$(or $(ROUNDS),10) STORM_MESSAGES=$(or $(MESSAGES),5000) PROPERTY_RUNS=500 \
 	  node --test --test-timeout=3600000 clients/node/test/*.test.mjs clients/nest/test/*.test.mjs clients/node/test/long/*.test.mjs
+
+test-connect: setup-tests ## Kill connectors, pods, Redis and Postgres while reseq-connect copies an outbox
+	cargo build --locked --workspace $(TEST_FEATURES) --bin reseq
+	cargo test --locked --workspace $(TEST_FEATURES) --test connect
 
 test-rights: setup-tests ## Run tests with a Redis user that has only the documented rights
 	RESEQ_TEST_MINIMAL_RIGHTS=1 cargo test --locked --no-fail-fast $(TEST_FEATURES) \

@@ -69,7 +69,7 @@ install_for_tests() {
   has chromium || has chromium-browser || has google-chrome ||
     install "the tests of the console" chromium fonts-dejavu-core
   has postgres || compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null ||
-    install "one test of the Node.js client" postgresql
+    install "the tests of reseq-connect and one of the Node.js client" postgresql
   has systemd-analyze || install "the test of the systemd units" systemd
 
   # Only the test of the HTTP API against its document needs it.

@@ -8,11 +8,11 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use super::{
-    client::{Answer, Call},
     client_args::ClientArgs,
     files::read,
     output::{Output, plain, text_of, write_out},
 };
+use client::{Answer, Call};
 use config::with_references;
 
 /// Fields that answers of the service have in addition to a definition.

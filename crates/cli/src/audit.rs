@@ -3,7 +3,8 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::{client_args::ClientArgs, filters::Paging, output::text_of, paths::text};
+use super::{client_args::ClientArgs, filters::Paging, output::text_of};
+use client::paths::text;
 
 const COLUMNS: [&str; 8] =
     ["time", "who", "from", "action", "destination", "target", "affected", "outcome"];

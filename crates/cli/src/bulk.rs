@@ -14,11 +14,10 @@ use reqwest::StatusCode;
 use serde_json::Value;
 
 use super::{
-    client::{Answer, Call, Refused, Service, Unreachable, problem_of},
     client_args::ClientArgs,
     output::{Output, count_of, plain, quoted, text_of, write_out},
-    paths::path_of,
 };
+use client::{Answer, Call, Refused, Service, Unreachable, paths::path_of, problem_of};
 
 /// How long the service waits for the end before it answers.
 const WAIT: &str = "wait=2";

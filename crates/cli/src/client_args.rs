@@ -7,14 +7,15 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{
-    client::{Answer, Call, Refused, Service},
     context::{Context, Contexts},
     filters::Paging,
-    header::{Header, HeaderParser},
+    header::HeaderParser,
     output::{Output, list, write_out},
-    pages,
-    paths::{Field, text},
     usage::WrongUsage,
+};
+use client::{
+    Answer, Call, Header, Refused, Service, Unusable, pages,
+    paths::{Field, text},
 };
 use tls::Pem;
 
@@ -22,6 +23,16 @@ use tls::Pem;
 const HEADING: &str = "Options of all clients";
 /// The service where neither a URL nor a context is given.
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+
+/// The service at this URL. The error names the option.
+pub fn service_at(url: &str, headers: &[Header], pem: &Pem) -> anyhow::Result<Service> {
+    Service::at(url, headers, pem).map_err(|error| match error {
+        Unusable::Url => WrongUsage(format!("--url is {error}")).into(),
+        Unusable::Ca => anyhow::anyhow!("--ca-file: {error}"),
+        Unusable::Identity => anyhow::anyhow!("--certificate-file, --key-file: {error}"),
+        Unusable::Client(error) => error.into(),
+    })
+}
 
 /// Where the service is, and how to print what it answers.
 #[derive(Debug, Clone, Args)]
@@ -104,7 +115,7 @@ impl ClientArgs {
             ca: read("--ca-file", target.ca_file)?,
             identity: certificate.zip(read("--key-file", target.key_file)?),
         };
-        Service::at(&target.url, &headers, &pem)
+        service_at(&target.url, &headers, &pem)
     }
 
     /// Where the service is. A token belongs to the service that it was given for: with a context, only the

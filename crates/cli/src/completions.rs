@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use super::{client_args::ClientArgs, output::write_out, pages};
+use super::{client_args::ClientArgs, output::write_out};
 use clap::{Args, Command, Parser};
 use clap_complete::{ArgValueCandidates, CompleteEnv, CompletionCandidate, Shell, generate};
+use client::pages;
 
 /// How long a shell waits for the names of destinations.
 const WAIT: Duration = Duration::from_secs(2);

@@ -7,16 +7,19 @@ use serde_json::{Value, json};
 
 use super::{
     apply::{ADDED, ApplyArgs, Noun, apply, preview},
-    client::{Call, problem_of},
     client_args::ClientArgs,
     confirm::Confirmation,
     filters::Paging,
     output::{self, count_of, counted, in_lines, text_of},
-    paths::{flag, path_of, query},
     pause::{self, PauseArgs},
     purge::{self, PurgeArgs},
     usage::WrongUsage,
     versions::{RollbackArgs, VersionsArgs, author_of, rollback, versions},
+};
+use client::{
+    Call,
+    paths::{flag, path_of, query},
+    problem_of,
 };
 use domain::merge_patch::merge;
 

@@ -2,12 +2,8 @@
 
 use std::process::ExitCode;
 
-use super::{
-    bulk::Ended,
-    client::{Refused, Unreachable},
-    output::OutputClosed,
-    usage::WrongUsage,
-};
+use super::{bulk::Ended, output::OutputClosed, usage::WrongUsage};
+use client::{Refused, Unreachable};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +73,7 @@ mod tests {
     use anyhow::{Context, anyhow};
 
     use super::*;
-    use crate::client::Problem;
+    use client::Problem;
 
     #[test]
     fn the_cause_of_an_error_decides_the_exit_code() {

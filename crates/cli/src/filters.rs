@@ -1,9 +1,8 @@
 //! Options that select messages, with the same names in every list and selection.
 
 use clap::Args;
+use client::paths::{Field, text};
 use serde_json::Value;
-
-use super::paths::{Field, text};
 
 /// A range of sequences and times. Both ends belong to it.
 #[derive(Debug, Clone, Default, Args)]

@@ -11,16 +11,18 @@ use serde_json::{Value, json};
 
 use super::{
     bulk::progress_bar,
-    client::{Answer, Call, Service},
     client_args::ClientArgs,
     durations::duration,
     output::{Output, count_of, human_age, plain, table, text_of},
-    paths::{path_of, query},
     retry_head::{self, RetryHeadArgs},
     skip_head::{self, SkipHeadArgs},
     style,
     watch::WatchArgs,
     why::{self, WhyArgs},
+};
+use client::{
+    Answer, Call, Service,
+    paths::{path_of, query},
 };
 
 const COLUMNS: [&str; 8] = ["key", "pending", "ready", "head", "state", "age", "attempts", ""];

@@ -6,10 +6,12 @@ use clap::{Args, builder::PossibleValuesParser};
 use serde_json::Value;
 
 use super::{
-    client::{Call, Service},
     client_args::ClientArgs,
     filters::{Paging, Range},
     output::{Output, count_of, human_age, plain, table, text_of, write_out},
+};
+use client::{
+    Call, Service,
     paths::{path_of, query, text},
 };
 

@@ -5,13 +5,15 @@ use serde_json::Value;
 
 use super::{
     bulk::{self, BulkArgs},
-    client::Answer,
     client_args::ClientArgs,
     confirm::Confirmation,
     filters::{Paging, Range},
     output::{count_of, counted, error_of, human_age, in_lines, text_of},
-    paths::{flag, object, path_of, percent_encoded, query, text},
     retry_head::{self, Corrected},
+};
+use client::{
+    Answer,
+    paths::{flag, object, path_of, percent_encoded, query, text},
 };
 
 const COLUMNS: [&str; 8] =

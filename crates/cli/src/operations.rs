@@ -7,8 +7,8 @@ use super::{
     client_args::ClientArgs,
     filters::Paging,
     output::{in_lines, text_of},
-    paths::{path_of, percent_encoded},
 };
+use client::paths::{path_of, percent_encoded};
 
 const COLUMNS: [&str; 7] = ["id", "kind", "state", "started", "matched", "affected", "failed"];
 

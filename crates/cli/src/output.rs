@@ -9,7 +9,7 @@ use std::{
 use clap::ValueEnum;
 use serde_json::{Value, value::RawValue};
 
-use domain::excerpt::is_unsafe;
+pub use client::plain;
 pub use domain::shell::quoted;
 
 /// The least width of the names of fields.
@@ -87,15 +87,6 @@ pub fn counted(count: u64, noun: &str) -> String {
         1 => format!("1 {noun}"),
         _ => format!("{count} {noun}s"),
     }
-}
-
-/// Foreign text, such as a receiver's answer, without characters that could deceive in a terminal.
-pub fn plain(text: &str) -> String {
-    let escaped = |c: char| match is_unsafe(c) {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(escaped).collect()
 }
 
 /// The last error of a message in short; empty if there is none.

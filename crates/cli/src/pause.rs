@@ -3,10 +3,8 @@
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::{
-    client_args::ClientArgs,
-    paths::{object, path_of},
-};
+use super::client_args::ClientArgs;
+use client::paths::{object, path_of};
 
 /// What can be paused.
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -7,10 +7,9 @@ use super::{
     client_args::ClientArgs,
     filters::Paging,
     output::{Output, list, text_of},
-    pages,
-    paths::path_of,
     watch::WatchArgs,
 };
+use client::{pages, paths::path_of};
 
 const COLUMNS: [&str; 7] =
     ["pod", "host", "roles", "version", "partitions", "address", "expires_at"];

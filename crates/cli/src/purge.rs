@@ -5,10 +5,12 @@ use serde_json::Value;
 
 use super::{
     bulk::{self, BulkArgs},
-    client::Answer,
     client_args::ClientArgs,
     confirm::Confirmation,
     output::{count_of, counted},
+};
+use client::{
+    Answer,
     paths::{flag, object, path_of, text},
 };
 

@@ -9,8 +9,8 @@ use super::{
     confirm::Confirmation,
     exit::Exit,
     output::{Output, count_of, plain, table, text_of},
-    paths::{flag, object},
 };
+use client::paths::{flag, object};
 
 /// The arguments of `reseq repair`.
 #[derive(Debug, Clone, Args)]

@@ -4,10 +4,12 @@ use clap::{ArgGroup, Args};
 
 use super::{
     bulk::{self, BulkArgs, RateArgs},
-    client::Answer,
     client_args::ClientArgs,
     filters::Range,
     output::count_of,
+};
+use client::{
+    Answer,
     paths::{flag, object, text},
 };
 

@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 
 use super::{
     bulk::{self, BulkArgs},
-    client::Answer,
     client_args::ClientArgs,
     files::read,
     output::{count_of, counted, text_of},
+};
+use client::{
+    Answer,
     paths::{flag, object, path_of, text},
 };
 

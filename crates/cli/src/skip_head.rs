@@ -3,12 +3,8 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::{
-    client_args::ClientArgs,
-    confirm::Confirmation,
-    messages::withdrawn,
-    paths::{object, path_of, text},
-};
+use super::{client_args::ClientArgs, confirm::Confirmation, messages::withdrawn};
+use client::paths::{object, path_of, text};
 
 /// The arguments of `reseq lanes skip`.
 #[derive(Debug, Clone, Args)]

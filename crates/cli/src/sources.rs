@@ -7,8 +7,8 @@ use super::{
     client_args::ClientArgs,
     confirm::Confirmation,
     output::{list, text_of},
-    paths::{path_of, query},
 };
+use client::paths::{path_of, query};
 
 /// The arguments of `reseq sources`.
 #[derive(Debug, Clone, Args)]

@@ -7,11 +7,13 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    client::{Service, Unreachable},
     client_args::ClientArgs,
     output::{Output, count_of, error_of, human_age, plain, text_of, write_out},
-    paths::{query, text},
     style,
+};
+use client::{
+    Service, Unreachable,
+    paths::{query, text},
 };
 
 /// How long one answer lasts, in ms; then the command asks again.

@@ -11,8 +11,8 @@ use super::{
     durations::duration_within,
     filters::Paging,
     output::{in_lines, text_of},
-    paths::percent_encoded,
 };
+use client::paths::percent_encoded;
 
 const COLUMNS: [&str; 7] =
     ["id", "name", "scopes", "destinations", "created_at", "expires_at", "last_used_at"];

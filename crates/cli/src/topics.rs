@@ -9,8 +9,8 @@ use super::{
     confirm::Confirmation,
     filters::Paging,
     output::{in_lines, text_of},
-    paths::path_of_topic,
 };
+use client::paths::path_of_topic;
 
 /// What a file with topics defines.
 pub const NOUN: Noun =

@@ -11,8 +11,9 @@ use super::{
     client_args::ClientArgs,
     destinations, files,
     output::{Output, counted, quoted, text_of, write_out},
-    pages, topics,
+    topics,
 };
+use client::pages;
 use domain::{Destination, Topic, destination::MASK, nearest::for_people};
 
 /// The field that says in which form the file is, and the form that this version knows.

@@ -9,8 +9,8 @@ use super::{
     client_args::ClientArgs,
     destinations::NOUN,
     output::{Output, list, text_of, write_out},
-    paths::path_of,
 };
+use client::paths::path_of;
 
 const COLUMNS: [&str; 4] = ["version", "written_at", "by", "changed"];
 

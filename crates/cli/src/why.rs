@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::{
     client_args::ClientArgs,
     output::{count_of, counted, human_age, plain, text_of},
-    paths::{path_of, query, text},
     style,
     watch::WatchArgs,
 };
+use client::paths::{path_of, query, text};
 
 /// The width of the names of lines.
 const NAME_WIDTH: usize = 8;

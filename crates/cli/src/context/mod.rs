@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 pub use file::{Context, Contexts};
 
 use super::{
-    client::Service,
+    client_args::service_at,
     files,
-    header::Header,
     output::{Output, in_lines, list as as_list, text_of, write_out},
     usage::WrongUsage,
 };
+use client::{Header, Service};
 use tls::Pem;
 
 const COLUMNS: [&str; 4] = ["current", "name", "url", "token"];
@@ -111,7 +111,7 @@ async fn add(args: AddArgs) -> anyhow::Result<()> {
         bail!(WrongUsage(format!("there is a context {name:?} already; --replace replaces it")));
     }
     // Refuses what is no URL of a service.
-    Service::at(&args.url, &[], &Pem::default())?;
+    service_at(&args.url, &[], &Pem::default())?;
     let absolute = |option: &str, path: Option<&PathBuf>| {
         let find = |path: &PathBuf| {
             let problem = || format!("{option}: {} cannot be read", path.display());

@@ -8,8 +8,8 @@ use crate::{
     client_args::ClientArgs,
     filters::Paging,
     output::{error_of, in_lines, text_of},
-    paths::path_of,
 };
+use client::paths::path_of;
 
 const COLUMNS: [&str; 7] =
     ["sequence", "key", "stage", "dead lettered", "bytes", "reason", "last error"];

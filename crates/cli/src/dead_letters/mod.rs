@@ -1,5 +1,6 @@
 //! `reseq dead-letters list|show|redrive|discard`.
 
+use client::{Answer, paths::path_of};
 mod list;
 mod selection;
 
@@ -7,11 +8,9 @@ use clap::{Args, Subcommand};
 
 use super::{
     bulk::{self, BulkArgs, RateArgs},
-    client::Answer,
     client_args::ClientArgs,
     confirm::Confirmation,
     output::{count_of, counted},
-    paths::path_of,
 };
 use selection::Selection;
 

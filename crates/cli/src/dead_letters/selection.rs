@@ -3,11 +3,8 @@
 use clap::{Args, builder::PossibleValuesParser};
 use serde_json::{Value, json};
 
-use crate::{
-    filters::Range,
-    paths::{Field, flag, object, text},
-    usage::WrongUsage,
-};
+use crate::{filters::Range, usage::WrongUsage};
+use client::paths::{Field, flag, object, text};
 
 /// What dead letters are like.
 #[derive(Debug, Clone, Default, Args)]

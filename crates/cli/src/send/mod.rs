@@ -17,16 +17,18 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::{
-    client::{Problem, Refused, Service, Unreachable, retry_after},
     client_args::ClientArgs,
     durations::duration,
     output::{Output, counted, write_out},
 };
-use answer::{Deliveries, first_refused, parse_results};
+use client::{
+    Problem, Refused, Service, Unreachable,
+    batch::{Deliveries, first_refused, parse_results},
+    retry_after,
+};
 use meter::Meter;
 use source::{Item, Source};
 
-mod answer;
 mod meter;
 mod source;
 #[cfg(test)]

@@ -8,9 +8,9 @@ use std::{
 use super::stats::{Seen, read};
 use crate::{
     bulk::{LOST_MAX, is_temporary, progress_bar},
-    client::Service,
     output::{counted, human_age},
 };
+use client::Service;
 
 /// How often to read the numbers.
 const POLL_EVERY: Duration = Duration::from_secs(1);

@@ -1,5 +1,6 @@
 //! `reseq status`: shows the numbers of destinations as a table.
 
+use client::Service;
 mod blocks;
 mod drained;
 mod stats;
@@ -11,7 +12,6 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::{
-    client::Service,
     client_args::ClientArgs,
     exit::Exit,
     output::{Output, plain, write_out},

@@ -3,11 +3,11 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
-    client::{Call, Problem, Service, problem_of},
-    output::text_of,
-    pages,
+use crate::output::text_of;
+use client::{
+    Call, Problem, Service, pages,
     paths::{flag, path_of},
+    problem_of,
 };
 
 /// A destination and its numbers.

@@ -10,9 +10,9 @@ use super::{
     Arriving,
     state::{Page, SHOWN_MAX, Sort},
 };
-use crate::{
-    client::{Call, Service},
-    output::count_of,
+use crate::output::count_of;
+use client::{
+    Call, Service,
     paths::{path_of, query, text},
 };
 
@@ -112,7 +112,7 @@ impl Source {
     }
 
     async fn lane(&self, destination: &str, key: Option<&str>) -> anyhow::Result<Read> {
-        let path = |rest: &str, fields: &[crate::paths::Field]| {
+        let path = |rest: &str, fields: &[client::paths::Field]| {
             path_of(destination, &format!("{rest}{}", query(fields)))
         };
         let of_key = ("key", text(key));

@@ -1,6 +1,10 @@
 //! `reseq verify`: proves from the log of a destination and from the journal of its receiver that the order
 //! held in each lane.
 
+use client::{
+    Call, Service,
+    paths::{path_of, query},
+};
 mod check;
 
 use std::{fmt::Write as _, path::PathBuf};
@@ -13,11 +17,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 
 use super::{
-    client::{Call, Service},
     client_args::ClientArgs,
     exit::Exit,
     output::{Output, count_of, counted, plain, write_out},
-    paths::{path_of, query},
     style,
 };
 use check::{Check, KINDS, Kind, Line, Logged, Report, Violation};

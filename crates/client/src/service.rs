@@ -1,4 +1,4 @@
-//! The HTTP client of the commands.
+//! Calls of the service, and what it answers.
 
 use std::{
     fmt,
@@ -14,7 +14,7 @@ use reqwest::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{header::Header, output::plain, usage::WrongUsage};
+use super::{header::Header, plain};
 use tls::Pem;
 
 /// Time limit of an answer.
@@ -23,6 +23,19 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 const LONG_ANSWER_MAX: Duration = Duration::from_secs(3600);
 /// How much of an answer that is no problem object is shown, in characters.
 const EXCERPT_MAX: usize = 200;
+
+/// What a client cannot use of what it was given.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    #[error("not a URL of the service: write http://host:port")]
+    Url,
+    #[error("has no certificate in PEM")]
+    Ca,
+    #[error("no certificate and key in PEM")]
+    Identity,
+    #[error(transparent)]
+    Client(#[from] reqwest::Error),
+}
 
 /// A running Reseq service.
 #[derive(Debug)]
@@ -34,18 +47,17 @@ pub struct Service {
 }
 
 /// Lets a client use these certificates for a service over TLS.
-fn with_certificates(mut client: ClientBuilder, pem: &Pem) -> anyhow::Result<ClientBuilder> {
+fn with_certificates(mut client: ClientBuilder, pem: &Pem) -> Result<ClientBuilder, Unusable> {
     if let Some(ca) = &pem.ca {
         let roots = Certificate::from_pem_bundle(ca).ok().filter(|roots| !roots.is_empty());
-        for root in roots.context("--ca-file: has no certificate in PEM")? {
+        for root in roots.ok_or(Unusable::Ca)? {
             client = client.add_root_certificate(root);
         }
     }
     if let Some((certificate, key)) = &pem.identity {
         let pem = [certificate.as_slice(), b"\n", key].concat();
         let identity = Identity::from_pem(&pem);
-        let problem = "--certificate-file, --key-file: no certificate and key in PEM";
-        client = client.identity(identity.context(problem)?);
+        client = client.identity(identity.map_err(|_| Unusable::Identity)?);
     }
     Ok(client)
 }
@@ -60,6 +72,8 @@ pub struct Problem {
     pub code: String,
     /// What is wrong, as text.
     pub detail: String,
+    /// With `source_gap`: the position of the last message of the source, if there is one.
+    pub mark: Option<String>,
 }
 
 impl Problem {
@@ -199,13 +213,10 @@ impl<'a> Call<'a> {
 impl Service {
     /// The service at this URL, with these certificates beside those of the system. Every request gets
     /// these headers.
-    pub fn at(url: &str, headers: &[Header], pem: &Pem) -> anyhow::Result<Service> {
+    pub fn at(url: &str, headers: &[Header], pem: &Pem) -> Result<Service, Unusable> {
         let parsed = reqwest::Url::parse(url).ok();
         let is_http = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https");
-        let Some(mut parsed) = parsed.filter(is_http) else {
-            let problem = "--url is not a URL of the service: write http://host:port";
-            return Err(WrongUsage(problem.to_owned()).into());
-        };
+        let mut parsed = parsed.filter(is_http).ok_or(Unusable::Url)?;
         // Only for display: a password stays out of errors. This cannot fail for http.
         let _ = parsed.set_password(None).and_then(|()| parsed.set_username(""));
         // A redirect could take the headers elsewhere, and makes a GET of a POST.
@@ -310,7 +321,7 @@ impl Service {
             (problem.code, problem.detail) = (code.to_owned(), detail.to_owned());
         }
         if let (300..=399, Some(location)) = (status, location) {
-            problem.detail = format!("it redirects to {location}: give that URL with --url");
+            problem.detail = format!("it redirects to {location}: use that URL");
         }
         match problem.is_from_proxy() {
             true => {
@@ -374,7 +385,7 @@ mod tests {
         assert_eq!(service.base, "https://me:secret@host:1/reseq");
         for wrong in ["host:1", "ftp://h", "", "secret"] {
             let error = Service::at(wrong, &[], &Pem::default()).unwrap_err();
-            assert!(error.is::<WrongUsage>() && !error.to_string().contains("secret"), "{error}");
+            assert!(matches!(error, Unusable::Url), "{error}");
         }
     }
 }

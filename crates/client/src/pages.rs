@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use super::{
-    client::{Answer, Call, Service},
     paths::{Field, query},
+    service::{Answer, Call, Service},
 };
 
 /// The most items of a page.

@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-use super::super::client::Problem;
+use super::service::Problem;
 
 /// The copies of an accepted message.
 #[derive(Debug, Deserialize)]
@@ -19,6 +19,9 @@ pub struct Delivery {
     pub destination: String,
     /// Its sequence there.
     pub sequence: u64,
+    /// It had been stored before.
+    #[serde(default)]
+    pub duplicate: bool,
 }
 
 /// A line of the answer. A status marks a problem, which may also list deliveries: the copies that
@@ -30,6 +33,7 @@ struct BatchLine {
     code: String,
     #[serde(default)]
     detail: String,
+    mark: Option<String>,
     #[serde(default)]
     deliveries: Vec<Delivery>,
 }
@@ -40,7 +44,9 @@ pub fn parse_results(text: &str, count: usize) -> anyhow::Result<Vec<Result<Deli
         let line: BatchLine = serde_json::from_str(line)
             .with_context(|| format!("the service answered {line:?}, which is no result"))?;
         Ok(match line.status {
-            Some(status) => Err(Problem { status, code: line.code, detail: line.detail }),
+            Some(status) => {
+                Err(Problem { status, code: line.code, detail: line.detail, mark: line.mark })
+            }
             None => {
                 // An answer from some other service must not count as accepted.
                 ensure!(

@@ -1,0 +1,86 @@
+//! How each source is: for `/readyz`, the metrics and the log.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use metrics::gauge;
+
+/// How a source is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    Starting,
+    Running,
+    /// Another process reads it.
+    Standby(String),
+    /// It goes on by itself.
+    Waiting(String),
+    /// Somebody has to do something.
+    Halted(String),
+}
+
+/// All sources of the process.
+#[derive(Debug, Default)]
+pub struct Board(Mutex<BTreeMap<String, (State, Option<String>)>>);
+
+impl Board {
+    fn with<T>(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<String, (State, Option<String>)>) -> T,
+    ) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// There is a source: the process is not ready before it runs.
+    pub fn add(&self, source: &str) {
+        self.with(|all| all.insert(source.to_owned(), (State::Starting, None)));
+        gauge!("reseq_connect_halted", "source" => source.to_owned()).set(0.0);
+    }
+
+    /// The source is so from now on. Logs it if it was different before.
+    pub fn set(&self, source: &str, state: State) {
+        let is_new = self.with(|all| {
+            let one = all.entry(source.to_owned()).or_insert((State::Starting, None));
+            let is_new = one.0 != state;
+            one.0 = state.clone();
+            is_new
+        });
+        if !is_new {
+            return;
+        }
+        let is_halted = matches!(state, State::Halted(_));
+        gauge!("reseq_connect_halted", "source" => source.to_owned()).set(f64::from(is_halted));
+        match state {
+            State::Starting => {}
+            State::Running => tracing::info!(source, "running"),
+            State::Standby(why) => tracing::info!(source, why, "another process reads this source"),
+            State::Waiting(why) => tracing::warn!(source, why, "waiting"),
+            State::Halted(why) => tracing::error!(source, why, "halted"),
+        }
+    }
+
+    /// Why it needs attention though it goes on, if it does.
+    pub fn note(&self, source: &str, problem: Option<String>) {
+        self.with(|all| {
+            if let Some(one) = all.get_mut(source) {
+                one.1 = problem;
+            }
+        });
+    }
+
+    /// What keeps the process from being ready: one line for each source.
+    pub fn problems(&self) -> Vec<String> {
+        let problem = |(name, (state, problem)): (&String, &(State, Option<String>))| {
+            let text = match (state, problem) {
+                (State::Running | State::Standby(_), None) => return None,
+                (State::Running | State::Standby(_), Some(problem)) => problem.clone(),
+                (State::Starting, _) => "starting".to_owned(),
+                (State::Waiting(why), _) => format!("waiting: {why}"),
+                (State::Halted(why), _) => format!("halted: {why}"),
+            };
+            Some(format!("{name}: {text}"))
+        };
+        self.with(|all| all.iter().filter_map(problem).collect())
+    }
+}

@@ -1,0 +1,137 @@
+//! `reseq-connect`: copies a table or a log into Reseq, each message once and in order.
+//!
+//! It keeps nothing. Where a source is, the destinations know: each keeps the position of the last message.
+
+#![forbid(unsafe_code)]
+
+mod board;
+mod check;
+mod http;
+mod line;
+mod outlet;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod run;
+mod settings;
+mod source;
+
+use std::{collections::HashMap, path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::{Context, bail};
+use clap::{Parser, Subcommand};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use board::Board;
+use outlet::Outlet;
+use run::Run;
+use settings::{LogFormat, Settings};
+
+/// Copies a table or a log into Reseq: each message once, in order.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Copy until SIGTERM
+    Run {
+        #[command(flatten)]
+        file: File,
+        /// Where to begin, where a destination has no mark: "oldest" (what the source still has) or a position. With
+        /// several sources: NAME=WHERE. Counts once, at this start
+        #[arg(long, value_name = "[NAME=]WHERE")]
+        begin_at: Vec<String>,
+    },
+    /// Check that everything that the sources need is there. Changes nothing
+    Check(File),
+    /// Show how far each source is
+    Status(File),
+}
+
+#[derive(Debug, clap::Args)]
+struct File {
+    /// Configuration file
+    #[arg(short, long, env = "RESEQ_CONNECT_CONFIG")]
+    config: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match command(Args::parse().command).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("reseq-connect: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn command(command: Command) -> anyhow::Result<bool> {
+    match command {
+        Command::Run { file, begin_at } => {
+            run(&Settings::read(&file.config)?, &begin_at).await.map(|()| true)
+        }
+        Command::Check(file) => check::check(&Settings::read(&file.config)?).await,
+        Command::Status(file) => check::status(&Settings::read(&file.config)?).await.map(|()| true),
+    }
+}
+
+/// Where to begin, by the name of the source.
+fn begins(settings: &Settings, given: &[String]) -> anyhow::Result<HashMap<String, String>> {
+    let names: Vec<&str> = settings.sources.iter().map(|source| source.name.as_str()).collect();
+    let one = |text: &String| match (text.split_once('='), names.as_slice()) {
+        (Some((name, at)), _) if names.contains(&name) => Ok((name.to_owned(), at.to_owned())),
+        (None, [name]) => Ok(((*name).to_owned(), text.clone())),
+        _ => bail!("--begin-at: {text:?}; write NAME=WHERE with the name of a source"),
+    };
+    given.iter().map(one).collect()
+}
+
+async fn run(settings: &Settings, begin_at: &[String]) -> anyhow::Result<()> {
+    let mut begins = begins(settings, begin_at)?;
+    let process = telemetry::Process {
+        pod: std::env::var("HOSTNAME").unwrap_or_default(),
+        roles: "connect".to_owned(),
+    };
+    let is_json = settings.log.format == LogFormat::Json;
+    let _log = telemetry::install_log(is_json, &settings.log.level, process)
+        .map_err(anyhow::Error::msg)?;
+    let metrics = PrometheusBuilder::new().install_recorder()?;
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (board, shutdown) = (Arc::new(Board::default()), CancellationToken::new());
+    settings.sources.iter().for_each(|source| board.add(&source.name));
+    let serving = http::serve(&settings.http, board.clone(), metrics, shutdown.clone()).await?;
+    let service = Arc::new(settings.reseq.service()?);
+    let tasks = TaskTracker::new();
+    tasks.spawn(serving);
+    for source in &settings.sources {
+        let outlet = Outlet {
+            service: service.clone(),
+            label: source.name.clone(),
+            source: String::new(),
+            destinations: source.destinations.clone(),
+            marks: Vec::new(),
+            on_refused: source.on_refused,
+            board: board.clone(),
+            shutdown: shutdown.clone(),
+            refused: None,
+        };
+        let opened = source.open().with_context(|| format!("source.{}", source.name))?;
+        tasks.spawn(Run::new(opened, outlet, begins.remove(&source.name)).run());
+    }
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %settings.http.listen, "started");
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    shutdown.cancel();
+    tasks.close();
+    tasks.wait().await;
+    Ok(())
+}

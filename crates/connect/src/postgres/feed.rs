@@ -1,0 +1,204 @@
+//! Reads a slot in a task of its own, so that Postgres hears from this side while messages wait for Reseq.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use metrics::counter;
+use pgwire_replication::{Lsn, protocol::ReplicationCopyData};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    time::{Instant, MissedTickBehavior, interval_at},
+};
+
+use super::{
+    content::{of_emitted, of_row},
+    pgoutput::{Change, Relation, decode},
+    position::{Position, Timelines},
+    session::{Session, cut_short},
+    settings::Settings,
+};
+use crate::source::{Content, Event, Fault};
+
+/// The most events that wait to be sent, and the most bytes of their bodies, in units of 1 KiB.
+pub const EVENTS_MAX: usize = 4_096;
+const HELD_MAX: usize = 16 << 10;
+/// How often Postgres hears from this side.
+const REPORT_EVERY: Duration = Duration::from_secs(2);
+
+/// What a feed is begun with.
+pub struct Feed {
+    /// The name of the source, for metrics.
+    pub name: String,
+    pub settings: Settings,
+    pub session: Session,
+    pub events: mpsc::Sender<Result<Event, Fault>>,
+    /// All before this will never be needed again.
+    pub confirmed: watch::Receiver<Lsn>,
+    /// The last position that was read.
+    pub last: Position,
+    pub timelines: Timelines,
+}
+
+/// A message, or why it is none.
+type Read = Result<Content, String>;
+/// A position, the message there if it is one, and what it holds.
+type Found = (Position, Option<Read>, u32);
+
+/// The state of a feed.
+struct Reading {
+    name: String,
+    settings: Settings,
+    last: Position,
+    timelines: Timelines,
+    /// The commit of the transaction that is being read, and how many changes of it have been.
+    transaction: Option<(Lsn, u32)>,
+    relations: HashMap<u32, Relation>,
+    held: Arc<Semaphore>,
+}
+
+impl Feed {
+    /// Reads until the receiver is gone or the connection ends, and says why.
+    pub async fn run(self) {
+        let Feed { name, settings, mut session, events, mut confirmed, last, timelines } = self;
+        let held = Arc::new(Semaphore::new(HELD_MAX));
+        let mut reading = Reading {
+            name,
+            settings,
+            last,
+            timelines,
+            transaction: None,
+            relations: HashMap::new(),
+            held,
+        };
+        let fault = tokio::select! {
+            fault = reading.read(&mut session, &events, &mut confirmed) => fault,
+            () = events.closed() => return,
+        };
+        let _ = events.send(Err(fault)).await;
+    }
+}
+
+impl Reading {
+    async fn read(
+        &mut self,
+        session: &mut Session,
+        events: &mpsc::Sender<Result<Event, Fault>>,
+        confirmed: &mut watch::Receiver<Lsn>,
+    ) -> Fault {
+        let mut ticks = interval_at(Instant::now(), REPORT_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // What waits for room, read already.
+        let mut waiting: Option<Found> = None;
+        loop {
+            let work = async {
+                let Some((_, content, size)) = &waiting else {
+                    return session.next().await.map(Step::Read);
+                };
+                let size = if content.is_some() { *size } else { 0 };
+                let held = self.held.clone().acquire_many_owned(size).await;
+                let place = events.reserve().await;
+                match (held, place) {
+                    (Ok(held), Ok(place)) => Ok(Step::Send(held, place)),
+                    _ => Err(Fault::Later("nobody reads".to_owned())),
+                }
+            };
+            let step = tokio::select! {
+                step = work => step,
+                _ = ticks.tick() => Ok(Step::Report),
+            };
+            match step {
+                Err(fault) => return fault,
+                Ok(Step::Report) => {
+                    let until = *confirmed.borrow_and_update();
+                    if let Err(fault) = session.report(self.last.commit, until).await {
+                        return fault;
+                    }
+                }
+                Ok(Step::Read(message)) => match self.take(message) {
+                    Ok(found) => waiting = found,
+                    Err(fault) => return fault,
+                },
+                Ok(Step::Send(held, place)) => {
+                    let Some((position, content, _)) = waiting.take() else { continue };
+                    let position = position.to_string();
+                    place.send(Ok(match content {
+                        Some(content) => Event::Message { position, content, held },
+                        None => Event::Reached(position),
+                    }));
+                }
+            }
+        }
+    }
+
+    /// The event of a message of Postgres, if it has one and it is after what was read before.
+    fn take(&mut self, message: ReplicationCopyData) -> Result<Option<Found>, Fault> {
+        let (position, content, size) = match message {
+            // Everything before this has been sent, except the transaction that is being sent.
+            ReplicationCopyData::KeepAlive { wal_end, .. } if self.transaction.is_none() => {
+                (self.timelines.at(wal_end, 0), None, 0)
+            }
+            ReplicationCopyData::KeepAlive { .. } => return Ok(None),
+            ReplicationCopyData::XLogData { data, .. } => {
+                let size = u32::try_from(data.len() / 1024 + 1).unwrap_or(u32::MAX);
+                let Some((commit, change, content)) = self.change(data)? else { return Ok(None) };
+                let position = self.timelines.at(commit, change);
+                (position, Some(content), size.min(HELD_MAX as u32))
+            }
+        };
+        if position <= self.last {
+            return Ok(None);
+        }
+        self.last = position;
+        Ok(Some((position, content, size)))
+    }
+
+    /// The message in a change: its commit, its number in the transaction, and itself.
+    fn change(&mut self, data: Bytes) -> Result<Option<(Lsn, u32, Read)>, Fault> {
+        let change = decode(data).ok_or_else(cut_short)?;
+        let content = match change {
+            Change::Begin(commit) => {
+                self.transaction = Some((commit, 0));
+                return Ok(None);
+            }
+            Change::Commit => {
+                self.transaction = None;
+                return Ok(None);
+            }
+            Change::Relation(relation) => {
+                self.relations.insert(relation.id, relation);
+                return Ok(None);
+            }
+            Change::Nothing => return Ok(None),
+            Change::Other => {
+                counter!("reseq_connect_ignored_total", "source" => self.name.clone()).increment(1);
+                None
+            }
+            Change::Insert { relation, row } => {
+                let relation = self.relations.get(&relation).ok_or_else(cut_short)?;
+                let Settings { table, columns, content_type, .. } = &self.settings;
+                let name = format!("{}.{}", relation.schema, relation.name);
+                (table.as_ref() == Some(&name))
+                    .then(|| of_row(columns, content_type.as_deref(), relation, &row))
+            }
+            Change::Message { is_transactional, at, prefix, content } => {
+                let is_own = self.settings.message_prefix.as_ref() == Some(&prefix);
+                let content = is_own.then(|| of_emitted(&content));
+                if !is_transactional {
+                    // It belongs to no transaction, and is in the log where it was written.
+                    return Ok(content.map(|content| (at, 1, content)));
+                }
+                content
+            }
+        };
+        let (commit, count) = self.transaction.as_mut().ok_or_else(cut_short)?;
+        // All changes count, whatever is sent of them: so a position means the same after a change of the settings.
+        *count += 1;
+        Ok(content.map(|content| (*commit, *count, content)))
+    }
+}
+
+enum Step<'a> {
+    Read(ReplicationCopyData),
+    Send(OwnedSemaphorePermit, mpsc::Permit<'a, Result<Event, Fault>>),
+    Report,
+}

@@ -1,0 +1,319 @@
+//! A Postgres outbox, read by logical replication: rows of an insert-only table, or texts of `pg_logical_emit_message`.
+//!
+//! Messages come in the order of commits. The slot is confirmed only up to a position that all destinations have as
+//! their mark since `confirm_delay_ms`. So a mark that is before the confirmed position shows that messages are gone.
+
+mod content;
+mod examine;
+mod feed;
+mod pgoutput;
+mod position;
+mod session;
+mod settings;
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use pgwire_replication::Lsn;
+use tokio::sync::{mpsc, watch};
+
+use crate::source::{Event, Fault, Finding, Health, Source};
+use feed::{EVENTS_MAX, Feed};
+use position::{Position, Timelines};
+use session::{Session, Target};
+pub use settings::Settings;
+
+/// The most positions that wait until they are old enough to be confirmed.
+const UNCONFIRMED_MAX: usize = 1_024;
+
+/// An outbox.
+pub struct Postgres {
+    name: String,
+    settings: Settings,
+    target: Target,
+    /// For queries; connects again after an error.
+    queries: Option<Session>,
+    reading: Option<Reading>,
+    /// This process has asked for the slot, so nobody else has read it.
+    has_asked_for_slot: bool,
+}
+
+/// A slot that is being read.
+struct Reading {
+    events: mpsc::Receiver<Result<Event, Fault>>,
+    confirmed: watch::Sender<Lsn>,
+    /// Positions that all destinations have, with the time since when.
+    unconfirmed: VecDeque<(Instant, Lsn)>,
+    /// The last position that was read.
+    last: Position,
+}
+
+/// What the server is.
+struct System {
+    id: String,
+    timeline: u32,
+    /// The end of its log.
+    end: Lsn,
+}
+
+/// What the server says of the slot.
+struct Slot {
+    confirmed: Lsn,
+    /// `lost`: the server has removed a part of the log that the slot needs.
+    is_lost: bool,
+    /// Another database or plugin.
+    is_other: bool,
+    /// Bytes of the log that it keeps.
+    bytes: u64,
+}
+
+impl Postgres {
+    pub fn new(name: &str, settings: &Settings) -> anyhow::Result<Postgres> {
+        let (name, settings) = (name.to_owned(), settings.clone());
+        let target = settings.target()?;
+        Ok(Postgres {
+            name,
+            settings,
+            target,
+            queries: None,
+            reading: None,
+            has_asked_for_slot: false,
+        })
+    }
+
+    /// Runs a query over a connection that stays open.
+    async fn query(&mut self, sql: &str) -> Result<Vec<session::Row>, Fault> {
+        let mut session = match self.queries.take() {
+            Some(session) => session,
+            None => Session::connect(&self.target).await?,
+        };
+        let rows = session.query(sql).await?;
+        self.queries = Some(session);
+        Ok(rows)
+    }
+
+    async fn system(&mut self) -> Result<System, Fault> {
+        let rows = self.query("IDENTIFY_SYSTEM").await?;
+        let row = rows.first().map(Vec::as_slice);
+        let Some([Some(id), Some(timeline), Some(end), ..]) = row else {
+            return Err(session::cut_short());
+        };
+        let (timeline, end) = (timeline.parse().ok(), Lsn::parse(end).ok());
+        let (Some(timeline), Some(end)) = (timeline, end) else { return Err(session::cut_short()) };
+        Ok(System { id: id.clone(), timeline, end })
+    }
+
+    async fn slot(&mut self) -> Result<Option<Slot>, Fault> {
+        let name = &self.settings.slot;
+        let sql = format!(
+            "SELECT confirmed_flush_lsn, wal_status, \
+             (database IS DISTINCT FROM current_database() OR plugin <> 'pgoutput')::int, \
+             pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint \
+             FROM pg_replication_slots WHERE slot_name = '{name}'"
+        );
+        let rows = self.query(&sql).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let text = |index: usize| row.get(index).and_then(Option::as_deref);
+        let confirmed = text(0).and_then(|text| Lsn::parse(text).ok());
+        Ok(Some(Slot {
+            confirmed: confirmed.unwrap_or(Lsn::ZERO),
+            is_lost: text(1) == Some("lost"),
+            is_other: text(2) != Some("0"),
+            bytes: text(3).and_then(|text| text.parse().ok()).unwrap_or_default(),
+        }))
+    }
+
+    /// The slot, if it can be read.
+    async fn usable_slot(&mut self) -> Result<Option<Slot>, Fault> {
+        let name = self.settings.slot.clone();
+        let halted = |problem: &str| Fault::Halted(format!("slot {name} {problem}"));
+        match self.slot().await? {
+            Some(slot) if slot.is_other => {
+                Err(halted("is of another database, or not of the plugin pgoutput"))
+            }
+            Some(slot) if slot.is_lost => Err(halted(
+                "is lost: Postgres has removed the log that it needs. Messages may be gone. Drop the slot, compare the \
+                 table with what was delivered, and begin again with --begin-at oldest",
+            )),
+            slot => Ok(slot),
+        }
+    }
+
+    async fn create_slot(&mut self) -> Result<Slot, Fault> {
+        let name = self.settings.slot.clone();
+        let sql =
+            format!("SELECT lsn FROM pg_create_logical_replication_slot('{name}', 'pgoutput')");
+        tracing::info!(
+            source = self.name,
+            slot = name,
+            "creating the slot, after the open transactions"
+        );
+        self.has_asked_for_slot = true;
+        Session::connect(&self.target).await?.rows(&sql).await?;
+        let gone = || Fault::Later(format!("slot {name} was removed again"));
+        self.slot().await?.ok_or_else(gone)
+    }
+
+    async fn timelines(&mut self, current: u32) -> Result<Timelines, Fault> {
+        let rows = match current {
+            1 => Vec::new(),
+            _ => self.query(&format!("TIMELINE_HISTORY {current}")).await?,
+        };
+        let history = rows.first().and_then(|row| row.get(1)?.as_deref()).unwrap_or_default();
+        Ok(Timelines::parse(current, history))
+    }
+
+    /// Where to read from, to have everything after this position.
+    async fn start_of(&mut self, after: Position) -> Result<(Lsn, Timelines), Fault> {
+        let System { timeline, end, .. } = self.system().await?;
+        let timelines = self.timelines(timeline).await?;
+        if after.timeline == timeline && after.commit <= end {
+            return Ok((after.commit, timelines));
+        }
+        let Some(ended) = timelines.end_of(after.timeline) else {
+            return Err(Fault::Halted(format!(
+                "this server is older than what was delivered ({after}), or of another past: it is at timeline \
+                 {timeline}, {end}. Is it a former primary, or a restored backup?"
+            )));
+        };
+        if ended < after.commit {
+            tracing::warn!(
+                source = self.name,
+                "a failover of Postgres has lost transactions after {ended} whose messages were delivered, to {after}"
+            );
+        }
+        Ok((ended.min(after.commit), timelines))
+    }
+}
+
+#[async_trait]
+impl Source for Postgres {
+    async fn name(&mut self) -> Result<String, Fault> {
+        let System { id, .. } = self.system().await?;
+        Ok(format!("{}@{id}", self.name))
+    }
+
+    async fn begin(&mut self, at: Option<&str>) -> Result<String, Fault> {
+        let (name, timeline) = (self.settings.slot.clone(), self.system().await?.timeline);
+        let slot = match (self.usable_slot().await?, at) {
+            (None, None) if !self.settings.create_slot => {
+                return Err(Fault::Halted(format!(
+                    "slot {name} does not exist, and create_slot is false"
+                )));
+            }
+            (Some(_), None) if !self.has_asked_for_slot => {
+                return Err(Fault::Halted(format!(
+                    "slot {name} exists, and no destination has a mark of this source: its data is gone, or somebody \
+                     else created the slot. Begin with --begin-at oldest"
+                )));
+            }
+            (Some(slot), _) => slot,
+            (None, _) => self.create_slot().await?,
+        };
+        let oldest = self.timelines(timeline).await?.at(slot.confirmed, 0);
+        let position = match at {
+            None | Some("oldest") => oldest,
+            Some(text) => Position::parse(text).ok_or_else(|| {
+                Fault::Halted(format!("--begin-at: {text:?} is neither \"oldest\" nor a position"))
+            })?,
+        };
+        match position < oldest {
+            true => Err(Fault::Halted(format!(
+                "--begin-at: slot {name} has nothing before {oldest} any more"
+            ))),
+            false => Ok(position.to_string()),
+        }
+    }
+
+    async fn open(&mut self, after: &str) -> Result<(), Fault> {
+        self.reading = None;
+        let slot = self.usable_slot().await?;
+        let name = self.settings.slot.clone();
+        let Some(slot) = slot else {
+            return Err(Fault::Halted(format!(
+                "slot {name} does not exist any more. Messages after {after} may be gone: compare the table with what \
+                 was delivered, and begin again with --begin-at oldest"
+            )));
+        };
+        let after = Position::parse(after)
+            .ok_or_else(|| Fault::Halted(format!("the mark {after:?} is not of this source")))?;
+        let (start, timelines) = self.start_of(after).await?;
+        if slot.confirmed > start {
+            return Err(Fault::Halted(format!(
+                "slot {name} has nothing before {} any more, and a destination has messages to {after} only: it has \
+                 lost more than the last {} ms (confirm_delay_ms), or is new. Begin with --begin-at oldest",
+                slot.confirmed, self.settings.confirm_delay_ms
+            )));
+        }
+        let mut session = Session::connect(&self.target).await?;
+        session.start(&name, start, &self.settings.publication).await?;
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        let (confirmed, receiver) = watch::channel(Lsn::ZERO);
+        let feed = Feed {
+            name: self.name.clone(),
+            settings: self.settings.clone(),
+            session,
+            events: sender,
+            confirmed: receiver,
+            last: after,
+            timelines,
+        };
+        tokio::spawn(feed.run());
+        // From now on, a slot without marks means that they are gone.
+        self.has_asked_for_slot = false;
+        let unconfirmed = VecDeque::new();
+        self.reading = Some(Reading { events, confirmed, unconfirmed, last: after });
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<Event, Fault> {
+        let ended = || Fault::Later("the slot is not read".to_owned());
+        let reading = self.reading.as_mut().ok_or_else(ended)?;
+        let event = reading.events.recv().await.ok_or_else(ended)??;
+        reading.last = Position::parse(event.position()).unwrap_or(reading.last);
+        Ok(event)
+    }
+
+    fn confirm(&mut self, position: &str) {
+        let (Some(reading), Some(position)) = (&mut self.reading, Position::parse(position)) else {
+            return;
+        };
+        let Reading { unconfirmed, confirmed, .. } = reading;
+        let is_new = unconfirmed.back().is_none_or(|(_, last)| *last < position.commit);
+        if is_new && unconfirmed.len() < UNCONFIRMED_MAX {
+            unconfirmed.push_back((Instant::now(), position.commit));
+        }
+        let delay = Duration::from_millis(self.settings.confirm_delay_ms);
+        let is_old = |(since, _): &(Instant, Lsn)| since.elapsed() >= delay;
+        while unconfirmed.front().is_some_and(is_old)
+            && let Some((_, commit)) = unconfirmed.pop_front()
+        {
+            confirmed.send_replace(commit);
+        }
+    }
+
+    async fn health(&mut self) -> Result<Health, Fault> {
+        let end = self.system().await?.end;
+        let slot = self.usable_slot().await?;
+        let (confirmed, bytes) = slot.map_or((end, 0), |slot| (slot.confirmed, slot.bytes));
+        let last = self.reading.as_ref().map_or(confirmed, |reading| reading.last.commit);
+        metrics::gauge!("reseq_connect_slot_bytes", "source" => self.name.clone())
+            .set(bytes as f64);
+        let Settings { slot, slot_bytes_max, .. } = &self.settings;
+        let problem = (bytes > *slot_bytes_max).then(|| {
+            format!("slot {slot} keeps {bytes} bytes of the log (slot_bytes_max: {slot_bytes_max})")
+        });
+        Ok(Health { lag: end.0.saturating_sub(last.0), problem })
+    }
+
+    async fn check(&mut self) -> Vec<Finding> {
+        self.examine().await
+    }
+
+    fn number(&self, position: &str) -> f64 {
+        Position::parse(position).map_or(0.0, |position| position.commit.0 as f64)
+    }
+}

@@ -1,0 +1,262 @@
+//! One connection to Postgres over the replication protocol, which also takes plain queries.
+//!
+//! The framing, the messages and SCRAM are those of `pgwire-replication`. Its own client has no TLS without a second
+//! cryptography library, and reports one position where the delay of `confirm_delay_ms` needs two.
+
+use std::{future::Future, time::Duration};
+
+use bytes::{Buf, Bytes};
+use pgwire_replication::{
+    Lsn, PgWireError,
+    auth::ScramClient,
+    protocol::{
+        BackendMessage, ErrorFields, ReplicationCopyData, framing, parse_auth_request,
+        parse_copy_data, replication,
+    },
+};
+use tls::Connector;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, BufReader},
+    net::TcpStream,
+};
+
+use crate::source::Fault;
+
+/// Time limit of a connection with its handshakes, and of a query.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// The longest message of Postgres, and with it the longest row, in bytes.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// How many bytes to read at once.
+const READ_BYTES: usize = 128 << 10;
+
+/// Where Postgres is, and as whom to log in.
+#[derive(Clone)]
+pub struct Target {
+    pub host: String,
+    pub port: u16,
+    pub database: String,
+    pub user: String,
+    pub password: Option<String>,
+    pub tls: Option<Connector>,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// A connection, logged in.
+pub struct Session {
+    stream: BufReader<Box<dyn Stream>>,
+    reader: framing::MessageReader,
+}
+
+/// A row: the text of each column.
+pub type Row = Vec<Option<String>>;
+
+/// Postgres refused something: its SQLSTATE and its words.
+fn refused(payload: &[u8]) -> Fault {
+    let fields = ErrorFields::parse(payload);
+    let text = format!("Postgres says: {}", fields.to_error_string());
+    match fields.code.as_deref().unwrap_or_default() {
+        // The slot is in use.
+        "55006" => Fault::Standby(text),
+        // Connections, resources, the operator, and a server that starts or stops.
+        code if ["08", "53", "57"].iter().any(|class| code.starts_with(class)) => {
+            Fault::Later(text)
+        }
+        _ => Fault::Halted(text),
+    }
+}
+
+fn broken(error: PgWireError) -> Fault {
+    match error {
+        PgWireError::MessageTooLarge { payload_bytes, limit_bytes } => Fault::Halted(format!(
+            "a row has {payload_bytes} bytes, and the connector takes {limit_bytes}: begin after it with --begin-at"
+        )),
+        error => Fault::Later(format!("the connection to Postgres: {error}")),
+    }
+}
+
+async fn in_time<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    let late = Fault::Later(format!("Postgres does not answer within {ANSWER_MAX:?}"));
+    tokio::time::timeout(ANSWER_MAX, work).await.unwrap_or(Err(late))
+}
+
+impl Session {
+    /// Connects and logs in.
+    pub async fn connect(target: &Target) -> Result<Session, Fault> {
+        in_time(Session::connected(target)).await
+    }
+
+    async fn connected(target: &Target) -> Result<Session, Fault> {
+        let Target { host, port, tls, .. } = target;
+        let unreachable = |error| Fault::Later(format!("{host}:{port} cannot be reached: {error}"));
+        let mut tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+        tcp.set_nodelay(true).map_err(unreachable)?;
+        let stream: Box<dyn Stream> = match tls {
+            None => Box::new(tcp),
+            Some(tls) => {
+                framing::write_ssl_request(&mut tcp).await.map_err(broken)?;
+                if tcp.read_u8().await.map_err(unreachable)? != b'S' {
+                    return Err(Fault::Halted(format!("{host}:{port} does not speak TLS")));
+                }
+                Box::new(tls.connect(host, tcp).await.map_err(unreachable)?)
+            }
+        };
+        let reader = framing::MessageReader::new().with_max_message_size(MESSAGE_BYTES_MAX);
+        let mut session = Session { stream: BufReader::with_capacity(READ_BYTES, stream), reader };
+        session.log_in(target).await?;
+        Ok(session)
+    }
+
+    async fn read(&mut self) -> Result<BackendMessage, Fault> {
+        let message = self.reader.read(&mut self.stream).await.map_err(broken)?;
+        match message.is_error() {
+            true => Err(refused(&message.payload)),
+            false => Ok(message),
+        }
+    }
+
+    async fn log_in(&mut self, target: &Target) -> Result<(), Fault> {
+        let parameters = [
+            ("user", target.user.as_str()),
+            ("database", &target.database),
+            ("replication", "database"),
+            ("client_encoding", "UTF8"),
+            ("application_name", "reseq-connect"),
+        ];
+        framing::write_startup_message(&mut self.stream, 196_608, &parameters)
+            .await
+            .map_err(broken)?;
+        let password = || {
+            let missing = "Postgres wants a password: set password_file".to_owned();
+            target.password.as_deref().ok_or(Fault::Halted(missing))
+        };
+        loop {
+            let message = self.read().await?;
+            if message.is_ready_for_query() {
+                return Ok(());
+            }
+            if !message.is_auth_request() {
+                continue;
+            }
+            match parse_auth_request(&message.payload).map_err(broken)? {
+                (0, _) => {}
+                (3, _) if target.tls.is_some() => {
+                    let text = [password()?.as_bytes(), b"\0"].concat();
+                    framing::write_password_message(&mut self.stream, &text)
+                        .await
+                        .map_err(broken)?;
+                }
+                (10, _) => self.prove(&target.user, password()?).await?,
+                _ => {
+                    let text = "Postgres wants another proof than SCRAM-SHA-256 (or a password over TLS): set \
+                                password_encryption and the method in pg_hba.conf to scram-sha-256";
+                    return Err(Fault::Halted(text.to_owned()));
+                }
+            }
+        }
+    }
+
+    /// Proves that it knows the password (SCRAM-SHA-256).
+    async fn prove(&mut self, user: &str, password: &str) -> Result<(), Fault> {
+        let scram = ScramClient::new(user);
+        let mut first = b"SCRAM-SHA-256\0".to_vec();
+        first.extend_from_slice(&(scram.client_first.len() as u32).to_be_bytes());
+        first.extend_from_slice(scram.client_first.as_bytes());
+        framing::write_password_message(&mut self.stream, &first).await.map_err(broken)?;
+        let challenge = self.challenge(11).await?;
+        let (last, transcript, salted) =
+            scram.client_final(password, &challenge).map_err(broken)?;
+        framing::write_password_message(&mut self.stream, last.as_bytes()).await.map_err(broken)?;
+        let proof = self.challenge(12).await?;
+        ScramClient::verify_server_final(&proof, &salted, &transcript)
+            .map_err(|error| Fault::Halted(format!("Postgres does not prove who it is: {error}")))
+    }
+
+    async fn challenge(&mut self, expected: i32) -> Result<String, Fault> {
+        loop {
+            let message = self.read().await?;
+            if !message.is_auth_request() {
+                continue;
+            }
+            let (kind, data) = parse_auth_request(&message.payload).map_err(broken)?;
+            return match kind == expected {
+                true => Ok(String::from_utf8_lossy(data).into_owned()),
+                false => Err(Fault::Later(format!("an unexpected step of the login: {kind}"))),
+            };
+        }
+    }
+
+    /// The rows of a query.
+    pub async fn query(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
+        in_time(self.rows(sql)).await
+    }
+
+    /// The same, with no time limit.
+    pub async fn rows(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
+        framing::write_query(&mut self.stream, sql).await.map_err(broken)?;
+        let (mut rows, mut problem) = (Vec::new(), None);
+        loop {
+            let message = self.reader.read(&mut self.stream).await.map_err(broken)?;
+            match message.tag {
+                b'D' => rows.push(row(message.payload).ok_or_else(cut_short)?),
+                b'E' => problem = Some(refused(&message.payload)),
+                b'Z' => return problem.map_or(Ok(rows), Err),
+                _ => {}
+            }
+        }
+    }
+
+    /// Begins to read a slot.
+    pub async fn start(&mut self, slot: &str, from: Lsn, publication: &str) -> Result<(), Fault> {
+        let publication = format!("\"{}\"", publication.replace('"', "\"\"")).replace('\'', "''");
+        let sql = format!(
+            "START_REPLICATION SLOT \"{slot}\" LOGICAL {from} \
+             (proto_version '1', publication_names '{publication}', messages 'true')"
+        );
+        in_time(async {
+            framing::write_query(&mut self.stream, &sql).await.map_err(broken)?;
+            while !self.read().await?.is_copy_both_response() {}
+            Ok(())
+        })
+        .await
+    }
+
+    /// What follows in the slot. May be cancelled without losing anything.
+    pub async fn next(&mut self) -> Result<ReplicationCopyData, Fault> {
+        loop {
+            let message = self.read().await?;
+            if message.is_copy_data() {
+                return parse_copy_data(message.payload).map_err(broken);
+            }
+            if message.tag == b'c' {
+                return Err(Fault::Later("Postgres has ended the replication".to_owned()));
+            }
+        }
+    }
+
+    /// Says how far this side is: all before `received` was read, all before `confirmed` will never be needed again
+    /// (0: says nothing). Postgres answers with its own position.
+    pub async fn report(&mut self, received: Lsn, confirmed: Lsn) -> Result<(), Fault> {
+        let mut status = replication::encode_standby_status_update(confirmed, 0, true);
+        // Its first number, behind the kind, is what was received.
+        status[1..9].copy_from_slice(&received.0.to_be_bytes());
+        framing::write_copy_data(&mut self.stream, &status).await.map_err(broken)
+    }
+}
+
+/// A message ends too early.
+pub fn cut_short() -> Fault {
+    Fault::Later("a message of Postgres is cut short".to_owned())
+}
+
+fn row(mut payload: Bytes) -> Option<Row> {
+    let columns = payload.try_get_u16().ok()?;
+    let column = |_| {
+        let length = payload.try_get_i32().ok()?;
+        let Ok(length) = usize::try_from(length) else { return Some(None) };
+        let text = (payload.remaining() >= length).then(|| payload.split_to(length))?;
+        Some(Some(String::from_utf8_lossy(&text).into_owned()))
+    };
+    (0..columns).map(column).collect()
+}

@@ -1,0 +1,256 @@
+//! Copies one source: reads its marks, reads on after them, and sends. It knows no kind of source.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use metrics::{counter, gauge};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use crate::{
+    board::State,
+    line::Line,
+    outlet::{Outlet, may_send},
+    source::{Event, Fault, Source},
+};
+
+/// The most messages of a batch.
+const BATCH_MAX: usize = 1_000;
+/// A batch takes no further message beyond this length, in bytes.
+const BATCH_BYTES_MAX: usize = 2 << 20;
+/// How often to compare the marks while nothing is sent, to confirm, and to measure.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The wait before the next try, by what has happened.
+const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_HALTED: Duration = Duration::from_secs(5);
+const AGAIN_REWIND: Duration = Duration::from_millis(100);
+
+/// How long the end of the process waits for answers.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// One source on its way.
+pub struct Run {
+    pub source: Box<dyn Source>,
+    pub outlet: Outlet,
+    /// Where somebody says to begin; until it has begun there.
+    pub begin_at: Option<String>,
+    /// Everything before this position is read, and sent.
+    read: String,
+    /// Something was sent since the last look.
+    is_busy: bool,
+}
+
+impl Run {
+    pub fn new(source: Box<dyn Source>, outlet: Outlet, begin_at: Option<String>) -> Run {
+        Run { source, outlet, begin_at, read: String::new(), is_busy: false }
+    }
+
+    /// Runs until the process stops.
+    pub async fn run(mut self) {
+        let label = self.outlet.label.clone();
+        for name in ["accepted", "duplicates", "refused", "rewinds"] {
+            let name = format!("reseq_connect_{name}_total");
+            counter!(name, "source" => label.clone()).increment(0);
+        }
+        while !self.outlet.shutdown.is_cancelled() {
+            let shutdown = self.outlet.shutdown.clone();
+            let late = async {
+                shutdown.cancelled().await;
+                sleep(DRAIN_MAX).await;
+            };
+            // What is cut off here is sent again by the next process: the marks say from where.
+            let fault = tokio::select! {
+                Err(fault) = self.pass() => fault,
+                () = late => break,
+                else => break,
+            };
+            if self.outlet.shutdown.is_cancelled() {
+                break;
+            }
+            let (state, wait) = match fault {
+                Fault::Rewind(why) => {
+                    counter!("reseq_connect_rewinds_total", "source" => label.clone()).increment(1);
+                    tracing::warn!(source = label, why, "rewinding");
+                    (None, AGAIN_REWIND)
+                }
+                Fault::Standby(why) => (Some(State::Standby(why)), AGAIN),
+                Fault::Later(why) => (Some(State::Waiting(why)), AGAIN),
+                Fault::Halted(why) => (Some(State::Halted(why)), AGAIN_HALTED),
+            };
+            if let Some(state) = state {
+                self.outlet.board.set(&label, state);
+            }
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = self.outlet.shutdown.cancelled() => break,
+            }
+        }
+        tracing::info!(source = label, position = self.read, "drained");
+    }
+
+    /// From the marks on, until something goes wrong or the process stops.
+    async fn pass(&mut self) -> Result<(), Fault> {
+        self.outlet.source = self.source.name().await?;
+        self.outlet.marks = self.outlet.read_marks().await?;
+        self.begin().await?;
+        let Some(oldest) = self.outlet.marks.iter().flatten().min().cloned() else { return Ok(()) };
+        self.source.open(&oldest).await?;
+        self.read = oldest;
+        self.outlet.board.set(&self.outlet.label, State::Running);
+        self.stream().await
+    }
+
+    /// Gives a mark to destinations that have none, if somebody says where to begin or nobody ever read the source.
+    async fn begin(&mut self) -> Result<(), Fault> {
+        let missing = self.outlet.marks.iter().filter(|mark| mark.is_none()).count();
+        if self.begin_at.is_none() && missing == 0 {
+            return Ok(());
+        }
+        if self.begin_at.is_none() && missing < self.outlet.marks.len() {
+            let Outlet { marks, destinations, source, .. } = &self.outlet;
+            let without = marks.iter().zip(destinations).filter(|(mark, _)| mark.is_none());
+            let names: Vec<&str> = without.map(|(_, name)| name.as_str()).collect();
+            return Err(Fault::Halted(format!(
+                "no mark of {source}: {}. Its data is gone, or it is new. Begin with --begin-at oldest",
+                names.join(", ")
+            )));
+        }
+        // Nothing is created for a destination that takes no messages.
+        for destination in &self.outlet.destinations {
+            may_send(&self.outlet.service, destination).await?;
+        }
+        let position = self.source.begin(self.begin_at.as_deref()).await?;
+        // If this process cannot finish, the next pass does not have to ask.
+        self.begin_at.get_or_insert_with(|| position.clone());
+        let is_before = |mark: &Option<String>| mark.as_ref().is_none_or(|mark| *mark < position);
+        let marks = &mut self.outlet.marks;
+        let lines: Vec<Line> = (0..marks.len())
+            .filter(|index| is_before(&marks[*index]))
+            .map(|index| Line::skip(index, &position))
+            .collect();
+        for line in &lines {
+            // Without `after`: it jumps.
+            marks[line.destination] = None;
+        }
+        self.outlet.send(lines).await?;
+        tracing::info!(source = self.outlet.label, position, "begins");
+        self.begin_at = None;
+        Ok(())
+    }
+
+    async fn stream(&mut self) -> Result<(), Fault> {
+        let mut ticks = interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looked = Instant::now();
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = self.outlet.shutdown.cancelled() => return self.look().await,
+                event = self.source.next() => Some(event?),
+                _ = ticks.tick() => None,
+            };
+            if let Some(event) = event {
+                self.batch(event).await?;
+            }
+            if looked.elapsed() >= LOOK_EVERY {
+                self.look().await?;
+                looked = Instant::now();
+            }
+        }
+    }
+
+    /// Sends this event and those that follow at once.
+    async fn batch(&mut self, first: Event) -> Result<(), Fault> {
+        let (mut lines, mut bytes, mut held) = (Vec::new(), 0, Vec::new());
+        let (mut next, mut fault) = (Some(first), None);
+        let mut read = self.read.clone();
+        while let Some(event) = next.take() {
+            let (position, content) = match event {
+                Event::Reached(position) => (position, None),
+                Event::Message { position, content, held: permit } => {
+                    held.push(permit);
+                    (position, Some(content))
+                }
+            };
+            if let Some(content) = content {
+                match self.line(&position, content) {
+                    Ok(Some(line)) => {
+                        bytes += line.content.as_ref().map_or(0, |content| content.bytes());
+                        lines.push(line);
+                    }
+                    Ok(None) => {}
+                    Err(problem) => {
+                        fault = Some(problem);
+                        break;
+                    }
+                }
+            }
+            read = position;
+            if lines.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
+                next = self.source.next().now_or_never().transpose()?;
+            }
+        }
+        self.is_busy |= !lines.is_empty();
+        self.outlet.send(lines).await?;
+        gauge!("reseq_connect_position", "source" => self.outlet.label.clone())
+            .set(self.source.number(&read));
+        self.read = read;
+        fault.map_or(Ok(()), Err)
+    }
+
+    /// The line of a message, unless its destination has it, or it is skipped.
+    fn line(
+        &mut self,
+        position: &str,
+        content: Result<crate::source::Content, String>,
+    ) -> Result<Option<Line>, Fault> {
+        let Outlet { destinations, marks, .. } = &self.outlet;
+        let has = |mark: &Option<String>| mark.as_deref().is_some_and(|mark| position <= mark);
+        let known = content.and_then(|content| {
+            let index = match &content.destination {
+                None if destinations.len() == 1 => Some(0),
+                None => return Err("it names no destination".to_owned()),
+                Some(name) => destinations.iter().position(|known| known == name),
+            };
+            let unknown =
+                || format!("destination {:?} is not in destinations", content.destination);
+            Ok((index.ok_or_else(unknown)?, content))
+        });
+        match known {
+            Ok((index, _)) if has(&marks[index]) => Ok(None),
+            Ok((destination, content)) => {
+                let position = position.to_owned();
+                Ok(Some(Line { destination, position, content: Some(content) }))
+            }
+            Err(_) if marks.iter().all(has) => Ok(None),
+            // The next look moves all marks over it.
+            Err(why) => {
+                let why = format!("the message at {position}: {why}");
+                self.outlet.refused(position, why).map_or(Ok(None), Err)
+            }
+        }
+    }
+
+    /// Moves all marks to what was read, and confirms it; or compares the marks if there is nothing to do.
+    async fn look(&mut self) -> Result<(), Fault> {
+        let read = self.read.clone();
+        let is_behind = |mark: &Option<String>| mark.as_ref().is_none_or(|mark| *mark < read);
+        let marks = self.outlet.marks.iter().enumerate();
+        let behind = marks.filter(|(_, mark)| is_behind(mark));
+        let lines: Vec<Line> = behind.map(|(index, _)| Line::skip(index, &read)).collect();
+        if lines.is_empty() && !self.is_busy {
+            let marks = self.outlet.read_marks().await?;
+            if marks != self.outlet.marks {
+                let why = format!("marks: {marks:?}; expected {:?}", self.outlet.marks);
+                return Err(Fault::Rewind(why));
+            }
+        }
+        self.outlet.send(lines).await?;
+        self.is_busy = false;
+        self.source.confirm(&read);
+        let health = self.source.health().await?;
+        let label = &self.outlet.label;
+        gauge!("reseq_connect_lag", "source" => label.clone()).set(health.lag as f64);
+        self.outlet.board.note(label, health.problem);
+        Ok(())
+    }
+}

@@ -1,0 +1,293 @@
+//! What the outbox connector does with rows, with what is missing, and with what is gone.
+
+use reqwest::Method;
+use reseq_testing::support::{certificates::Authority, redis::TestRedis, wait::eventually};
+use serde_json::{Value, json};
+
+use crate::{connector::Connector, postgres::TestPostgres, world::Reseq};
+
+const ERP: &str = "destinations = [\"erp\"]";
+const SECTION: &str =
+    "columns = { key = \"key\", body = \"body\", headers = \"headers\" }\nconfirm_delay_ms = 1000";
+
+struct World {
+    reseq: Reseq,
+    postgres: TestPostgres,
+    _redis: TestRedis,
+}
+
+impl World {
+    async fn start() -> World {
+        let (redis, postgres) = (TestRedis::start().await, TestPostgres::start().await);
+        let reseq = Reseq::start(redis.url(), &["erp", "crm"]).await;
+        World { reseq, postgres, _redis: redis }
+    }
+
+    /// A connector that is ready.
+    async fn connected(&self, source: &str, section: &str) -> Connector {
+        let mut connector = self.reseq.connector(&self.postgres, source, section);
+        connector.start(&[]);
+        connector.is_ready().await;
+        connector
+    }
+
+    fn insert(&self, body: &str) {
+        let sql = format!("INSERT INTO outbox (key, body) VALUES ('a', '{body}')");
+        self.postgres.sql(&sql);
+    }
+
+    async fn bodies(&self, destination: &str, count: usize) -> Vec<Value> {
+        self.reseq.has(destination, count as u64).await;
+        let taken = self.reseq.take(destination, count).await;
+        taken.into_iter().map(|mut message| message["body"].take()).collect()
+    }
+}
+
+/// A row with a header that does not travel, which Reseq refuses.
+const POISON: &str =
+    "INSERT INTO outbox (key, body, headers) VALUES ('a', '2', '{\"connection\": \"close\"}')";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_message_halts_until_its_position_is_skipped() {
+    let world = World::start().await;
+    let connector = world.connected(ERP, SECTION).await;
+    world.insert("1");
+    world.postgres.sql(POISON);
+    world.insert("3");
+    connector.is_held_by("halted").await;
+    connector.is_held_by("invalid_field").await;
+    assert_eq!(world.bodies("erp", 1).await, [json!(1)]);
+    // Somebody decides: the mark moves over it.
+    let log = connector.log();
+    let at = log.split("destination erp at ").nth(1).and_then(|rest| rest.split(": ").next());
+    let (name, mark) = world.reseq.mark("erp").await.unwrap();
+    let source = json!({"name": name, "position": at.unwrap(), "after": mark, "skip": true});
+    let line = json!({"destinations": ["erp"], "source": source});
+    let (status, answer) = world.reseq.ask(Method::POST, "/v1/messages", Some(line)).await;
+    assert_eq!(status, 202, "{answer}");
+    connector.is_ready().await;
+    world.reseq.has("erp", 2).await;
+    assert_eq!(world.reseq.take("erp", 1).await[0]["body"], json!(3));
+    assert_eq!(connector.metric("reseq_connect_refused_total").await, 1.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_message_is_skipped_and_counted_if_wanted() {
+    let world = World::start().await;
+    let source = format!("{ERP}\non_refused = \"skip\"");
+    let connector = world.connected(&source, SECTION).await;
+    world.insert("1");
+    world.postgres.sql(POISON);
+    world.insert("3");
+    assert_eq!(world.bodies("erp", 2).await, [json!(1), json!(3)]);
+    assert_eq!(connector.metric("reseq_connect_refused_total").await, 1.0);
+    assert!(connector.log().contains("skipped a message"), "{}", connector.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_go_where_they_say_and_deletes_are_ignored() {
+    let world = World::start().await;
+    let source = "destinations = [\"erp\", \"crm\"]";
+    let section = "message_prefix = \"reseq\"\n\
+                   columns = { key = \"key\", body = \"body\", destination = \"destination\" }\nconfirm_delay_ms = 1000";
+    let connector = world.connected(source, section).await;
+    world.postgres.sql(
+        "BEGIN; INSERT INTO outbox (destination, body) VALUES ('erp', '1'), ('crm', '2');
+         SELECT pg_logical_emit_message(true, 'reseq', '{\"destination\": \"crm\", \"body\": 3}');
+         SELECT pg_logical_emit_message(true, 'other', 'x'); COMMIT;
+         SELECT pg_logical_emit_message(false, 'reseq', '{\"destination\": \"erp\", \"body\": 4}');
+         DELETE FROM outbox; INSERT INTO outbox (destination, body) VALUES ('crm', '{\"n\": 5}')",
+    );
+    assert_eq!(world.bodies("crm", 3).await, [json!(2), json!(3), json!({"n": 5})]);
+    assert_eq!(world.bodies("erp", 2).await, [json!(1), json!(4)]);
+    assert_eq!(connector.metric("reseq_connect_ignored_total").await, 2.0);
+    // Both marks move on together, and the slot after them.
+    let confirmed =
+        "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 'reseq'";
+    let before = world.postgres.sql(confirmed);
+    eventually("the slot moves", async || {
+        let (erp, crm) = (world.reseq.mark("erp").await, world.reseq.mark("crm").await);
+        let after = world.postgres.sql(confirmed);
+        match erp == crm && after != before {
+            true => Ok(()),
+            false => Err(format!("{erp:?} {crm:?} {after:?}")),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn user_that_may_only_replicate_logs_in_over_tls_with_a_password() {
+    let mut world = World::start().await;
+    let authority = Authority::new("databases");
+    world.postgres.encrypt(&authority);
+    let said = world.reseq.connector(&world.postgres, ERP, SECTION).asks("check");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
+    let _connector = world.connected(ERP, SECTION).await;
+    world.insert("1");
+    assert_eq!(world.bodies("erp", 1).await, [json!(1)]);
+    let over = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_replication USING (pid)";
+    assert_eq!(world.postgres.sql(over), ["t"]);
+    // Another authority, and another password.
+    let others = Authority::new("others");
+    let ca = format!("ca_file = {:?}", others.ca_file());
+    let login = world.postgres.login.clone();
+    let kept = login.split("\nca_file").next().unwrap().to_owned();
+    world.postgres.login = format!("{kept}\n{ca}");
+    let said = world.reseq.connector(&world.postgres, ERP, SECTION).asks("check");
+    assert!(String::from_utf8_lossy(&said.stdout).contains("certificate"), "{said:?}");
+    world.postgres.sql("ALTER ROLE reseq PASSWORD 'other'");
+    world.postgres.login = login;
+    let said = world.reseq.connector(&world.postgres, ERP, SECTION).asks("check");
+    assert!(String::from_utf8_lossy(&said.stdout).contains("28P01"), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_names_what_is_missing_and_nothing_moves() {
+    let world = World::start().await;
+    world.postgres.sql("DROP PUBLICATION outbox");
+    let source = "destinations = [\"erp\", \"nowhere\"]";
+    let section = "columns = { body = \"text\", destination = \"destination\" }";
+    let mut connector = world.reseq.connector(&world.postgres, source, section);
+    let said = connector.asks("check");
+    let text = String::from_utf8(said.stdout).unwrap();
+    assert_eq!(said.status.code(), Some(1), "{text}");
+    for line in [
+        "ok    orders: destination erp",
+        "WRONG orders: destination nowhere",
+        "unknown_destination",
+        "ok    orders: wal_level",
+        "WRONG orders: publication outbox: it does not exist",
+        "WRONG orders: column text: the table has no such column",
+        "ok    orders: slot reseq",
+    ] {
+        assert!(text.contains(line), "{line} is not in:\n{text}");
+    }
+    connector.start(&[]);
+    connector.is_held_by("destination nowhere").await;
+    let slots = world.postgres.sql("SELECT count(*) FROM pg_replication_slots");
+    assert_eq!((slots, world.reseq.mark("erp").await), (vec!["0".to_owned()], None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_names_a_missing_right_and_nothing_moves() {
+    let (redis, postgres) = (TestRedis::start().await, TestPostgres::start().await);
+    let mut reseq = Reseq::start_guarded(redis.url(), &["erp"]).await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("token");
+    reseq.token_file = Some(file.clone());
+    let mut connector = reseq.connector(&postgres, ERP, SECTION);
+    for (scopes, is_enough) in
+        [(&["ingest"][..], false), (&["read"], false), (&["ingest", "read"], true)]
+    {
+        std::fs::write(&file, reseq.token(scopes).await).unwrap();
+        let said = connector.asks("check");
+        let text = String::from_utf8(said.stdout).unwrap();
+        assert_eq!(said.status.success(), is_enough, "{scopes:?}: {text}");
+        assert_eq!(text.contains("forbidden"), !is_enough, "{scopes:?}: {text}");
+        connector.start(&[]);
+        match is_enough {
+            true => connector.is_ready().await,
+            false => connector.is_held_by("forbidden").await,
+        }
+        connector.kill();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slot_that_grows_makes_the_process_unready() {
+    let world = World::start().await;
+    let section = format!("{SECTION}\nslot_bytes_max = 1");
+    let mut connector = world.reseq.connector(&world.postgres, ERP, &section);
+    connector.start(&[]);
+    world.insert("1");
+    connector.is_held_by("slot reseq keeps").await;
+    world.insert("2");
+    eventually("rows still arrive", async || match world.reseq.count("erp").await {
+        0 => Err("none".to_owned()),
+        _ => Ok(()),
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mark_that_vanished_halts_until_somebody_says_where_to_begin() {
+    let world = World::start().await;
+    let mut connector = world.connected(ERP, SECTION).await;
+    world.insert("1");
+    world.reseq.has("erp", 1).await;
+    let (name, _) = world.reseq.mark("erp").await.unwrap();
+    let path = format!("/v1/destinations/erp/sources?name={}", name.replace('@', "%40"));
+    let (status, answer) = world.reseq.ask(Method::DELETE, &path, None).await;
+    assert!((200..300).contains(&status), "{status} {answer}");
+    // It notices though it has nothing to send.
+    connector.is_held_by("--begin-at oldest").await;
+    world.insert("2");
+    connector.drains().await;
+    connector.start(&["--begin-at", "oldest"]);
+    connector.is_ready().await;
+    eventually("the last row arrives", async || {
+        let count = world.reseq.count("erp").await;
+        if count >= 2 { Ok(()) } else { Err(count.to_string()) }
+    })
+    .await;
+    let said = connector.asks("status");
+    let text = String::from_utf8(said.stdout).unwrap();
+    let (name, mark) = world.reseq.mark("erp").await.unwrap();
+    assert!(text.contains(&name) && text.contains("erp: 0"), "{text} {mark}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slot_that_is_gone_halts() {
+    let world = World::start().await;
+    let mut connector = world.connected(ERP, SECTION).await;
+    world.insert("1");
+    world.reseq.has("erp", 1).await;
+    connector.drains().await;
+    world.postgres.sql("SELECT pg_drop_replication_slot('reseq')");
+    world.insert("2");
+    connector.start(&[]);
+    connector.is_held_by("slot reseq does not exist any more").await;
+    // A slot that begins later does not hide the gap.
+    world.postgres.sql("SELECT pg_create_logical_replication_slot('reseq', 'pgoutput')");
+    connector.is_held_by("slot reseq has nothing before").await;
+    connector.drains().await;
+    connector.start(&["--begin-at", "oldest"]);
+    connector.is_ready().await;
+    world.insert("3");
+    assert_eq!(world.bodies("erp", 2).await, [json!(1), json!(3)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failover_goes_on_and_a_former_primary_halts() {
+    let mut world = World::start().await;
+    let connector = world.connected(ERP, SECTION).await;
+    world.insert("1");
+    world.reseq.has("erp", 1).await;
+    world.postgres.fail_over().await;
+    connector.is_ready().await;
+    world.insert("2");
+    assert_eq!(world.bodies("erp", 2).await, [json!(1), json!(2)]);
+    assert!(world.reseq.mark("erp").await.unwrap().1.starts_with("00000002-"));
+    world.postgres.fall_back().await;
+    // It has a row that nobody else has.
+    world.insert("3");
+    connector.is_held_by("this server is older than what was delivered").await;
+    world.reseq.has("erp", 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_transaction_needs_little_memory() {
+    let world = World::start().await;
+    let connector = world.connected(ERP, SECTION).await;
+    world.postgres.sql(
+        "INSERT INTO outbox (key, body) \
+         SELECT 'k' || n % 100, json_build_object('n', n, 'x', repeat('x', 6000)) FROM generate_series(1, 20000) n",
+    );
+    world.reseq.has("erp", 20_000).await;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", connector.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    // The transaction has 120 MB.
+    assert!(kib < 100 << 10, "{kib} KiB");
+}

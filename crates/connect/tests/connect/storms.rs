@@ -1,0 +1,125 @@
+//! Everything is killed under load: nothing is lost, nothing is twice, each key is in the order of commits.
+
+use reseq_testing::support::{power::PoweredRedis, redis::TestRedis, wait::eventually};
+use rustix::process::Signal;
+
+use crate::{
+    connector::Connector,
+    postgres::TestPostgres,
+    world::{Load, Reseq, has_all},
+};
+
+const SOURCE: &str = "destinations = [\"erp\"]";
+const SECTION: &str =
+    "columns = { key = \"key\", body = \"body\", id = \"id\" }\nconfirm_delay_ms = 1000";
+
+/// Waits until this many more rows have arrived.
+async fn goes_on(reseq: &Reseq, rows: u64) {
+    let before = reseq.count("erp").await;
+    eventually("rows arrive", async || match reseq.count("erp").await {
+        found if found >= before + rows => Ok(()),
+        found => Err(format!("{found}, before {before}")),
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outbox_arrives_in_the_order_of_commits_through_kills() {
+    let (redis, mut postgres) = (TestRedis::start().await, TestPostgres::start().await);
+    let mut reseq = Reseq::start(redis.url(), &["erp"]).await;
+    let mut connector = reseq.connector(&postgres, SOURCE, SECTION);
+    connector.start(&[]);
+    connector.is_ready().await;
+    postgres.keep_truth();
+    let load = Load::start(&postgres.psql(), 4);
+    for _ in 0..2 {
+        goes_on(&reseq, 100).await;
+        connector.kill();
+        connector.start(&[]);
+        goes_on(&reseq, 100).await;
+        reseq.pod.kill();
+        reseq.pod.restart().await;
+        goes_on(&reseq, 100).await;
+        redis.kill_and_restart().await;
+        eventually("Reseq takes messages again", async || match redis.is_answering() {
+            true => Ok(()),
+            false => Err("Redis does not answer".to_owned()),
+        })
+        .await;
+        postgres.kill();
+        postgres.restart().await;
+    }
+    goes_on(&reseq, 100).await;
+    load.end().await;
+    has_all(&reseq, &postgres).await;
+    // The ids were not in the order of commits, or the test would show nothing.
+    let committed = postgres.committed();
+    assert!(committed.windows(2).any(|pair| pair[0].1 > pair[1].1), "no ids out of order");
+    connector.drains().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_that_loses_its_tail_gets_it_again() {
+    let (mut redis, postgres) =
+        (PoweredRedis::start("everysec").await, TestPostgres::start().await);
+    let reseq = Reseq::start(redis.url(), &["erp"]).await;
+    // The slot keeps more than a second of load.
+    let section = SECTION.replace("1000", "60000");
+    let mut connector = reseq.connector(&postgres, SOURCE, &section);
+    connector.start(&[]);
+    connector.is_ready().await;
+    postgres.keep_truth();
+    let load = Load::start(&postgres.psql(), 4);
+    for _ in 0..2 {
+        goes_on(&reseq, 200).await;
+        let cut = redis.cut();
+        redis.restart().await;
+        assert!(cut.bytes > 0, "nothing was lost");
+        goes_on(&reseq, 100).await;
+    }
+    load.end().await;
+    has_all(&reseq, &postgres).await;
+    assert!(connector.metric("reseq_connect_rewinds_total").await > 0.0, "{}", connector.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn second_connector_takes_over_and_the_first_wakes_up_late() {
+    let (redis, postgres) = (TestRedis::start().await, TestPostgres::start().await);
+    let reseq = Reseq::start(redis.url(), &["erp"]).await;
+    let (mut first, mut second): (Connector, Connector) =
+        (reseq.connector(&postgres, SOURCE, SECTION), reseq.connector(&postgres, SOURCE, SECTION));
+    first.start(&[]);
+    first.is_ready().await;
+    postgres.keep_truth();
+    second.start(&[]);
+    let load = Load::start(&postgres.psql(), 4);
+    let pid = || {
+        let sql =
+            "SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'reseq' AND active";
+        postgres.sql(sql).pop().unwrap_or_default()
+    };
+    let times = |one: &Connector| one.log().matches("another process reads this source").count();
+    let (mut reads, mut waits) = (&first, &second);
+    for _ in 0..2 {
+        goes_on(&reseq, 100).await;
+        let (holder, before) = (pid(), times(reads));
+        reads.signal(Signal::STOP);
+        // As Postgres does after wal_sender_timeout.
+        postgres.sql(&format!("SELECT pg_terminate_backend({holder})"));
+        eventually("the other connector has the slot", async || match pid() {
+            other if !other.is_empty() && other != holder => Ok(()),
+            other => Err(other),
+        })
+        .await;
+        goes_on(&reseq, 100).await;
+        reads.signal(Signal::CONT);
+        eventually("the late connector stands by", async || match times(reads) {
+            after if after > before => Ok(()),
+            _ => Err(reads.log()),
+        })
+        .await;
+        std::mem::swap(&mut reads, &mut waits);
+    }
+    load.end().await;
+    has_all(&reseq, &postgres).await;
+}
