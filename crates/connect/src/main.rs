@@ -4,6 +4,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(not(feature = "postgres"))]
+compile_error!("choose a kind of source, such as --features postgres");
+
 mod board;
 mod check;
 mod http;
