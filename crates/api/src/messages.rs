@@ -96,7 +96,7 @@ pub(super) async fn list(
         cursor: cursor_of(listing.cursor.as_deref())?,
         limit,
     };
-    let now_ms = now(&target.api).await?;
+    let now_ms = target.api.store.server_time_ms().await?;
     let mut items = Vec::new();
     // A page of the store may hold few that match, or none: read on, but not without end.
     for _ in 0..PAGES_MAX {
@@ -248,7 +248,8 @@ async fn shown(target: &Target, sequence: Sequence) -> Result<Shown, Problem> {
             one.message = message;
         }
         let whole = Some(api.json_depth_max);
-        let shown = Pending::of(target.entry(), one, now(api).await?, whole);
+        let now_ms = store.server_time_ms().await?;
+        let shown = Pending::of(target.entry(), one, now_ms, whole);
         return Ok(Shown::Pending(Box::new(shown)));
     }
     let letter = whole_letter(target, sequence).await?;
@@ -347,8 +348,4 @@ pub(super) async fn unknown(target: &Target, sequence: Sequence) -> Result<Probl
          has it"
     );
     Ok(Problem::new(Code::UnknownMessage, detail))
-}
-
-async fn now(api: &Api) -> Result<u64, Problem> {
-    Ok(api.store.server_time_ms().await?)
 }

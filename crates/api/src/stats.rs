@@ -67,41 +67,34 @@ enum Numbers {
     },
 }
 
-/// Sums over all destinations.
-#[derive(Default, Serialize, ToSchema)]
-struct Totals {
-    pending: u64,
-    waiting: u64,
-    processing: u64,
-    ready: u64,
-    delivering: u64,
-    halted: u64,
-    delayed: u64,
-    pending_bytes: u64,
-    dead_letters: u64,
-    delivered_total: u64,
-    dropped_total: u64,
-    dead_lettered_total: u64,
-    cancelled_total: u64,
-    /// How many destinations need attention. One whose server does not answer is one of them.
-    needs_attention: u64,
-}
+/// Defines sums over destinations: numbers with the names that they have in [`Stats`], and others.
+macro_rules! sums {
+    ($(#[$attr:meta])* $vis:vis struct $sums:ident { $($number:ident)*; $($other:tt)* }) => {
+        $(#[$attr])*
+        $vis struct $sums {
+            $($number: u64,)*
+            $($other)*
+        }
 
-impl Totals {
-    fn add(&mut self, stats: &Stats) {
-        self.pending += stats.pending;
-        self.waiting += stats.waiting;
-        self.processing += stats.processing;
-        self.ready += stats.ready;
-        self.delivering += stats.delivering;
-        self.halted += stats.halted;
-        self.delayed += stats.delayed;
-        self.pending_bytes += stats.pending_bytes;
-        self.dead_letters += stats.dead_letters;
-        self.delivered_total += stats.delivered_total;
-        self.dropped_total += stats.dropped_total;
-        self.dead_lettered_total += stats.dead_lettered_total;
-        self.cancelled_total += stats.cancelled_total;
+        impl $sums {
+            /// Adds the numbers of a destination.
+            $vis fn and(mut self, stats: &Stats) -> $sums {
+                $(self.$number += stats.$number;)*
+                self
+            }
+        }
+    };
+}
+pub(super) use sums;
+
+sums! {
+    /// Sums over all destinations.
+    #[derive(Default, Serialize, ToSchema)]
+    struct Totals {
+        pending waiting processing ready delivering halted delayed pending_bytes dead_letters delivered_total
+        dropped_total dead_lettered_total cancelled_total;
+        /// How many destinations need attention. One whose server does not answer is one of them.
+        needs_attention: u64,
     }
 }
 
@@ -236,7 +229,7 @@ async fn numbers(api: &Api, all: &[Arc<CatalogEntry>]) -> (Vec<DestinationStats>
     for (entry, stats) in all.iter().zip(read) {
         let numbers = Numbers::of(stats);
         if let Some(stats) = numbers.read() {
-            totals.add(stats);
+            totals = totals.and(stats);
         }
         totals.needs_attention += u64::from(numbers.needs_attention());
         items.push(DestinationStats { name: entry.destination.name.clone(), numbers });

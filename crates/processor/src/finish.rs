@@ -96,7 +96,7 @@ impl Finish {
         let decided = failed
             .into_iter()
             .map(|(one, decide)| Failed { disposition: decide(&entry.destination), ..one });
-        let mut failed: Vec<Failed> = decided.collect();
+        let failed: Vec<Failed> = decided.collect();
         let store = &self.store;
         let caller = store.take_caller(entry.partition, None);
         let size = |one: &Completion| one.output.message.body.bytes.len();
@@ -111,7 +111,7 @@ impl Finish {
             is_full |= requeued.len() > before;
         }
         #[cfg(feature = "planted-bugs")]
-        self.inject_faults(&entry, &mut failed).await;
+        let failed = self.inject_faults(&entry, failed).await;
         for some in failed.chunks(FAIL_MAX) {
             let call = || store.fail(&caller, &entry, some);
             let statuses = note(&name, "fail", retry_until(None, call).await);

@@ -17,6 +17,15 @@ pub struct PartitionKeys {
     tag: String,
 }
 
+/// Methods that name a key each: the base of the names, a colon and the noun.
+macro_rules! nouns {
+    ($base:ident $($(#[$doc:meta])* $key:ident = $noun:literal,)*) => {
+        $($(#[$doc])* pub fn $key(&self) -> String {
+            noun(&self.$base, $noun)
+        })*
+    };
+}
+
 /// The keys of an index that pods follow: all in one slot of a Redis Cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexKeys {
@@ -24,19 +33,16 @@ pub struct IndexKeys {
 }
 
 impl IndexKeys {
+    nouns! { base
+        /// The revision of each name's last change, including removed names.
+        changes = "changes",
+        /// The removed names, by the revision that removed them.
+        removed = "removed",
+    }
+
     /// The entry of each name.
     pub fn hash(&self) -> String {
         self.base.clone()
-    }
-
-    /// The revision of each name's last change, including removed names.
-    pub fn changes(&self) -> String {
-        noun(&self.base, "changes")
-    }
-
-    /// The removed names, by the revision that removed them.
-    pub fn removed(&self) -> String {
-        noun(&self.base, "removed")
     }
 }
 
@@ -73,6 +79,29 @@ fn noun(base: &str, noun: &str) -> String {
 }
 
 impl Keys {
+    nouns! { prefix
+        /// Settings that are fixed when the deployment first starts.
+        meta = "meta",
+        /// The definitions of removed destinations, by name.
+        removed_definitions = "{index}:removed-definitions",
+        /// When each token was last used.
+        tokens_used = "{index}:tokens:used",
+        /// The key that seals the sessions of the console.
+        sessions = "{index}:sessions",
+        /// The sessions of the console that have ended.
+        sessions_ended = "{index}:sessions:ended",
+        /// What operators did.
+        audit = "{index}:audit",
+        /// The live pods.
+        pods = "pods",
+        /// The channel for changes of definitions.
+        wake_definitions = "wake:definitions",
+        /// The channel of those who watch deliveries.
+        wake_tail = "wake:tail",
+        /// The channel of the deliveries that somebody watches.
+        tail = "tail",
+    }
+
     /// Names that start with `prefix`, for this many partitions.
     pub fn new(prefix: &str, partitions: u16) -> Self {
         Keys { prefix: prefix.to_owned(), partitions }
@@ -95,19 +124,9 @@ impl Keys {
         self.partitions
     }
 
-    /// Settings that are fixed when the deployment first starts.
-    pub fn meta(&self) -> String {
-        format!("{}:meta", self.prefix)
-    }
-
     /// The index of all destinations.
     pub fn destinations(&self) -> IndexKeys {
         IndexKeys { base: format!("{}:{{index}}:destinations", self.prefix) }
-    }
-
-    /// The definitions of removed destinations, by name.
-    pub fn removed_definitions(&self) -> String {
-        format!("{}:{{index}}:removed-definitions", self.prefix)
     }
 
     /// All topics.
@@ -118,46 +137,6 @@ impl Keys {
     /// All tokens, by id.
     pub fn tokens(&self) -> IndexKeys {
         IndexKeys { base: format!("{}:{{index}}:tokens", self.prefix) }
-    }
-
-    /// When each token was last used.
-    pub fn tokens_used(&self) -> String {
-        format!("{}:{{index}}:tokens:used", self.prefix)
-    }
-
-    /// The key that seals the sessions of the console.
-    pub fn sessions(&self) -> String {
-        format!("{}:{{index}}:sessions", self.prefix)
-    }
-
-    /// The sessions of the console that have ended.
-    pub fn sessions_ended(&self) -> String {
-        format!("{}:{{index}}:sessions:ended", self.prefix)
-    }
-
-    /// What operators did.
-    pub fn audit(&self) -> String {
-        format!("{}:{{index}}:audit", self.prefix)
-    }
-
-    /// The live pods.
-    pub fn pods(&self) -> String {
-        format!("{}:pods", self.prefix)
-    }
-
-    /// The channel for changes of definitions.
-    pub fn wake_definitions(&self) -> String {
-        format!("{}:wake:definitions", self.prefix)
-    }
-
-    /// The channel of those who watch deliveries.
-    pub fn wake_tail(&self) -> String {
-        format!("{}:wake:tail", self.prefix)
-    }
-
-    /// The channel of the deliveries that somebody watches.
-    pub fn tail(&self) -> String {
-        format!("{}:tail", self.prefix)
     }
 
     /// The keys of partition `number`.
@@ -174,14 +153,37 @@ impl Keys {
 }
 
 impl PartitionKeys {
-    /// Server identity, epoch, takeover wait.
-    pub fn epoch(&self) -> String {
-        noun(&self.tag, "epoch")
-    }
-
-    /// The sender that may release here.
-    pub fn owner(&self) -> String {
-        noun(&self.tag, "owner")
+    nouns! { tag
+        /// Server identity, epoch, takeover wait.
+        epoch = "epoch",
+        /// The sender that may release here.
+        owner = "owner",
+        /// Destinations with waiting messages for built-in transforms.
+        active_builtin = "active:builtin",
+        /// Destinations with waiting messages for workers.
+        active_worker = "active:worker",
+        /// Destinations whose owner must look at leases of consumers.
+        consumers = "consumers",
+        /// Destinations with a releasable head.
+        releasable = "releasable",
+        /// Destinations with pending withdrawals.
+        withdrawing = "withdrawing",
+        /// Leases and their deadlines.
+        leases = "leases",
+        /// Messages in backoff or delay, and when each is due.
+        delayed = "delayed",
+        /// The bulk operations of its destinations, by when they began.
+        operations = "operations",
+        /// The channel for new waiting messages.
+        wake_waiting = "wake:waiting",
+        /// The channel for heads that became releasable.
+        wake_releasable = "wake:releasable",
+        /// How many bytes of results its destinations keep for producers.
+        results = "results",
+        /// The channel for results that producers wait for.
+        wake_results = "wake:results",
+        /// The channel for partitions that lost their owner.
+        wake_owner = "wake:owner",
     }
 
     /// Destinations with waiting messages.
@@ -189,74 +191,9 @@ impl PartitionKeys {
         [&self.tag, ":active:", claimers.as_str()].concat()
     }
 
-    /// Those for built-in transforms.
-    pub fn active_builtin(&self) -> String {
-        self.active(Claimers::Builtin)
-    }
-
-    /// Those for workers.
-    pub fn active_worker(&self) -> String {
-        self.active(Claimers::Worker)
-    }
-
-    /// Destinations whose owner must look at leases of consumers.
-    pub fn consumers(&self) -> String {
-        noun(&self.tag, "consumers")
-    }
-
-    /// Destinations with a releasable head.
-    pub fn releasable(&self) -> String {
-        noun(&self.tag, "releasable")
-    }
-
-    /// Destinations with pending withdrawals.
-    pub fn withdrawing(&self) -> String {
-        noun(&self.tag, "withdrawing")
-    }
-
-    /// Leases and their deadlines.
-    pub fn leases(&self) -> String {
-        noun(&self.tag, "leases")
-    }
-
-    /// Messages in backoff or delay, and when each is due.
-    pub fn delayed(&self) -> String {
-        noun(&self.tag, "delayed")
-    }
-
-    /// The bulk operations of its destinations, by when they began.
-    pub fn operations(&self) -> String {
-        noun(&self.tag, "operations")
-    }
-
     /// The last call of a call sequence, and its answer.
     pub fn call(&self, caller: &str) -> String {
         [&self.tag, ":calls:", caller].concat()
-    }
-
-    /// The channel for new waiting messages.
-    pub fn wake_waiting(&self) -> String {
-        noun(&self.tag, "wake:waiting")
-    }
-
-    /// The channel for heads that became releasable.
-    pub fn wake_releasable(&self) -> String {
-        noun(&self.tag, "wake:releasable")
-    }
-
-    /// How many bytes of results its destinations keep for producers.
-    pub fn results(&self) -> String {
-        noun(&self.tag, "results")
-    }
-
-    /// The channel for results that producers wait for.
-    pub fn wake_results(&self) -> String {
-        noun(&self.tag, "wake:results")
-    }
-
-    /// The channel for partitions that lost their owner.
-    pub fn wake_owner(&self) -> String {
-        noun(&self.tag, "wake:owner")
     }
 }
 
@@ -270,39 +207,56 @@ impl Deref for DestinationKeys {
 }
 
 impl DestinationKeys {
+    nouns! { base
+        /// Sequences that wait to be claimed.
+        waiting = "waiting",
+        /// Records by sequence.
+        messages = "messages",
+        /// Long bodies, stored out of line from their records.
+        bodies = "bodies",
+        /// Messages that were withdrawn while they waited, and are still in `waiting`.
+        withdrawn = "withdrawn",
+        /// Failed attempts, by sequence.
+        attempts = "attempts",
+        /// With ordering by key: lanes with a releasable head, and the earliest time for each.
+        lanes = "lanes",
+        /// Messages whose attempts are used up, and since when.
+        halted = "halted",
+        /// Pending withdrawals of messages that a processor or sender may be working on.
+        withdrawals = "withdrawals",
+        /// Sequences of the dead letters.
+        dead_letters = "dead-letters",
+        /// When each message became a dead letter.
+        dead_lettered_at = "dead-lettered-at",
+        /// The content of the dead letters.
+        dead_letter_messages = "dead-letter-messages",
+        /// Idempotency keys that are removed together with their messages.
+        idempotency_keys = "idempotency-keys",
+        /// The sequences of the last messages, by id.
+        ids = "ids",
+        /// The mark of each source.
+        sources = "sources",
+        /// The outcome of the last messages, by sequence.
+        log = "log",
+        /// The sequences of the log, in order of leaving.
+        log_order = "log:order",
+        /// With ordering by key: the last sequence of recent lanes that are empty now.
+        previous = "previous",
+        /// With delivery `pull`: by lane, who holds it, and what consumers said that is not settled.
+        consumer_leases = "consumer-leases",
+        /// Lanes that consumers hold, by when the owner must look at them.
+        consumer_lease_ends = "consumer-lease-ends",
+        /// How many messages are being delivered now. For display; expires soon.
+        delivering = "delivering",
+        /// How many deliveries wait for a connection now. For display; expires soon.
+        awaiting_connection = "awaiting-connection",
+        /// When the next probe of a receiver that fails begins. For display; expires soon.
+        probe_at = "probe-at",
+    }
+
     /// Definition, last sequence, counters.
     pub fn hash(&self) -> String {
         self.base.clone()
-    }
-
-    /// Sequences that wait to be claimed.
-    pub fn waiting(&self) -> String {
-        noun(&self.base, "waiting")
-    }
-
-    /// Records by sequence.
-    pub fn messages(&self) -> String {
-        noun(&self.base, "messages")
-    }
-
-    /// Long bodies, stored out of line from their records.
-    pub fn bodies(&self) -> String {
-        noun(&self.base, "bodies")
-    }
-
-    /// Messages that were withdrawn while they waited, and are still in `waiting`.
-    pub fn withdrawn(&self) -> String {
-        noun(&self.base, "withdrawn")
-    }
-
-    /// Failed attempts, by sequence.
-    pub fn attempts(&self) -> String {
-        noun(&self.base, "attempts")
-    }
-
-    /// With ordering by key: lanes with a releasable head, and the earliest time for each.
-    pub fn lanes(&self) -> String {
-        noun(&self.base, "lanes")
     }
 
     /// A lane's messages in progress.
@@ -318,86 +272,6 @@ impl DestinationKeys {
     /// A lane's messages in progress, while a repair builds them again.
     pub fn rebuilt(&self, lane: Option<&str>) -> String {
         self.of_lane("rebuilt", lane)
-    }
-
-    /// Messages whose attempts are used up, and since when.
-    pub fn halted(&self) -> String {
-        noun(&self.base, "halted")
-    }
-
-    /// Pending withdrawals of messages that a processor or sender may be working on.
-    pub fn withdrawals(&self) -> String {
-        noun(&self.base, "withdrawals")
-    }
-
-    /// Sequences of the dead letters.
-    pub fn dead_letters(&self) -> String {
-        noun(&self.base, "dead-letters")
-    }
-
-    /// When each message became a dead letter.
-    pub fn dead_lettered_at(&self) -> String {
-        noun(&self.base, "dead-lettered-at")
-    }
-
-    /// The content of the dead letters.
-    pub fn dead_letter_messages(&self) -> String {
-        noun(&self.base, "dead-letter-messages")
-    }
-
-    /// Idempotency keys that are removed together with their messages.
-    pub fn idempotency_keys(&self) -> String {
-        noun(&self.base, "idempotency-keys")
-    }
-
-    /// The sequences of the last messages, by id.
-    pub fn ids(&self) -> String {
-        noun(&self.base, "ids")
-    }
-
-    /// The mark of each source.
-    pub fn sources(&self) -> String {
-        noun(&self.base, "sources")
-    }
-
-    /// The outcome of the last messages, by sequence.
-    pub fn log(&self) -> String {
-        noun(&self.base, "log")
-    }
-
-    /// The sequences of the log, in order of leaving.
-    pub fn log_order(&self) -> String {
-        noun(&self.base, "log:order")
-    }
-
-    /// With ordering by key: the last sequence of recent lanes that are empty now.
-    pub fn previous(&self) -> String {
-        noun(&self.base, "previous")
-    }
-
-    /// With delivery `pull`: by lane, who holds it, and what consumers said that is not settled.
-    pub fn consumer_leases(&self) -> String {
-        noun(&self.base, "consumer-leases")
-    }
-
-    /// Lanes that consumers hold, by when the owner must look at them.
-    pub fn consumer_lease_ends(&self) -> String {
-        noun(&self.base, "consumer-lease-ends")
-    }
-
-    /// How many messages are being delivered now. For display; expires soon.
-    pub fn delivering(&self) -> String {
-        noun(&self.base, "delivering")
-    }
-
-    /// How many deliveries wait for a connection now. For display; expires soon.
-    pub fn awaiting_connection(&self) -> String {
-        noun(&self.base, "awaiting-connection")
-    }
-
-    /// When the next probe of a receiver that fails begins. For display; expires soon.
-    pub fn probe_at(&self) -> String {
-        noun(&self.base, "probe-at")
     }
 
     /// The position that was stamped under an idempotency key.

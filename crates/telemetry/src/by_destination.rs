@@ -16,12 +16,7 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 
-use super::{
-    SECONDS, SHORT,
-    backlogs::{Backlog, Backlogs},
-    names,
-    others::Others,
-};
+use super::{SECONDS, SHORT, backlogs::Backlogs, names, others::Others};
 
 /// The most destinations with their own series.
 pub const SERIES_MAX: usize = 1000;
@@ -113,7 +108,7 @@ pub(super) struct Registry {
     /// Destinations without series of their own.
     others: Others,
     looked: Mutex<Option<Instant>>,
-    backlogs: Backlogs,
+    pub(super) backlogs: Backlogs,
     /// Functions that check whether a destination exists.
     known: Mutex<Vec<Weak<IsKnown>>>,
 }
@@ -133,37 +128,17 @@ impl Knows {
     }
 }
 
-static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(SERIES_MAX));
+/// The series of this process.
+pub(super) static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(SERIES_MAX));
 
 /// The series of this destination, or the shared ones if it has none.
 pub(super) fn of(destination: &str) -> Arc<Series> {
     REGISTRY.of(destination)
 }
 
-/// Sets the backlog of a destination; `None` if this pod no longer owns the destination.
-pub(super) fn set_backlog(destination: &str, backlog: Option<Backlog>) {
-    REGISTRY.backlogs.set(destination, backlog);
-}
-
-/// Sets the age of the oldest head; `None` if no message is pending, or this pod no longer owns
-/// the destination.
-pub(super) fn set_head_age(destination: &str, age: Option<Duration>) {
-    REGISTRY.backlogs.set_head_age(destination, age);
-}
-
-/// Sets the destinations that need attention for a cause, and how many messages it concerns.
-pub(super) fn set_attention(cause: &'static str, destinations: Vec<(&str, u64)>) {
-    REGISTRY.backlogs.set_attention(cause, destinations);
-}
-
 /// Removes the series of destinations that are gone.
 pub fn forget_gone() {
     REGISTRY.forget_gone();
-}
-
-/// The series of destinations, in Prometheus's text format.
-pub(super) fn render_destinations() -> String {
-    REGISTRY.render()
 }
 
 impl Registry {
@@ -265,7 +240,8 @@ impl Registry {
         }
     }
 
-    fn render(&self) -> String {
+    /// The series, in Prometheus's text format.
+    pub(super) fn render(&self) -> String {
         let held = self.series.read();
         let mut all: Vec<(Arc<str>, Arc<Series>)> =
             held.iter().map(|(name, series)| (name.clone(), series.clone())).collect();

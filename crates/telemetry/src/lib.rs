@@ -19,8 +19,8 @@ use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 pub use backlogs::Backlog;
-use by_destination::Series;
 pub use by_destination::{Knows, forget_gone};
+use by_destination::{REGISTRY, Series};
 pub use failures::{Failed, Failures, RECEIVERS, TRANSFORMS, WORKERS};
 pub use log::{Log, Process, check_level, install_log};
 use render::label;
@@ -294,18 +294,18 @@ pub fn reaped(leases: usize, delays: usize) {
 /// The backlog of a destination, as the owner of its partition reads it every few seconds. A former
 /// owner passes `None`, so that the sum over all pods stays correct.
 pub fn backlog(destination: &str, backlog: Option<Backlog>) {
-    by_destination::set_backlog(destination, backlog);
+    REGISTRY.backlogs.set(destination, backlog);
 }
 
 /// The destinations that this pod reports and that need attention for this cause, and how many messages it concerns.
 pub fn needs_attention(cause: &'static str, destinations: Vec<(&str, u64)>) {
     gauge!("reseq_needs_attention", "cause" => cause).set(destinations.len() as f64);
-    by_destination::set_attention(cause, destinations);
+    REGISTRY.backlogs.set_attention(cause, destinations);
 }
 
 /// The age of the oldest head; `None` if no message is pending, or this pod no longer reports the destination.
 pub fn head_age(destination: &str, age: Option<Duration>) {
-    by_destination::set_head_age(destination, age);
+    REGISTRY.backlogs.set_head_age(destination, age);
 }
 
 /// The head of a lane did not change for this long, for this cause.
@@ -317,7 +317,7 @@ pub fn blocked(destination: &str, cause: &'static str, time: Duration) {
 /// The metrics that the recorder does not hold, in Prometheus's text format. `ends`: the certificates and tokens that
 /// end, as [`End`]s.
 pub fn render_others(ends: &[End]) -> String {
-    let mut text = by_destination::render_destinations();
+    let mut text = REGISTRY.render();
     for metric in [CERTIFICATE_END, PEER_END, TOKEN_END] {
         let of_it = ends.iter().filter(|end| end.metric == metric);
         let mut series = of_it.map(|end| (end.labels.clone(), end.at_ms as f64 / 1e3)).peekable();

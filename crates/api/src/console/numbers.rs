@@ -1,11 +1,12 @@
 //! The numbers of all destinations, read at most once a second for all views, and how fast messages arrive
 //! and leave.
 
-use std::{collections::HashMap, iter::Sum, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use serde::Serialize;
 use tokio::{sync::Mutex, time::Instant};
 
+use crate::stats::sums;
 use domain::DestinationName;
 use store::{Catalog, CatalogEntry, Stats, Store, StoreError};
 
@@ -104,46 +105,11 @@ fn row(entry: Arc<CatalogEntry>, stats: Option<Stats>, earlier: Option<&Row>, se
     row
 }
 
-/// How many messages are where: of one destination, or the sum of several.
-#[derive(Default, Serialize)]
-pub(super) struct Counts {
-    pending: u64,
-    waiting: u64,
-    processing: u64,
-    ready: u64,
-    delivering: u64,
-    halted: u64,
-    delayed: u64,
-    dead_letters: u64,
-}
-
-impl Counts {
-    pub(super) fn of(stats: &Stats) -> Counts {
-        Counts {
-            pending: stats.pending,
-            waiting: stats.waiting,
-            processing: stats.processing,
-            ready: stats.ready,
-            delivering: stats.delivering,
-            halted: stats.halted,
-            delayed: stats.delayed,
-            dead_letters: stats.dead_letters,
-        }
-    }
-}
-
-impl<'a> Sum<&'a Stats> for Counts {
-    fn sum<I: Iterator<Item = &'a Stats>>(all: I) -> Counts {
-        all.map(Counts::of).fold(Counts::default(), |sum, one| Counts {
-            pending: sum.pending + one.pending,
-            waiting: sum.waiting + one.waiting,
-            processing: sum.processing + one.processing,
-            ready: sum.ready + one.ready,
-            delivering: sum.delivering + one.delivering,
-            halted: sum.halted + one.halted,
-            delayed: sum.delayed + one.delayed,
-            dead_letters: sum.dead_letters + one.dead_letters,
-        })
+sums! {
+    /// How many messages are where: of one destination, or the sum of several.
+    #[derive(Default, Serialize)]
+    pub(super) struct Counts {
+        pending waiting processing ready delivering halted delayed dead_letters;
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use super::{Activity, ClientConnection};
+use crate::socket;
 
 /// The stream of a [`ClientConnection`].
 pub struct ClientIo {
@@ -33,28 +34,18 @@ impl ClientIo {
         Poll::Ready(result)
     }
 
-    fn poll_try_write(
+    fn poll_write_with(
         &self,
         cx: &mut Context<'_>,
         write: impl Fn(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        let stream = &self.client.0.stream;
-        loop {
-            if let Err(error) = ready!(stream.poll_write_ready(cx)) {
-                return self.note(Err(error));
-            }
-            match write(stream) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => {
-                    let mut state = self.client.state();
-                    if state.activity == Activity::Idle {
-                        state.since = Instant::now();
-                    }
-                    drop(state);
-                    return self.note(written);
-                }
-            }
+        let written = ready!(socket::poll_write(&self.client.0.stream, cx, write));
+        let mut state = self.client.state();
+        if state.activity == Activity::Idle {
+            state.since = Instant::now();
         }
+        drop(state);
+        self.note(written)
     }
 }
 
@@ -64,32 +55,23 @@ impl AsyncRead for ClientIo {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let stream = &self.client.0.stream;
-        loop {
-            if let Err(error) = ready!(stream.poll_read_ready(cx)) {
-                return self.note(Err(error));
-            }
-            match stream.try_read(buffer.initialize_unfilled()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return self.note(Err(error)),
-                Ok(count) => {
-                    buffer.advance(count);
-                    if !self.is_under_tls {
-                        let read = buffer.filled();
-                        self.client.follow(&read[read.len() - count..])?;
-                    }
-                    let mut state = self.client.state();
-                    match state.activity {
-                        _ if count == 0 => state.has_ended = true,
-                        Activity::Idle if !self.client.is_multiplexed() => {
-                            (state.activity, state.since) = (Activity::Head, Instant::now());
-                        }
-                        _ => {}
-                    }
-                    return Poll::Ready(Ok(()));
-                }
-            }
+        let count = match ready!(socket::poll_read(&self.client.0.stream, cx, buffer)) {
+            Ok(count) => count,
+            Err(error) => return self.note(Err(error)),
+        };
+        if !self.is_under_tls {
+            let read = buffer.filled();
+            self.client.follow(&read[read.len() - count..])?;
         }
+        let mut state = self.client.state();
+        match state.activity {
+            _ if count == 0 => state.has_ended = true,
+            Activity::Idle if !self.client.is_multiplexed() => {
+                (state.activity, state.since) = (Activity::Head, Instant::now());
+            }
+            _ => {}
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -99,7 +81,7 @@ impl AsyncWrite for ClientIo {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_try_write(cx, |stream| stream.try_write(bytes))
+        self.poll_write_with(cx, |stream| stream.try_write(bytes))
     }
 
     fn poll_write_vectored(
@@ -107,7 +89,7 @@ impl AsyncWrite for ClientIo {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_try_write(cx, |stream| stream.try_write_vectored(parts))
+        self.poll_write_with(cx, |stream| stream.try_write_vectored(parts))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::RwLock;
 
-use super::ranges::{canonical, inside, special};
+use super::ranges::{inside, special};
 use domain::AllowedNetwork;
 use faults::planted;
 
@@ -93,7 +93,8 @@ impl Policy {
 
     /// Returns an error if Reseq may not connect to this address.
     pub(super) fn check(&self, address: SocketAddr) -> Result<(), RefusedAddress> {
-        let (ip, port) = (canonical(address.ip()), address.port());
+        // The system connects to IPv4 where it is mapped into IPv6.
+        let (ip, port) = (address.ip().to_canonical(), address.port());
         let forms = [Some(ip), inside(ip)];
         let refused = |reason| RefusedAddress { address: SocketAddr::new(ip, port), reason };
         for form in forms.into_iter().flatten() {
@@ -121,7 +122,7 @@ impl Policy {
         };
         let is_at = |all: &[SocketAddr], is_everywhere: fn(IpAddr) -> bool| {
             let of_port = all.iter().filter(|one| one.port() == port);
-            let mut of_port = of_port.map(|one| canonical(one.ip()));
+            let mut of_port = of_port.map(|one| one.ip().to_canonical());
             of_port.any(|own| own == ip || (is_everywhere(own) && is_of_this_machine(ip)))
         };
         if is_at(&own.listeners, |own| own.is_unspecified()) {

@@ -75,11 +75,6 @@ pub(super) fn special(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The address that the system connects to: turns IPv4 mapped into IPv6 back into IPv4.
-pub(super) fn canonical(address: IpAddr) -> IpAddr {
-    address.to_canonical()
-}
-
 /// The IPv4 address that a gateway or tunnel extracts from this IPv6 address.
 pub(super) fn inside(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(address) = address else { return None };

@@ -7,12 +7,18 @@ use store::{CatalogEntry, Completion, Failed};
 
 impl Finish {
     /// Stamps failed messages again as new arrivals.
-    pub(super) async fn inject_faults(&self, entry: &CatalogEntry, failed: &mut Vec<Failed>) {
-        if planted::is("retry_restamped") {
-            for one in failed.drain(..) {
-                self.restamp(entry, one).await;
-            }
+    pub(super) async fn inject_faults(
+        &self,
+        entry: &CatalogEntry,
+        failed: Vec<Failed>,
+    ) -> Vec<Failed> {
+        if !planted::is("retry_restamped") {
+            return failed;
         }
+        for one in failed {
+            self.restamp(entry, one).await;
+        }
+        Vec::new()
     }
 
     async fn restamp(&self, entry: &CatalogEntry, failed: Failed) {

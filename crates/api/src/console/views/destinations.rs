@@ -110,7 +110,7 @@ async fn shown(sources: &Sources, row: Row) -> Shown {
         transform: entry.destination.transform.kind,
         paused: entry.paused,
         counts: stats.map(|stats| Backlog {
-            counts: Counts::of(&stats),
+            counts: Counts::default().and(&stats),
             delivered_total: stats.delivered_total,
             is_damaged: !stats.damaged.is_empty(),
         }),

@@ -118,7 +118,7 @@ pub(super) async fn read(
         delivery,
         paused: entry.paused,
         counts: Backlog {
-            counts: Counts::of(&stats),
+            counts: Counts::default().and(&stats),
             last_sequence: stats.last_sequence,
             delivered_total: stats.delivered_total,
             retrying: stats.with_attempts,

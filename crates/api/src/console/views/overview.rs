@@ -120,7 +120,7 @@ pub(super) async fn read(
 
 fn totals<'a>(all: impl Iterator<Item = &'a Stats> + Clone) -> Totals {
     Totals {
-        counts: all.clone().sum(),
+        counts: all.clone().fold(Counts::default(), Counts::and),
         pending_bytes: all.clone().map(|stats| stats.pending_bytes).sum(),
         retrying: all.clone().map(|stats| stats.with_attempts).sum(),
         left: all.map(left).sum(),
