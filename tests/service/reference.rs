@@ -220,6 +220,9 @@ async fn each_example_of_the_reference_is_run_and_is_right() {
     let config: Config = toml::from_str(&text).unwrap_or_else(|error| panic!("{place}: {error}"));
     assert_eq!(config.auth.certificates.len(), 1, "{place}");
 
+    // The unit tests of reseq-connect read its configuration (`crates/connect/src/settings.rs`).
+    examples.next("connect", "toml");
+
     // Another test covers the rules of a Redis user (`interfaces::rights`).
     let left: BTreeSet<&str> = examples.0.iter().map(|one| one.text.as_str()).collect();
     assert!(left.iter().all(|text| text.starts_with("ACL SETUSER")), "not run: {left:?}");
