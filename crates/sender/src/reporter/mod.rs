@@ -6,7 +6,7 @@ mod blocked;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -40,23 +40,27 @@ struct State {
 }
 
 impl Owned {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+
     pub(super) fn begin(&self, holdings: Arc<Holdings>) {
-        self.0.lock().holdings = Some(holdings);
+        self.lock().holdings = Some(holdings);
     }
 
     /// The destinations whose next delivery waits for their rate limit.
     pub(super) fn set_rate_limited(&self, names: HashSet<DestinationName>) {
-        self.0.lock().rate_limited = names;
+        self.lock().rate_limited = names;
     }
 
     /// The destinations with deliveries that wait for a connection.
     pub(super) fn set_awaiting_connection(&self, names: HashSet<DestinationName>) {
-        self.0.lock().awaiting_connection = names;
+        self.lock().awaiting_connection = names;
     }
 
     /// The destinations whose receivers fail, and whose lanes wait for a probe.
     pub(super) fn set_probed(&self, names: HashSet<DestinationName>) {
-        self.0.lock().probed = names;
+        self.lock().probed = names;
     }
 
     /// Messages of this destination may have left, or halted.
@@ -99,25 +103,25 @@ impl Owned {
     }
 
     fn is_probed(&self, name: &DestinationName) -> bool {
-        self.0.lock().probed.contains(name)
+        self.lock().probed.contains(name)
     }
 
     fn awaits_connection(&self, name: &DestinationName) -> bool {
-        self.0.lock().awaiting_connection.contains(name)
+        self.lock().awaiting_connection.contains(name)
     }
 
     fn is_rate_limited(&self, name: &DestinationName) -> bool {
-        self.0.lock().rate_limited.contains(name)
+        self.lock().rate_limited.contains(name)
     }
 
     fn partitions(&self) -> Vec<u16> {
-        self.0.lock().holdings.as_ref().map(|holdings| holdings.partitions()).unwrap_or_default()
+        self.lock().holdings.as_ref().map(|holdings| holdings.partitions()).unwrap_or_default()
     }
 
     /// How long this pod, as the owner of this partition, must still wait after a failover.
     /// `None` if it does not own the partition.
     fn takeover_wait(&self, partition: u16) -> Option<Duration> {
-        let state = self.0.lock();
+        let state = self.lock();
         Some(state.holdings.as_ref()?.of(partition)?.takeover_wait())
     }
 }
