@@ -8,9 +8,11 @@ import { join } from "node:path";
 const ROOT = new URL("..", import.meta.url).pathname;
 const SHARED = 20;
 // What `serve` does not need.
-const BESIDE = /^(crates\/(cli|tools|faults)|src\/fuzzing)\//;
+const BESIDE = /^(crates\/(cli|client|tools|faults)|src\/fuzzing)\//;
 // Crates that are not in the program.
 const OTHERS = /^crates\/(bench|testing)\//;
+// A program of its own.
+const CONNECT = /^crates\/connect\//;
 
 function* files(folder, end) {
   for (const name of readdirSync(join(ROOT, folder)).sort()) {
@@ -32,18 +34,20 @@ const isTest = (path) => /(^|\/)tests?(\/|\.rs$)/.test(path);
 const count = (paths) => paths.reduce((sum, path) => sum + linesOf(path).length, 0);
 
 const crates = [...files("src", ".rs"), ...files("crates", ".rs")].filter((path) => !OTHERS.test(path));
-const rust = crates.filter((path) => !isTest(path));
+const product = crates.filter((path) => !isTest(path));
+const [rust, connect] = [false, true].map((is) => product.filter((path) => CONNECT.test(path) === is));
 const lua = [...files("lua", ".lua")];
 const tests = [...files("tests", ".rs"), ...files("crates/testing", ".rs"), ...crates.filter(isTest)];
-const inner = rust.map((path) => readFileSync(join(ROOT, path), "utf8").split("\n").length - 1 - linesOf(path).length);
+const inner = product.map((path) => readFileSync(join(ROOT, path), "utf8").split("\n").length - 1 - linesOf(path).length);
 console.log(`Rust                          ${count(rust)}`);
 console.log(`Rust that serve needs         ${count(rust.filter((path) => !BESIDE.test(path)))}`);
+console.log(`reseq-connect                 ${count(connect)}`);
 console.log(`Lua                           ${count(lua)}`);
 console.log(`tests and what they share     ${count(tests) + inner.reduce((sum, lines) => sum + Math.max(0, lines), 0)}`);
 
 const seen = new Map();
 const pairs = new Map();
-for (const path of [...rust, ...lua]) {
+for (const path of [...product, ...lua]) {
   const lines = linesOf(path).map((line) => line.trim()).filter((line) => line !== "");
   for (let at = 0; at + SHARED <= lines.length; at += 1) {
     const part = lines.slice(at, at + SHARED).join("\n");
