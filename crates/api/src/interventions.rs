@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
+    audit,
     bulk::{self, Kind, Operation, Prefer, Progress},
     request::{InDestination, Order, Target},
     views::body_given,
@@ -159,6 +160,8 @@ pub(super) async fn retry_head(
             keep_content_type(&target, sequence, body).await?;
         }
     }
+    let with = if repaired.is_some() { " with a new body" } else { "" };
+    audit::target(&format!("{sequence}{with}"));
     let retry = Retry { lane, sequence, repaired };
     let stands = target.retry(&retry).await;
     let stands = stands.map_err(|error| match error {
@@ -265,6 +268,7 @@ pub(super) async fn skip_head(
     Order(mut target, SkipHead { key, sequence }): Order<SkipHead>,
 ) -> Result<Response, Problem> {
     withdraw::check_stamped(&target, sequence).await?;
+    audit::target(&sequence.to_string());
     let message = head_of(&target, key, Some(sequence)).await?;
     withdraw::one(&mut target, Tombstone::DeadLettered, "skipped by hand", message).await
 }

@@ -25,14 +25,14 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use breaker::Hosts;
 use destination::{Dependencies, DestinationSender, Gauge, Poke};
-use domain::DestinationName;
+use domain::{DestinationName, OnExhausted};
 use faults::planted;
 use holdings::Holdings;
 use outbound::http_client::Clients;
 use ownership::{Freed, Ownership};
 use partition_lease::PartitionLease;
 use reporter::Owned;
-use store::{Catalog, Delivering, HandOver, Store, Wake, already_here};
+use store::{Catalog, CatalogEntry, Delivering, HandOver, Store, Wake, already_here};
 use tail::Tail;
 
 /// The most destinations that one check for halted messages covers, over all senders. With more
@@ -162,6 +162,7 @@ impl Sender {
             tokio::select! {
                 () = &mut sharing => break,
                 () = holdings.changed.notified() => {
+                    work.sender.owned.note_gap();
                     telemetry::owned(holdings.partitions().len());
                     work.scan();
                 }
@@ -213,6 +214,7 @@ impl Work {
             Ok(Wake::Releasable(name, handed)) => self.poke(&name, handed),
             Ok(Wake::OwnerGone(partition)) => freed.note(partition),
             Ok(Wake::Everything) | Err(RecvError::Lagged(_)) => {
+                self.sender.owned.note_gap();
                 self.running.values().for_each(|running| running.poke.note_gap());
                 self.scan();
             }
@@ -335,10 +337,10 @@ impl Work {
             let entry = |name: DestinationName| {
                 catalog.get(name.as_str()).filter(|entry| partitions.contains(&entry.partition))
             };
-            let mut halted: Vec<_> = owned.maybe_halted().into_iter().filter_map(entry).collect();
-            let start = rand::random_range(0..halted.len().max(1));
-            halted.rotate_left(start);
-            halted.truncate(part(HALTED_CHECK_MAX));
+            let is_concerned =
+                |entry: &Arc<CatalogEntry>| entry.destination.on_exhausted != OnExhausted::Halt;
+            let halted = owned.maybe_halted().into_iter().filter_map(entry).filter(is_concerned);
+            let halted: Vec<_> = halted.take(part(HALTED_CHECK_MAX)).collect();
             store.apply_policy_to_all_halted(&halted).await;
             let expiring = rounds.expiring(&owned, part(EXPIRED_CHECK_MAX));
             let expiring: Vec<_> = expiring.into_iter().filter_map(entry).collect();

@@ -82,6 +82,8 @@ async fn a_halted_head_is_found_repaired_and_tried_again() {
     let retried = service.post(retry, repaired.clone()).await.ok();
     assert_eq!(retried, json!({"sequence": 1, "state": "waiting"}));
     service.post(retry, repaired).await.is_problem(409, "wrong_state", "nothing is to be retried");
+    let entries = service.get("audit?action=retry_head").await.ok();
+    assert!(each(&entries, "target").contains(&json!("1 with a new body")), "{entries}");
     let lease = service.lease("crm", 1).await.remove(0);
     assert_eq!((&lease["sequence"], &lease["body"]), (&json!(1), &json!({"good": true})));
     // A delayed head can be retried at once, but its body cannot be replaced.

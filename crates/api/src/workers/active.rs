@@ -1,11 +1,7 @@
 //! Which destinations may have messages for workers: what wake-ups said, and once a second what Redis says. So a request
 //! for a thousand destinations does not ask Redis about each.
 
-use std::{
-    collections::HashSet,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::broadcast, time::Instant};
@@ -31,21 +27,33 @@ pub(super) struct ActiveDestinations {
 #[derive(Default)]
 struct Known {
     names: HashSet<DestinationName>,
+    /// Those of them that became known since the last query began.
+    new: HashSet<DestinationName>,
+    /// Partitions with more of them than a query returns: each of their destinations may be one.
+    cut: HashSet<u16>,
     /// Wake-ups since the last request; `None` before the first one.
     wakes: Option<broadcast::Receiver<Wake>>,
     /// Some wake-ups were missed.
     has_gap: bool,
+    /// Redis has answered once.
+    is_ready: bool,
 }
 
 impl Known {
     fn hear(&mut self) {
-        let Some(wakes) = &mut self.wakes else { return };
-        while let Some(wake) = already_here(wakes) {
+        while let Some(wake) = self.wakes.as_mut().and_then(already_here) {
             match wake {
-                Ok(Wake::Waiting(name)) => drop(self.names.insert(name)),
+                Ok(Wake::Waiting(name)) => self.insert(name),
                 Ok(Wake::Everything) | Err(_) => self.has_gap = true,
                 Ok(_) => {}
             }
+        }
+    }
+
+    fn insert(&mut self, name: DestinationName) {
+        if !self.new.contains(&name) {
+            self.names.insert(name.clone());
+            self.new.insert(name);
         }
     }
 }
@@ -64,14 +72,22 @@ impl ActiveDestinations {
         self.refresh(api).await?;
         let mut known = self.known();
         known.hear();
-        let is_known = |entry: &Arc<CatalogEntry>| known.names.contains(&entry.destination.name);
+        let is_known = |entry: &Arc<CatalogEntry>| {
+            known.names.contains(&entry.destination.name) || known.cut.contains(&entry.partition)
+        };
         Ok(all.into_iter().filter(is_known).collect())
     }
 
-    /// Asks Redis, if it is time or wake-ups were missed.
+    /// Asks Redis, if it is time or wake-ups were missed. Meanwhile, other requests use what is known: a server that does
+    /// not answer must not keep them from messages of others.
     async fn refresh(&self, api: &Api) -> Result<(), StoreError> {
-        let mut asked = self.asked.lock().await;
-        let before = {
+        let is_ready = self.known().is_ready;
+        let mut asked = match self.asked.try_lock() {
+            Ok(asked) => asked,
+            Err(_) if is_ready => return Ok(()),
+            Err(_) => self.asked.lock().await,
+        };
+        {
             let mut known = self.known();
             if known.wakes.is_none() {
                 // Listen first and ask then, so that nothing is missed in between.
@@ -83,18 +99,20 @@ impl ActiveDestinations {
                 return Ok(());
             }
             known.has_gap = false;
-            known.names.clone()
-        };
+            known.new.clear();
+        }
         *asked = Some(Instant::now());
         let partitions: Vec<u16> = (0..api.store.keys().partitions()).collect();
         let found = api.store.active_of_all(&partitions, Claimers::Worker, NAMES_MAX).await;
-        let found = found.inspect_err(|_| self.known().has_gap = true)?;
-        let found: HashSet<DestinationName> =
-            found.iter().flatten().filter_map(|name| name.parse().ok()).collect();
         let mut known = self.known();
-        // Those that became known meanwhile stay.
-        known.names.retain(|name| !before.contains(name) || found.contains(name));
-        known.names.extend(found);
+        let found = found.inspect_err(|_| known.has_gap = true)?;
+        let is_cut = |(_, names): &&(u16, Vec<String>)| names.len() >= NAMES_MAX;
+        known.cut = found.iter().filter(is_cut).map(|(partition, _)| *partition).collect();
+        let names = found.iter().flat_map(|(_, names)| names);
+        known.names = names.filter_map(|name| name.parse().ok()).collect();
+        let Known { names, new, is_ready, .. } = &mut *known;
+        names.extend(new.iter().cloned());
+        *is_ready = true;
         Ok(())
     }
 
@@ -104,10 +122,11 @@ impl ActiveDestinations {
         // Wake-ups from before belong to this claim.
         known.hear();
         known.names.remove(name);
+        known.new.remove(name);
     }
 
     /// A claim may have left messages.
     pub(super) fn may_have_more(&self, name: DestinationName) {
-        self.known().names.insert(name);
+        self.known().insert(name);
     }
 }

@@ -83,7 +83,7 @@ impl Item for ExtendItem {
             let levels = api.json_depth_max.saturating_sub(AROUND);
             format!(
                 "some parsers of JSON would refuse it: it nests deeper than {levels} levels \
-                 (http.api.json_depth_max), or has a number beyond a double or half of a surrogate pair"
+                 (http.json_depth_max), or has a number beyond a double or half of a surrogate pair"
             )
         } else {
             return Ok(());

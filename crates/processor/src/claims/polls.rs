@@ -21,7 +21,7 @@ pub(super) type Poll = BoxFuture<'static, Found>;
 /// What a poll found.
 pub(super) struct Found {
     /// Names of destinations.
-    active: Result<Vec<Vec<String>>, StoreError>,
+    active: Result<Vec<(u16, Vec<String>)>, StoreError>,
     /// The live pods.
     pods: Result<Vec<PodInfo>, StoreError>,
 }
@@ -104,7 +104,8 @@ impl Claims {
         }
         match found.active {
             Ok(found) => {
-                let names = found.iter().flatten().filter_map(|name| name.parse().ok());
+                let names = found.iter().flat_map(|(_, names)| names);
+                let names = names.filter_map(|name| name.parse().ok());
                 names.for_each(|name| self.woken(name));
             }
             Err(error) => tracing::debug!(%error, "cannot poll for waiting messages"),

@@ -20,9 +20,8 @@ const EVERY: Duration = Duration::from_secs(5);
 pub(super) const BACKLOGS_CHECK_MAX: usize = 500;
 /// The most destinations to check for damaged messages at a time. A check reads some halted messages of each.
 const DAMAGED_CHECK_MAX: usize = 10;
-/// A round looks at this part of the destinations of one query among the quiet ones, in turn: a lost wake-up shows
-/// there.
-const QUIET_PART: usize = 5;
+/// A round reads this part of the destinations of one query among the quiet ones, in turn, whatever it was told.
+const QUIET_PART: usize = 25;
 
 /// The destinations whose backlog this pod reports. A round reads only those whose numbers may have changed: many
 /// destinations are quiet for long.
@@ -119,17 +118,13 @@ impl Backlogs {
         let (mine, unowned) = (of(partitions.owned), of(partitions.unowned));
         let in_motion = store.in_motion(partitions.owned).await;
         let (quiet, _) = catalog.some(&mut self.quiet, partitions.owned, quiet);
-        let unsettled = store.unsettled(&quiet).await;
-        let mut told = owned.take_woken();
-        told.extend(unsettled.into_iter().cloned());
+        let (mut told, mut is_any) = owned.take_woken();
+        told.extend(quiet.iter().map(|entry| entry.destination.name.clone()));
         told.extend(owned.with_dead_letters());
-        let is_any = match self.changed.take() {
-            ChangedNames::These(names) => {
-                told.extend(names);
-                false
-            }
-            ChangedNames::Any => true,
-        };
+        match self.changed.take() {
+            ChangedNames::These(names) => told.extend(names),
+            ChangedNames::Any => is_any = true,
+        }
         let is_due = |entry: &CatalogEntry| {
             let name = &entry.destination.name;
             let moves = in_motion.as_ref().is_ok_and(|found| {
@@ -226,8 +221,9 @@ impl Backlogs {
                         self.halted.entry(name.clone()).or_default();
                     }
                 }
-                // Keep the last numbers until the server answers.
+                // Keep the last numbers until the server answers, in the next round.
                 Err(error) => {
+                    owned.note_woken(name);
                     tracing::debug!(destination = %name, %error, "cannot read a backlog");
                 }
             }

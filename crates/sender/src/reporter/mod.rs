@@ -33,6 +33,8 @@ struct State {
     probed: HashSet<DestinationName>,
     /// Destinations that were woken since the last report, and since the last check of halted messages.
     woken: HashSet<DestinationName>,
+    /// Wake-ups were missed since the last report: any destination may have changed.
+    has_gap: bool,
     woken_to_check: HashSet<DestinationName>,
     /// Destinations with halted messages, and with dead letters, as last reported.
     halted: HashSet<DestinationName>,
@@ -74,8 +76,15 @@ impl Owned {
         }
     }
 
-    fn take_woken(&self) -> HashSet<DestinationName> {
-        std::mem::take(&mut self.0.lock().woken)
+    /// Wake-ups were missed, or partitions came or went.
+    pub(super) fn note_gap(&self) {
+        self.0.lock().has_gap = true;
+    }
+
+    /// The destinations that were woken since the last report, and whether others may have changed, too.
+    fn take_woken(&self) -> (HashSet<DestinationName>, bool) {
+        let mut state = self.0.lock();
+        (std::mem::take(&mut state.woken), std::mem::take(&mut state.has_gap))
     }
 
     fn set_unfinished(&self, name: &DestinationName, is_halted: bool, has_dead_letters: bool) {
@@ -89,11 +98,15 @@ impl Owned {
         }
     }
 
-    /// Destinations that may have halted messages: those that had some, and those that were woken since the last call.
-    pub(super) fn maybe_halted(&self) -> HashSet<DestinationName> {
+    /// Destinations that may have halted messages: first those that had some, from a random one on; then those that were
+    /// woken since the last call.
+    pub(super) fn maybe_halted(&self) -> Vec<DestinationName> {
         let mut state = self.0.lock();
-        let mut names = std::mem::take(&mut state.woken_to_check);
-        names.extend(state.halted.iter().cloned());
+        let woken = std::mem::take(&mut state.woken_to_check);
+        let mut names: Vec<_> = state.halted.iter().cloned().collect();
+        let start = rand::random_range(0..names.len().max(1));
+        names.rotate_left(start);
+        names.extend(woken.into_iter().filter(|name| !state.halted.contains(name)));
         names
     }
 

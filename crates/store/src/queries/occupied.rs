@@ -1,14 +1,13 @@
 //! Which partitions hold anything of a kind, and of which destinations. One command asks for all partitions, so an idle
 //! pod hardly asks Redis.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
 use redis::Value;
 
 use crate::{
     Store, StoreError,
     calls::answered,
-    entry::CatalogEntry,
     keys::{Claimers, PartitionKeys},
 };
 use domain::DestinationName;
@@ -94,28 +93,6 @@ impl Store {
             }
         }
         Ok(all)
-    }
-
-    /// Those of these destinations that have pending messages: one command for each. Also those whose server does not
-    /// answer.
-    pub async fn unsettled<'a>(&self, some: &'a [Arc<CatalogEntry>]) -> Vec<&'a DestinationName> {
-        let names = some.iter().map(|entry| &entry.destination.name);
-        let looks = names.clone().map(|name| {
-            let mut pipe = redis::pipe();
-            pipe.hmget(self.keys().destination(name).hash(), &["last", "settled"]);
-            pipe
-        });
-        let found = self.query_each(&looks.collect::<Vec<_>>()).await;
-        let is_settled = |answer: Vec<Value>| {
-            type Numbers = (Option<u64>, Option<u64>);
-            read::<Numbers>(answer.into_iter().next(), "what is settled")
-                .is_ok_and(|(last, settled)| last.unwrap_or(0) == settled.unwrap_or(0))
-        };
-        let unsettled = names.zip(found).filter(|(_, found)| match found {
-            Ok(answer) => !is_settled(answer.clone()),
-            Err(_) => true,
-        });
-        unsettled.map(|(name, _)| name).collect()
     }
 }
 

@@ -65,21 +65,22 @@ pub struct Delivering {
 }
 
 impl Store {
-    /// For each of these partitions that has any, in order: destinations with waiting messages, longest unserved
-    /// first. A hint. Empty where a server does not answer; an error if none answers.
+    /// For each of these partitions that has any: destinations with waiting messages, longest unserved first. A hint.
+    /// Empty where a server does not answer; an error if none answers.
     pub async fn active_of_all(
         &self,
         partitions: &[u16],
         claimers: Claimers,
         max: usize,
-    ) -> Result<Vec<Vec<String>>, StoreError> {
+    ) -> Result<Vec<(u16, Vec<String>)>, StoreError> {
         let partitions = self.occupied(partitions, |keys| [keys.active(claimers)]).await;
         let looks = partitions.iter().map(|partition| {
             let mut pipe = redis::pipe();
             pipe.zrange(self.keys().partition(*partition).active(claimers), 0, max as isize - 1);
             pipe
         });
-        self.names(&looks.collect::<Vec<_>>()).await
+        let names = self.names(&looks.collect::<Vec<_>>()).await?;
+        Ok(partitions.into_iter().zip(names).collect())
     }
 
     /// Those of these destinations that may have waiting messages. May return too many, never too
