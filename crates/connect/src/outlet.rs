@@ -22,9 +22,6 @@ use crate::{
 
 /// The wait before the same messages are sent again, unless the service names one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// The longest wait, whatever the service asks for.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
-
 /// How long to send the same messages again before the source is looked at again: it may have changed, or want to end.
 const SEND_MAX: Duration = Duration::from_secs(30);
 
@@ -114,8 +111,10 @@ impl Outlet {
                 return Err(fault);
             }
             match answered.wait {
-                Some((_, why)) if moved.elapsed() >= SEND_MAX => return Err(Fault::Later(why)),
-                Some((wait, why)) => self.wait(wait, why).await?,
+                Some((wait, why)) => match SEND_MAX.saturating_sub(moved.elapsed()) {
+                    Duration::ZERO => return Err(Fault::Later(why)),
+                    left => self.wait(wait.min(left), why).await?,
+                },
                 None => self.board.set(&self.label, State::Running),
             }
         }
@@ -125,7 +124,7 @@ impl Outlet {
     async fn wait(&self, wait: Duration, why: String) -> Result<(), Fault> {
         self.board.set(&self.label, State::Waiting(why.clone()));
         tokio::select! {
-            () = tokio::time::sleep(wait.min(RETRY_AFTER_MAX)) => Ok(()),
+            () = tokio::time::sleep(wait) => Ok(()),
             () = self.shutdown.cancelled() => Err(Fault::Later(why)),
         }
     }
