@@ -54,7 +54,11 @@ impl Board {
         match state {
             State::Starting => {}
             State::Running => tracing::info!(source, "running"),
-            State::Standby(why) => tracing::info!(source, why, "another process reads this source"),
+            State::Standby(why) => tracing::info!(
+                source,
+                why,
+                "another process reads this source, or an earlier connection of this one is not ended yet"
+            ),
             State::Waiting(why) => tracing::warn!(source, why, "waiting"),
             State::Halted(why) => tracing::error!(source, why, "halted"),
         }
@@ -72,14 +76,14 @@ impl Board {
     /// What keeps the process from being ready: one line for each source.
     pub fn problems(&self) -> Vec<String> {
         let problem = |(name, (state, problem)): (&String, &(State, Option<String>))| {
-            let text = match (state, problem) {
-                (State::Running | State::Standby(_), None) => return None,
-                (State::Running | State::Standby(_), Some(problem)) => problem.clone(),
-                (State::Starting, _) => "starting".to_owned(),
-                (State::Waiting(why), _) => format!("waiting: {why}"),
-                (State::Halted(why), _) => format!("halted: {why}"),
+            let state = match state {
+                State::Running | State::Standby(_) => None,
+                State::Starting => Some("starting".to_owned()),
+                State::Waiting(why) => Some(format!("waiting: {why}")),
+                State::Halted(why) => Some(format!("halted: {why}")),
             };
-            Some(format!("{name}: {text}"))
+            let texts: Vec<String> = state.into_iter().chain(problem.clone()).collect();
+            (!texts.is_empty()).then(|| format!("{name}: {}", texts.join("; ")))
         };
         self.with(|all| all.iter().filter_map(problem).collect())
     }

@@ -1,13 +1,11 @@
 //! `check` and `status`.
 
-use client::{Call, Service, paths::path_of};
-use serde_json::Value;
-
 use crate::{
     outlet::may_send,
     settings::{Settings, SourceSettings},
-    source::Finding,
+    source::{Finding, Health},
 };
+use client::{Call, Service, paths::path_of};
 
 /// Checks everything, and prints each finding. False if something is wrong. Changes nothing.
 pub async fn check(settings: &Settings) -> anyhow::Result<bool> {
@@ -54,9 +52,7 @@ pub async fn status(settings: &Settings) -> anyhow::Result<()> {
 async fn status_of(service: &Service, settings: &SourceSettings) -> Result<Vec<String>, String> {
     let mut source = settings.open().map_err(|error| format!("{error:#}"))?;
     let name = source.name().await.map_err(|fault| fault.to_string())?;
-    let health = source.health().await.map_err(|fault| fault.to_string())?;
-    let mut lines = vec![format!("{} ({name}): {} bytes behind", settings.name, health.lag)];
-    lines.extend(health.problem.map(|problem| format!("  {problem}")));
+    let (mut lines, mut oldest) = (Vec::new(), None);
     for destination in &settings.destinations {
         let answer = service.call(Call::get(&path_of(destination, "sources"))).await;
         let mark = match &answer {
@@ -64,11 +60,16 @@ async fn status_of(service: &Service, settings: &SourceSettings) -> Result<Vec<S
             Ok(answer) => {
                 let mut items = answer["items"].as_array().into_iter().flatten();
                 let own = items.find(|item| item["name"] == *name);
-                let mark = own.map_or(&Value::Null, |item| &item["mark"]);
-                mark.as_str().unwrap_or("no mark").to_owned()
+                let mark = own.and_then(|item| item["mark"].as_str());
+                oldest = oldest.into_iter().chain(mark.map(str::to_owned)).min();
+                mark.unwrap_or("no mark").to_owned()
             }
         };
         lines.push(format!("  {destination}: {mark}"));
     }
-    Ok(lines)
+    let health = source.health(&oldest.unwrap_or_default()).await;
+    let Health { lag, problem, halted } = health.map_err(|fault| fault.to_string())?;
+    let problems = halted.into_iter().chain(problem).map(|problem| format!("  {problem}"));
+    let first = format!("{} ({name}): {lag} bytes behind", settings.name);
+    Ok([first].into_iter().chain(problems).chain(lines).collect())
 }

@@ -10,6 +10,7 @@ use client::{
 };
 use metrics::counter;
 use serde_json::json;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -21,8 +22,8 @@ use crate::{
 
 /// The wait before the same messages are sent again, unless the service names one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// The longest wait, whatever the service asks for.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// How long to send the same messages again before the source is looked at again: it may have changed, or want to end.
+const SEND_MAX: Duration = Duration::from_secs(30);
 
 /// Where the messages of a source go.
 pub struct Outlet {
@@ -79,12 +80,13 @@ impl Outlet {
         Ok(marks)
     }
 
-    /// Sends these until all are answered. The first of a destination has its mark as `after`, if there is one.
+    /// Sends these until all are answered, or none was accepted for [`SEND_MAX`]. The first of a destination has its
+    /// mark as `after`, if there is one.
     pub async fn send(&mut self, mut lines: Vec<Line>) -> Result<(), Fault> {
-        let mut count_max = usize::MAX;
+        let (mut count_max, mut moved) = (usize::MAX, Instant::now());
         while !lines.is_empty() {
             let later = lines.split_off(lines.len().min(count_max));
-            let is_one = lines.len() == 1;
+            let (count, is_one) = (lines.len(), lines.len() == 1);
             let Posted { results, wait } = self.post(&lines).await?;
             let answered = match results {
                 Ok(results) => self.answered(lines, results, wait),
@@ -101,12 +103,18 @@ impl Outlet {
                 Err(problem) => return Err(Fault::Halted(problem.to_string())),
             };
             lines = answered.rest;
+            if lines.len() < count {
+                moved = Instant::now();
+            }
             lines.extend(later);
             if let Some(fault) = answered.fault {
                 return Err(fault);
             }
             match answered.wait {
-                Some((wait, why)) => self.wait(wait, why).await?,
+                Some((wait, why)) => match SEND_MAX.saturating_sub(moved.elapsed()) {
+                    Duration::ZERO => return Err(Fault::Later(why)),
+                    left => self.wait(wait.min(left), why).await?,
+                },
                 None => self.board.set(&self.label, State::Running),
             }
         }
@@ -116,7 +124,7 @@ impl Outlet {
     async fn wait(&self, wait: Duration, why: String) -> Result<(), Fault> {
         self.board.set(&self.label, State::Waiting(why.clone()));
         tokio::select! {
-            () = tokio::time::sleep(wait.min(RETRY_AFTER_MAX)) => Ok(()),
+            () = tokio::time::sleep(wait) => Ok(()),
             () = self.shutdown.cancelled() => Err(Fault::Later(why)),
         }
     }

@@ -10,7 +10,7 @@ use crate::{
     board::State,
     line::Line,
     outlet::{Outlet, may_send},
-    source::{Event, Fault, Source},
+    source::{Event, Fault, Health, Source},
 };
 
 /// The most messages of a batch.
@@ -59,9 +59,14 @@ impl Run {
             };
             // What is cut off here is sent again by the next process: the marks say from where.
             let fault = tokio::select! {
-                Err(fault) = self.pass() => fault,
-                () = late => break,
-                else => break,
+                ended = self.pass() => match ended {
+                    Ok(()) => break,
+                    Err(fault) => fault,
+                },
+                () = late => {
+                    tracing::warn!(source = label, position = self.read, "ends before it has drained");
+                    return;
+                }
             };
             if self.outlet.shutdown.is_cancelled() {
                 break;
@@ -90,12 +95,14 @@ impl Run {
     /// From the marks on, until something goes wrong or the process stops.
     async fn pass(&mut self) -> Result<(), Fault> {
         self.outlet.source = self.source.name().await?;
+        // Also while nothing can be sent, or the source halts further on.
+        self.measure().await?;
         self.outlet.marks = self.outlet.read_marks().await?;
         self.begin().await?;
-        let Some(oldest) = self.outlet.marks.iter().flatten().min().cloned() else { return Ok(()) };
+        let oldest = self.outlet.marks.iter().flatten().min().cloned();
+        let oldest = oldest.ok_or_else(|| Fault::Later("no destination has a mark".to_owned()))?;
         self.source.open(&oldest).await?;
         self.read = oldest;
-        self.outlet.board.set(&self.outlet.label, State::Running);
         self.stream().await
     }
 
@@ -186,7 +193,12 @@ impl Run {
             }
             read = position;
             if lines.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
-                next = self.source.next().now_or_never().transpose()?;
+                match self.source.next().now_or_never() {
+                    Some(Ok(event)) => next = Some(event),
+                    // What was read before is sent first.
+                    Some(Err(problem)) => fault = Some(problem),
+                    None => {}
+                }
             }
         }
         self.is_busy |= !lines.is_empty();
@@ -246,11 +258,19 @@ impl Run {
         }
         self.outlet.send(lines).await?;
         self.is_busy = false;
+        // Before it is confirmed: something may be wrong with what was read.
+        self.measure().await?;
+        self.outlet.board.set(&self.outlet.label, State::Running);
         self.source.confirm(&read);
-        let health = self.source.health().await?;
-        let label = &self.outlet.label;
-        gauge!("reseq_connect_lag", "source" => label.clone()).set(health.lag as f64);
-        self.outlet.board.note(label, health.problem);
         Ok(())
+    }
+
+    /// Tells how the source is. Fails if it must not go on.
+    async fn measure(&mut self) -> Result<(), Fault> {
+        let Health { lag, problem, halted } = self.source.health(&self.read).await?;
+        let label = &self.outlet.label;
+        gauge!("reseq_connect_lag", "source" => label.clone()).set(lag as f64);
+        self.outlet.board.note(label, problem);
+        halted.map_or(Ok(()), |why| Err(Fault::Halted(why)))
     }
 }

@@ -135,6 +135,17 @@ impl Settings {
                 ensure!(!is_twice, "{} is there twice", problem());
             }
             source.check_kind()?;
+            #[cfg(feature = "postgres")]
+            if let Some(own) = &source.postgres {
+                let mut others = self.sources[..index].iter();
+                let has_it = |other: &&SourceSettings| {
+                    other.postgres.as_ref().is_some_and(|other| other.has_slot_of(own))
+                };
+                if let Some(other) = others.find(has_it) {
+                    let (slot, other) = (&own.slot, &other.name);
+                    bail!("source.{name}.postgres.slot: {slot:?} is also that of source {other}");
+                }
+            }
         }
         self.reseq.service()?;
         Ok(())
@@ -259,5 +270,10 @@ mod tests {
             let told = format!("{:#}", read(&good.replacen(from, to, 1)).unwrap_err());
             assert!(told.contains(problem), "{problem} is not in: {told}");
         }
+        let source = good[good.find("[[source]]").unwrap()..].replacen("orders", "bills", 1);
+        let told = format!("{:#}", read(&format!("{good}\n{source}")).unwrap_err());
+        assert_eq!(told, "source.bills.postgres.slot: \"reseq\" is also that of source orders");
+        read(&format!("{good}\n{}", source.replacen("\"reseq\"\npub", "\"bills\"\npub", 1)))
+            .unwrap();
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 /// Why a source does not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Another process reads it. This one takes over when that one ends.
+    /// Another process reads it, or a connection that this one had before. This one takes over when that one ends.
     Standby(String),
     /// It may work later, by itself.
     Later(String),
@@ -68,13 +68,6 @@ pub enum Event {
     Reached(String),
 }
 
-impl Event {
-    pub fn position(&self) -> &str {
-        let (Event::Message { position, .. } | Event::Reached(position)) = self;
-        position
-    }
-}
-
 /// How a source is.
 #[derive(Debug, Default)]
 pub struct Health {
@@ -82,6 +75,8 @@ pub struct Health {
     pub lag: u64,
     /// Why it needs attention, though it goes on.
     pub problem: Option<String>,
+    /// Why it must not go on before somebody has done something: it would miss messages.
+    pub halted: Option<String>,
 }
 
 /// A result of `check`: what was checked, and the problem if there is one.
@@ -90,7 +85,8 @@ pub type Finding = (String, Option<String>);
 /// Something with an order that can be read again from a position on. Positions are texts that sort byte by byte.
 #[async_trait]
 pub trait Source: Send {
-    /// The name under which destinations keep its marks. It changes when positions lose their meaning.
+    /// The name under which destinations keep its marks. It changes when positions lose their meaning. Ends what
+    /// [`Source::open`] began.
     async fn name(&mut self) -> Result<String, Fault>;
 
     /// The position before the first message to send, where destinations have no mark. `at`: where somebody says to
@@ -106,8 +102,8 @@ pub trait Source: Send {
     /// All destinations have all messages up to this position.
     fn confirm(&mut self, position: &str);
 
-    /// How it is, once a second.
-    async fn health(&mut self) -> Result<Health, Fault>;
+    /// How it is, once a second, if all up to this position was read.
+    async fn health(&mut self, read: &str) -> Result<Health, Fault>;
 
     /// Whether all that it needs is there. Changes nothing.
     async fn check(&mut self) -> Vec<Finding>;

@@ -1,7 +1,10 @@
 //! `check`: whether Postgres has all that the source needs.
 
 use super::{Postgres, Settings};
-use crate::source::Finding;
+use crate::source::{Fault, Finding};
+
+/// What was checked, and why it is not as it must be.
+type Found = (String, Option<Fault>);
 
 /// A text in SQL.
 fn quoted(text: &str) -> String {
@@ -9,20 +12,31 @@ fn quoted(text: &str) -> String {
 }
 
 impl Postgres {
-    /// The first value of a query, or the problem.
-    async fn value(&mut self, sql: &str) -> Result<Option<String>, String> {
-        let rows = self.query(sql).await.map_err(|fault| fault.to_string())?;
+    /// The first value of a query.
+    async fn value(&mut self, sql: &str) -> Result<Option<String>, Fault> {
+        let rows = self.query(sql).await?;
         Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten())
     }
 
     /// Adds a finding: the query must return this.
-    async fn expect(&mut self, found: &mut Vec<Finding>, what: String, sql: &str, advice: &str) {
+    async fn expect(&mut self, found: &mut Vec<Found>, what: String, sql: &str, advice: &str) {
         let problem = match self.value(sql).await {
             Ok(Some(value)) if value == "t" => None,
-            Ok(_) => Some(advice.to_owned()),
+            Ok(_) => Some(Fault::Halted(advice.to_owned())),
             Err(problem) => Some(problem),
         };
         found.push((what, problem));
+    }
+
+    /// Why the slot does not get the rows that are wanted, if so. It would look like a table without rows.
+    pub(super) async fn publication_problem(&mut self) -> Result<Option<String>, Fault> {
+        let mut found = Vec::new();
+        self.examine_publication(&mut found).await;
+        match found.into_iter().find_map(|(what, fault)| Some((what, fault?))) {
+            None => Ok(None),
+            Some((what, Fault::Halted(advice))) => Ok(Some(format!("{what}: {advice}"))),
+            Some((_, fault)) => Err(fault),
+        }
     }
 
     pub(super) async fn examine(&mut self) -> Vec<Finding> {
@@ -30,7 +44,7 @@ impl Postgres {
         let reached = self.value("SELECT version()").await;
         let what = format!("Postgres at {}:{}", self.target.host, self.target.port);
         if let Err(problem) = reached {
-            return vec![(what, Some(problem))];
+            return vec![(what, Some(problem.to_string()))];
         }
         found.push((what, None));
         let all: [(&str, &str, &str); 3] = [
@@ -56,9 +70,12 @@ impl Postgres {
         self.examine_publication(&mut found).await;
         self.examine_slot(&mut found).await;
         found
+            .into_iter()
+            .map(|(what, fault)| (what, fault.map(|fault| fault.to_string())))
+            .collect()
     }
 
-    async fn examine_publication(&mut self, found: &mut Vec<Finding>) {
+    async fn examine_publication(&mut self, found: &mut Vec<Found>) {
         let Settings { publication, table, columns, .. } = self.settings.clone();
         let name = quoted(&publication);
         let target =
@@ -82,7 +99,10 @@ impl Postgres {
                 "SELECT true FROM pg_publication_tables WHERE pubname = {name} \
                  AND schemaname = {schema} AND tablename = {relation}"
             ),
-            &format!("it is not: ALTER PUBLICATION {publication} ADD TABLE {table}"),
+            &format!(
+                "it is not: ALTER PUBLICATION {publication} ADD TABLE {table}, and if it is partitioned SET \
+                 (publish_via_partition_root = true). Rows that it got meanwhile are not sent: insert them again"
+            ),
         )
         .await;
         for column in columns.names() {
@@ -101,13 +121,13 @@ impl Postgres {
         }
     }
 
-    async fn examine_slot(&mut self, found: &mut Vec<Finding>) {
+    async fn examine_slot(&mut self, found: &mut Vec<Found>) {
         let what = format!("slot {}", self.settings.slot);
         let problem = match self.usable_slot().await {
-            Err(fault) => Some(fault.to_string()),
+            Err(fault) => Some(fault),
             Ok(Some(_)) => None,
             Ok(None) if !self.settings.create_slot => {
-                Some("it does not exist, and create_slot is false".to_owned())
+                Some(Fault::Halted("it does not exist, and create_slot is false".to_owned()))
             }
             Ok(None) => {
                 let free = "SELECT count(*) < current_setting('max_replication_slots')::int \

@@ -14,7 +14,7 @@ use super::{
     content::{of_emitted, of_row},
     pgoutput::{Change, Relation, decode},
     position::{Position, Timelines},
-    session::{Session, cut_short},
+    session::{MESSAGE_BYTES_MAX, Next, Session, cut_short},
     settings::Settings,
 };
 use crate::source::{Content, Event, Fault};
@@ -131,14 +131,27 @@ impl Reading {
     }
 
     /// The event of a message of Postgres, if it has one and it is after what was read before.
-    fn take(&mut self, message: ReplicationCopyData) -> Result<Option<Found>, Fault> {
+    fn take(&mut self, message: Next) -> Result<Option<Found>, Fault> {
         let (position, content, size) = match message {
             // Everything before this has been sent, except the transaction that is being sent.
-            ReplicationCopyData::KeepAlive { wal_end, .. } if self.transaction.is_none() => {
+            Next::Data(ReplicationCopyData::KeepAlive { wal_end, .. })
+                if self.transaction.is_none() =>
+            {
                 (self.timelines.at(wal_end, 0), None, 0)
             }
-            ReplicationCopyData::KeepAlive { .. } => return Ok(None),
-            ReplicationCopyData::XLogData { data, .. } => {
+            Next::Data(ReplicationCopyData::KeepAlive { .. }) => return Ok(None),
+            Next::TooLong(bytes) => {
+                let outside = format!(
+                    "a text outside a transaction has {bytes} bytes, after {}: begin after it with --begin-at",
+                    self.last
+                );
+                let (commit, change) = self.count().map_err(|_| Fault::Halted(outside))?;
+                let why = format!(
+                    "it has {bytes} bytes, and the longest row may have {MESSAGE_BYTES_MAX}"
+                );
+                (self.timelines.at(commit, change), Some(Err(why)), 1)
+            }
+            Next::Data(ReplicationCopyData::XLogData { data, .. }) => {
                 let size = u32::try_from(data.len() / 1024 + 1).unwrap_or(u32::MAX);
                 let Some((commit, change, content)) = self.change(data)? else { return Ok(None) };
                 let position = self.timelines.at(commit, change);
@@ -177,8 +190,12 @@ impl Reading {
                 let relation = self.relations.get(&relation).ok_or_else(cut_short)?;
                 let Settings { table, columns, content_type, .. } = &self.settings;
                 let name = format!("{}.{}", relation.schema, relation.name);
-                (table.as_ref() == Some(&name))
-                    .then(|| of_row(columns, content_type.as_deref(), relation, &row))
+                let is_own = table.as_ref() == Some(&name);
+                if !is_own {
+                    counter!("reseq_connect_ignored_total", "source" => self.name.clone())
+                        .increment(1);
+                }
+                is_own.then(|| of_row(columns, content_type.as_deref(), relation, &row))
             }
             Change::Message { is_transactional, at, prefix, content } => {
                 let is_own = self.settings.message_prefix.as_ref() == Some(&prefix);
@@ -190,15 +207,21 @@ impl Reading {
                 content
             }
         };
+        let (commit, count) = self.count()?;
+        Ok(content.map(|content| (commit, count, content)))
+    }
+
+    /// Counts a change of the transaction: its commit, and its number. All count, whatever is sent of them: so a
+    /// position means the same after a change of the settings.
+    fn count(&mut self) -> Result<(Lsn, u32), Fault> {
         let (commit, count) = self.transaction.as_mut().ok_or_else(cut_short)?;
-        // All changes count, whatever is sent of them: so a position means the same after a change of the settings.
         *count += 1;
-        Ok(content.map(|content| (*commit, *count, content)))
+        Ok((*commit, *count))
     }
 }
 
 enum Step<'a> {
-    Read(ReplicationCopyData),
+    Read(Next),
     Send(OwnedSemaphorePermit, mpsc::Permit<'a, Result<Event, Fault>>),
     Report,
 }

@@ -47,8 +47,6 @@ struct Reading {
     confirmed: watch::Sender<Lsn>,
     /// Positions that all destinations have, with the time since when.
     unconfirmed: VecDeque<(Instant, Lsn)>,
-    /// The last position that was read.
-    last: Position,
 }
 
 /// What the server is.
@@ -61,6 +59,7 @@ struct System {
 
 /// What the server says of the slot.
 struct Slot {
+    /// 0: it is being created.
     confirmed: Lsn,
     /// `lost`: the server has removed a part of the log that the slot needs.
     is_lost: bool,
@@ -138,6 +137,9 @@ impl Postgres {
                 "is lost: Postgres has removed the log that it needs. Messages may be gone. Drop the slot, compare the \
                  table with what was delivered, and begin again with --begin-at oldest",
             )),
+            Some(slot) if slot.confirmed == Lsn::ZERO => Err(Fault::Later(format!(
+                "slot {name} is being created, after the open transactions"
+            ))),
             slot => Ok(slot),
         }
     }
@@ -192,6 +194,8 @@ impl Postgres {
 #[async_trait]
 impl Source for Postgres {
     async fn name(&mut self) -> Result<String, Fault> {
+        // Postgres cannot stop while somebody reads the slot and confirms nothing.
+        self.reading = None;
         let System { id, .. } = self.system().await?;
         Ok(format!("{}@{id}", self.name))
     }
@@ -206,8 +210,8 @@ impl Source for Postgres {
             }
             (Some(_), None) if !self.has_asked_for_slot => {
                 return Err(Fault::Halted(format!(
-                    "slot {name} exists, and no destination has a mark of this source: its data is gone, or somebody \
-                     else created the slot. Begin with --begin-at oldest"
+                    "slot {name} exists, and no destination has a mark of this source: its data is gone, somebody else \
+                     created the slot, or reseq-connect ended while it created it. Begin with --begin-at oldest"
                 )));
             }
             (Some(slot), _) => slot,
@@ -230,6 +234,8 @@ impl Source for Postgres {
 
     async fn open(&mut self, after: &str) -> Result<(), Fault> {
         self.reading = None;
+        // There are marks. From now on, a slot without marks means that they are gone.
+        self.has_asked_for_slot = false;
         let slot = self.usable_slot().await?;
         let name = self.settings.slot.clone();
         let Some(slot) = slot else {
@@ -262,19 +268,15 @@ impl Source for Postgres {
             timelines,
         };
         tokio::spawn(feed.run());
-        // From now on, a slot without marks means that they are gone.
-        self.has_asked_for_slot = false;
         let unconfirmed = VecDeque::new();
-        self.reading = Some(Reading { events, confirmed, unconfirmed, last: after });
+        self.reading = Some(Reading { events, confirmed, unconfirmed });
         Ok(())
     }
 
     async fn next(&mut self) -> Result<Event, Fault> {
         let ended = || Fault::Later("the slot is not read".to_owned());
         let reading = self.reading.as_mut().ok_or_else(ended)?;
-        let event = reading.events.recv().await.ok_or_else(ended)??;
-        reading.last = Position::parse(event.position()).unwrap_or(reading.last);
-        Ok(event)
+        reading.events.recv().await.ok_or_else(ended)?
     }
 
     fn confirm(&mut self, position: &str) {
@@ -295,18 +297,19 @@ impl Source for Postgres {
         }
     }
 
-    async fn health(&mut self) -> Result<Health, Fault> {
+    async fn health(&mut self, read: &str) -> Result<Health, Fault> {
         let end = self.system().await?.end;
         let slot = self.usable_slot().await?;
         let (confirmed, bytes) = slot.map_or((end, 0), |slot| (slot.confirmed, slot.bytes));
-        let last = self.reading.as_ref().map_or(confirmed, |reading| reading.last.commit);
+        let last = Position::parse(read).map_or(confirmed, |read| read.commit);
         metrics::gauge!("reseq_connect_slot_bytes", "source" => self.name.clone())
             .set(bytes as f64);
         let Settings { slot, slot_bytes_max, .. } = &self.settings;
         let problem = (bytes > *slot_bytes_max).then(|| {
             format!("slot {slot} keeps {bytes} bytes of the log (slot_bytes_max: {slot_bytes_max})")
         });
-        Ok(Health { lag: end.0.saturating_sub(last.0), problem })
+        let halted = self.publication_problem().await?;
+        Ok(Health { lag: end.0.saturating_sub(last.0), problem, halted })
     }
 
     async fn check(&mut self) -> Vec<Finding> {

@@ -16,7 +16,7 @@ use pgwire_replication::{
 };
 use tls::Connector;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, BufReader},
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, BufReader},
     net::TcpStream,
 };
 
@@ -25,7 +25,7 @@ use crate::source::Fault;
 /// Time limit of a connection with its handshakes, and of a query.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// The longest message of Postgres, and with it the longest row, in bytes.
-const MESSAGE_BYTES_MAX: usize = 64 << 20;
+pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// How many bytes to read at once.
 const READ_BYTES: usize = 128 << 10;
 
@@ -47,6 +47,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 pub struct Session {
     stream: BufReader<Box<dyn Stream>>,
     reader: framing::MessageReader,
+    /// How many bytes of a message that is too long are still to be read.
+    rest: usize,
+}
+
+/// What a slot has next.
+pub enum Next {
+    Data(ReplicationCopyData),
+    /// A message that is too long, and how many bytes it has.
+    TooLong(usize),
 }
 
 /// A row: the text of each column.
@@ -68,12 +77,11 @@ fn refused(payload: &[u8]) -> Fault {
 }
 
 fn broken(error: PgWireError) -> Fault {
-    match error {
-        PgWireError::MessageTooLarge { payload_bytes, limit_bytes } => Fault::Halted(format!(
-            "a row has {payload_bytes} bytes, and the connector takes {limit_bytes}: begin after it with --begin-at"
-        )),
-        error => Fault::Later(format!("the connection to Postgres: {error}")),
-    }
+    Fault::Later(format!("the connection to Postgres: {error}"))
+}
+
+fn reader() -> framing::MessageReader {
+    framing::MessageReader::new().with_max_message_size(MESSAGE_BYTES_MAX)
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
@@ -102,8 +110,8 @@ impl Session {
                 Box::new(tls.connect(host, tcp).await.map_err(unreachable)?)
             }
         };
-        let reader = framing::MessageReader::new().with_max_message_size(MESSAGE_BYTES_MAX);
-        let mut session = Session { stream: BufReader::with_capacity(READ_BYTES, stream), reader };
+        let stream = BufReader::with_capacity(READ_BYTES, stream);
+        let mut session = Session { stream, reader: reader(), rest: 0 };
         session.log_in(target).await?;
         Ok(session)
     }
@@ -223,11 +231,30 @@ impl Session {
     }
 
     /// What follows in the slot. May be cancelled without losing anything.
-    pub async fn next(&mut self) -> Result<ReplicationCopyData, Fault> {
+    pub async fn next(&mut self) -> Result<Next, Fault> {
         loop {
-            let message = self.read().await?;
+            while self.rest > 0 {
+                let bytes = self.stream.fill_buf().await.map_err(|error| broken(error.into()))?;
+                let count = bytes.len().min(self.rest);
+                if count == 0 {
+                    return Err(cut_short());
+                }
+                self.stream.consume(count);
+                self.rest -= count;
+            }
+            let message = match self.reader.read(&mut self.stream).await {
+                // It has read the head of the message only.
+                Err(PgWireError::MessageTooLarge { payload_bytes, .. }) => {
+                    (self.reader, self.rest) = (reader(), payload_bytes);
+                    return Ok(Next::TooLong(payload_bytes));
+                }
+                message => message.map_err(broken)?,
+            };
+            if message.is_error() {
+                return Err(refused(&message.payload));
+            }
             if message.is_copy_data() {
-                return parse_copy_data(message.payload).map_err(broken);
+                return parse_copy_data(message.payload).map(Next::Data).map_err(broken);
             }
             if message.tag == b'c' {
                 return Err(Fault::Later("Postgres has ended the replication".to_owned()));

@@ -133,6 +133,11 @@ impl Settings {
         self.target().map(drop)
     }
 
+    /// Whether both read the same slot.
+    pub fn has_slot_of(&self, other: &Settings) -> bool {
+        self.host == other.host && self.port == other.port && self.slot == other.slot
+    }
+
     /// How to connect.
     pub fn target(&self) -> anyhow::Result<Target> {
         let Settings { host, port, database, user, .. } = self.clone();

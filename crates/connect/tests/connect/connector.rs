@@ -70,7 +70,8 @@ impl Connector {
             child.try_wait().unwrap().ok_or_else(|| "it runs".to_owned())
         });
         assert!(status.await.success());
-        assert!(self.log().contains("drained"));
+        let log = self.log();
+        assert!(log.contains("drained") && !log.contains("ends before"), "{log}");
     }
 
     pub fn signal(&self, signal: Signal) {

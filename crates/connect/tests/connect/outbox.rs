@@ -85,6 +85,68 @@ async fn refused_message_is_skipped_and_counted_if_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn row_that_is_too_long_is_refused_with_its_position() {
+    let world = World::start().await;
+    let mut connector = world.connected(ERP, SECTION).await;
+    let row = |body: &str| format!("INSERT INTO outbox (key, body) SELECT 'a', {body};");
+    let long = row("to_jsonb(repeat('x', 65 << 20))");
+    world.postgres.sql(&[row("'1'"), long, row("'3'")].concat());
+    connector.is_held_by("halted: the message at 00000001-").await;
+    connector.is_held_by("-0000000002: it has 681").await;
+    world.reseq.has("erp", 1).await;
+    connector.drains().await;
+    let source = format!("{ERP}\non_refused = \"skip\"");
+    let connector = world.connected(&source, SECTION).await;
+    assert_eq!(world.bodies("erp", 2).await, [json!(1), json!(3)]);
+    assert_eq!(connector.metric("reseq_connect_refused_total").await, 1.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn table_outside_the_publication_halts_at_once() {
+    let world = World::start().await;
+    let mut connector = world.reseq.connector(&world.postgres, ERP, SECTION);
+    world.postgres.sql("ALTER PUBLICATION outbox DROP TABLE outbox");
+    connector.start(&[]);
+    connector.is_held_by("halted: table public.outbox in it").await;
+    assert_eq!(world.postgres.sql("SELECT count(*) FROM pg_replication_slots"), ["0"]);
+    for (change, back) in [
+        ("ALTER PUBLICATION outbox DROP TABLE outbox", "ALTER PUBLICATION outbox ADD TABLE outbox"),
+        ("ALTER TABLE outbox RENAME TO renamed", "ALTER TABLE renamed RENAME TO outbox"),
+        (
+            "ALTER TABLE outbox RENAME TO old; CREATE TABLE outbox (LIKE old INCLUDING DEFAULTS) \
+             PARTITION BY RANGE (id); CREATE TABLE part PARTITION OF outbox DEFAULT; \
+             ALTER PUBLICATION outbox ADD TABLE outbox",
+            "ALTER PUBLICATION outbox SET (publish_via_partition_root = true)",
+        ),
+    ] {
+        // The first one is so already.
+        if connector.metric("reseq_connect_halted").await == 0.0 {
+            world.postgres.sql(change);
+        }
+        connector.is_held_by("halted: table public.outbox in it").await;
+        world.postgres.sql(back);
+        connector.is_ready().await;
+    }
+    world.insert("1");
+    assert_eq!(world.bodies("erp", 1).await, [json!(1)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_counts_from_the_oldest_mark() {
+    let world = World::start().await;
+    let section = SECTION.replace("1000", "60000");
+    let mut connector = world.connected(ERP, &section).await;
+    world.postgres.sql(
+        "INSERT INTO outbox (key, body) SELECT 'a', to_jsonb(md5(n::text)) FROM generate_series(1, 10000) n",
+    );
+    world.reseq.has("erp", 10_000).await;
+    connector.drains().await;
+    let text = String::from_utf8(connector.asks("status").stdout).unwrap();
+    let bytes = text.split("): ").nth(1).and_then(|rest| rest.split(" bytes behind").next());
+    assert!(bytes.unwrap().parse::<u64>().unwrap() < 100_000, "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rows_go_where_they_say_and_deletes_are_ignored() {
     let world = World::start().await;
     let source = "destinations = [\"erp\", \"crm\"]";
@@ -164,6 +226,10 @@ async fn check_names_what_is_missing_and_nothing_moves() {
         assert!(text.contains(line), "{line} is not in:\n{text}");
     }
     connector.start(&[]);
+    connector.is_held_by("publication outbox: it does not exist").await;
+    world.postgres.sql("CREATE PUBLICATION outbox FOR TABLE outbox");
+    connector.is_held_by("column text: the table has no such column").await;
+    world.postgres.sql("ALTER TABLE outbox RENAME body TO text");
     connector.is_held_by("destination nowhere").await;
     let slots = world.postgres.sql("SELECT count(*) FROM pg_replication_slots");
     assert_eq!((slots, world.reseq.mark("erp").await), (vec!["0".to_owned()], None));
@@ -208,6 +274,58 @@ async fn slot_that_grows_makes_the_process_unready() {
         _ => Ok(()),
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn halted_source_is_still_measured() {
+    let world = World::start().await;
+    let connector = world.connected(ERP, SECTION).await;
+    world.postgres.sql(POISON);
+    connector.is_held_by("halted").await;
+    let sizes = async || {
+        let lag = connector.metric("reseq_connect_lag").await;
+        (lag, connector.metric("reseq_connect_slot_bytes").await)
+    };
+    let before = sizes().await;
+    world.postgres.sql("INSERT INTO outbox (body) SELECT '1' FROM generate_series(1, 1000)");
+    eventually("both grow", async || match sizes().await {
+        now if now.0 > before.0 + 50_000.0 && now.1 > before.1 + 50_000.0 => Ok(()),
+        now => Err(format!("{now:?}, before {before:?}")),
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connector_killed_while_it_creates_the_slot_asks_what_to_do() {
+    let world = World::start().await;
+    let psql = world.postgres.psql();
+    let open = "BEGIN; INSERT INTO outbox (body) VALUES ('1'); SELECT pg_sleep(1000)";
+    let writer = tokio::task::spawn_blocking(move || psql.run(open));
+    let has = async |what: &str, sql: &str| {
+        eventually(what, async || match world.postgres.sql(sql).as_slice() {
+            [] => Err("none".to_owned()),
+            rows => Ok(rows[0].clone()),
+        })
+        .await
+    };
+    let sleeping = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    let pid = has("a transaction is open", sleeping).await;
+    let mut connector = world.reseq.connector(&world.postgres, ERP, SECTION);
+    connector.start(&[]);
+    let slot = "SELECT 1 FROM pg_replication_slots WHERE confirmed_flush_lsn IS";
+    has("the slot is being created", &format!("{slot} NULL")).await;
+    connector.kill();
+    connector.start(&[]);
+    connector.is_held_by("slot reseq is being created").await;
+    world.postgres.sql(&format!("SELECT pg_terminate_backend({pid})"));
+    assert!(!writer.await.unwrap().status.success());
+    has("the slot is there", &format!("{slot} NOT NULL")).await;
+    connector.is_held_by("ended while it created it. Begin with --begin-at oldest").await;
+    connector.drains().await;
+    connector.start(&["--begin-at", "oldest"]);
+    connector.is_ready().await;
+    world.insert("2");
+    assert_eq!(world.bodies("erp", 1).await, [json!(2)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

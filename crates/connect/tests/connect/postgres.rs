@@ -156,6 +156,18 @@ impl TestPostgres {
         self.child.wait().unwrap();
     }
 
+    /// Stops it as an operator does, and waits until it has ended.
+    pub async fn stops(&mut self) {
+        let id = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
+        kill_process(id, Signal::INT).unwrap();
+        let child = &mut self.child;
+        eventually("Postgres stops", async || match child.try_wait().unwrap() {
+            Some(_) => Ok(()),
+            None => Err("it runs".to_owned()),
+        })
+        .await;
+    }
+
     /// A client, which tasks may share.
     pub fn psql(&self) -> Psql {
         Psql { port: self.port, program: Arc::from(program("psql").as_path()) }

@@ -58,6 +58,40 @@ async fn outbox_arrives_in_the_order_of_commits_through_kills() {
     connector.drains().await;
 }
 
+/// Waits until the slot was confirmed. From then on, Postgres waits for more before it stops.
+async fn has_confirmed(postgres: &TestPostgres) {
+    let sql = "SELECT 1 FROM pg_stat_replication WHERE flush_lsn IS NOT NULL";
+    eventually("the slot is confirmed", async || match postgres.psql().rows(sql).len() {
+        0 => Err("it is not".to_owned()),
+        _ => Ok(()),
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_can_be_stopped_while_it_is_read() {
+    let (redis, mut postgres) = (TestRedis::start().await, TestPostgres::start().await);
+    let mut reseq = Reseq::start(redis.url(), &["erp"]).await;
+    let mut connector = reseq.connector(&postgres, SOURCE, SECTION);
+    connector.start(&[]);
+    connector.is_ready().await;
+    let insert = "INSERT INTO outbox (key, body) VALUES ('a', '1')";
+    has_confirmed(&postgres).await;
+    postgres.sql(insert);
+    postgres.stops().await;
+    postgres.restart().await;
+    reseq.has("erp", 1).await;
+    // The same while a row waits for Reseq.
+    has_confirmed(&postgres).await;
+    reseq.pod.kill();
+    postgres.sql(insert);
+    connector.is_held_by("waiting").await;
+    postgres.stops().await;
+    postgres.restart().await;
+    reseq.pod.restart().await;
+    reseq.has("erp", 2).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_that_loses_its_tail_gets_it_again() {
     let (mut redis, postgres) =
