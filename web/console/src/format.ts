@@ -4,6 +4,9 @@ const tenths = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFr
 
 export const count = (value: number | null | undefined) => (value == null ? "–" : whole.format(value));
 
+/** A number and what is counted: 1 pod, 2 pods. */
+export const many = (value: number, one: string) => `${count(value)} ${one}${value === 1 ? "" : "s"}`;
+
 export const rate = (value: number) => (value >= 100 ? whole.format(Math.round(value)) : tenths.format(value));
 
 export function duration(ms: number | null | undefined): string {
