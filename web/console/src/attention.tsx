@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { api, ask, type Schema } from "./api.ts";
 import { ErrorText } from "./failures.tsx";
-import { count, duration, laneName } from "./format.ts";
+import { count, duration, failureText, laneName } from "./format.ts";
 import { usePoll } from "./live.ts";
 import { href, tab } from "./router.ts";
 import { Button, Empty, ErrorNotice, Panel, Table } from "./ui.tsx";
@@ -59,6 +59,10 @@ export function headsOf({ head, heads }: Needy, cause: string): Head[] {
   return found.length ? found : all.slice(0, 1);
 }
 
+/** The error of a cause. The service tells it in short, a head with what the receiver said. */
+export const errorOf = (item: Needy, { cause, error }: Attention) =>
+  error && (headsOf(item, cause).map((head) => failureText(head.last_error)).find((text) => text?.startsWith(error)) ?? error);
+
 /** A panel with what is wrong. Each row leads to its lane. */
 export function NeedsAttention({ nowMs }: { nowMs: number }) {
   const [limit, setLimit] = useState(SHOWN);
@@ -88,7 +92,7 @@ export function NeedsAttention({ nowMs }: { nowMs: number }) {
                     {heads.length > LANES_MAX && <span class="muted"> and more</span>}
                   </td>
                   <td class="right number">{one.since == null ? "" : duration(Math.max(0, nowMs - one.since))}</td>
-                  <td class="error-cell"><ErrorText text={one.error ?? heads[0]?.last_error?.detail} /></td>
+                  <td class="error-cell"><ErrorText text={errorOf(item, one) ?? failureText(heads[0]?.last_error)} /></td>
                 </tr>
               );
             })}

@@ -1,7 +1,7 @@
 // One message: its fields, its timeline and its body.
 import { useState } from "preact/hooks";
 import { ask, api, type DeadLetter, type Failure, type Gone, type Message, type Pending, type Session } from "./api.ts";
-import { bytes, duration, laneName, time } from "./format.ts";
+import { bytes, duration, failureText, laneName, time } from "./format.ts";
 import { MessageActions } from "./message_dialog.tsx";
 import { tab } from "./router.ts";
 import { Button, Chip, ErrorNotice, download, useLoad } from "./ui.tsx";
@@ -44,7 +44,7 @@ function steps(message: Message): Step[] {
   }
   const all: Step[] = [{ name: "arrived", at: at(message.received_at) }];
   for (const error of [...(message.errors ?? [])].reverse())
-    all.push({ name: `failed in ${error.stage}`, at: at(error.occurred_at), state: "halted", detail: `${error.kind}${error.status ? ` ${error.status}` : ""}: ${error.detail}` });
+    all.push({ name: `failed in ${error.stage}`, at: at(error.occurred_at), state: "halted", detail: failureText(error) });
   if (isLetter(message)) {
     all.push({ name: "dead-lettered", at: at(message.dead_lettered_at), state: "dead_lettered", detail: message.reason });
   } else {
@@ -81,8 +81,8 @@ export function Errors({ errors }: { errors: Failure[] }) {
     <ul class="errors">
       {errors.map((error, at) => (
         <li key={at}>
-          <span class="muted number">{time(error.occurred_at)}</span> {error.stage}, {error.kind}{error.status ? ` ${error.status}` : ""}
-          <pre>{error.detail}</pre>
+          <span class="muted number">{time(error.occurred_at)}</span> {error.stage}, {error.kind}
+          <pre>{failureText(error)}</pre>
         </li>
       ))}
     </ul>
@@ -128,7 +128,7 @@ export function Fields({ message, destination }: { message: Message; destination
   ];
   if (!isGone(message)) {
     rows.push(["Failed attempts", <>{message.attempts}{message.stalls ? `, and ${message.stalls} leases that expired` : ""}</>]);
-    if (message.previous != null) rows.push(["Before it in the lane", message.previous]);
+    if (message.previous != null) rows.push(["Message before it in the lane", message.previous ? <a href={tab(destination, "messages", {}, message.previous)}>{message.previous}</a> : <span class="muted">none</span>]);
     if (message.origin) rows.push(["Origin", <>{message.origin.destination} {message.origin.sequence}</>]);
     if (message.damaged) rows.push(["Damaged", message.damaged]);
     for (const [name, value] of Object.entries(message.headers ?? {})) rows.push([name, <code>{value}</code>]);

@@ -1,8 +1,8 @@
 // Deliveries as they happen, like `reseq tail`.
 import { useEffect, useState } from "preact/hooks";
-import { Refused, signed, signedOut } from "../api.ts";
+import { Refused, signed, signedOut, type Failure } from "../api.ts";
 import { ErrorText } from "../failures.tsx";
-import { count, duration, laneName, time } from "../format.ts";
+import { count, duration, failureText, laneName, time } from "../format.ts";
 import { lines } from "../lines.ts";
 import { usePoll } from "../live.ts";
 import { href, tab } from "../router.ts";
@@ -25,7 +25,7 @@ interface Delivered {
   took_ms: number;
   age_ms: number;
   occurred_at: string;
-  error?: { detail: string };
+  error?: Failure;
 }
 type Line = Delivered | { type: "listening" } | { type: "missed"; count: number };
 type Wanted = { destination?: string; key?: string; outcome?: string };
@@ -112,7 +112,7 @@ export function DeliveriesPage({ destination }: { destination: string }) {
                   <td class="right number">{one.attempt}</td>
                   <td class="right number">{duration(one.took_ms)}</td>
                   <td class="right number">{duration(one.age_ms)}</td>
-                  <td class="error-cell"><ErrorText text={one.error?.detail} /></td>
+                  <td class="error-cell"><ErrorText text={failureText(one.error)} /></td>
                 </tr>
               ))}
             </tbody>
