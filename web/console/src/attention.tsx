@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { api, ask, type Schema } from "./api.ts";
 import { ErrorText } from "./failures.tsx";
-import { count, duration, failureText, laneName } from "./format.ts";
+import { count, duration, failureText, laneName, many } from "./format.ts";
 import { usePoll } from "./live.ts";
 import { href, tab } from "./router.ts";
 import { Button, Empty, ErrorNotice, Panel, Table } from "./ui.tsx";
@@ -31,8 +31,12 @@ export interface Needy {
 const EVERY_MS = 3000;
 const SHOWN = 20;
 const SHOWN_MAX = 1000;
-/** Links to the lanes of one destination. */
+/** Links to the lanes of one destination, and the most that the service names. */
 const LANES_MAX = 3;
+const HEADS_MAX = 10;
+
+/** What a count is about. That of failing messages can be an estimate. */
+const counted = (one: Attention) => `${one.cause === "failing" ? "about " : ""}${many(one.count, one.cause === "damaged" ? "record" : "message")}`;
 
 /** Causes in which nobody has to act at once. */
 const MILD = new Set(["retrying", "at_limit", "paused", "slow"]);
@@ -49,7 +53,7 @@ export const needy = (limit: number, heads: boolean) =>
 
 export function Cause({ one }: { one: Attention }) {
   const text = one.cause.replaceAll("_", " ").replace("not read", "not known");
-  return <span class={`chip ${isMild(one.cause) ? "is-mild" : "is-bad"}`} title={one.error ?? undefined}>{text}{one.count > 1 ? ` ${count(one.count)}` : ""}</span>;
+  return <span class={`chip ${isMild(one.cause) ? "is-mild" : "is-bad"}`} title={one.error ?? undefined}>{text}{one.count > 1 ? `: ${counted(one)}` : ""}</span>;
 }
 
 /** The heads that a cause is about; else the oldest. */
@@ -89,7 +93,7 @@ export function NeedsAttention({ nowMs }: { nowMs: number }) {
                       <>{at > 0 && ", "}<a key={head.sequence} href={tab(item.name, "lane", { key: head.key ?? undefined })}>{laneName(head.key)}</a></>
                     ))}
                     {heads.length === 0 && <a href={tab(item.name, "lane")}>Show</a>}
-                    {heads.length > LANES_MAX && <span class="muted"> and more</span>}
+                    {heads.length > LANES_MAX && <span class="muted"> and {(item.heads?.length ?? 0) < HEADS_MAX ? count(heads.length - LANES_MAX) : ""} more</span>}
                   </td>
                   <td class="right number">{one.since == null ? "" : duration(Math.max(0, nowMs - one.since))}</td>
                   <td class="error-cell"><ErrorText text={errorOf(item, one) ?? failureText(heads[0]?.last_error)} /></td>
