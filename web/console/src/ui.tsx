@@ -2,7 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refused } from "./api.ts";
-import { count } from "./format.ts";
+import { count, many } from "./format.ts";
 
 export const STATES = ["waiting", "processing", "delayed", "ready", "delivering", "halted"] as const;
 export type Counted = (typeof STATES)[number];
@@ -28,10 +28,12 @@ export const letter = (state: string) => LETTERS[state] ?? "·";
 export const tone = (state: string, isPending = false) =>
   isPending && SETTLED.has(state) ? "tombstone" : state === "damaged" ? "halted" : state;
 
-export function Chip({ state, isPending = false }: { state: string; isPending?: boolean }) {
+/** A state. A message that has failed and is tried again has the colour of a warning. */
+export function Chip({ state, isPending = false, attempts = 0 }: { state: string; isPending?: boolean; attempts?: number }) {
+  const isFailing = attempts > 0 && ["waiting", "delayed", "ready"].includes(state);
   return (
-    <span class={`chip is-${tone(state, isPending)}`}>
-      <span aria-hidden="true">{letter(state)}</span> {state.replace("_", "-")}
+    <span class={`chip is-${isFailing ? "mild" : tone(state, isPending)}`}>
+      <span aria-hidden="true">{isFailing ? "↻" : letter(state)}</span> {state.replace("_", "-")}{isFailing && `, ${many(attempts, "failed attempt")}`}
     </span>
   );
 }

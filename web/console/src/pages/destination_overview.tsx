@@ -87,7 +87,7 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
                   {heads.map((head) => (
                     <tr key={head.sequence} class={head.attempts > 0 || head.state === "halted" ? "is-bad" : ""}>
                       <td class="cut"><a href={tab(destination, "lane", { key: head.key ?? undefined })}>{laneName(head.key)}</a></td>
-                      <td><Chip state={head.state} isPending /></td>
+                      <td><Chip state={head.state} isPending attempts={head.attempts} /></td>
                       <td class="right"><a class="number" href={tab(destination, "messages", {}, head.sequence)}>{head.sequence}</a></td>
                       <td class="right number">{duration(head.age_ms)}</td>
                       <td class="right number">{head.attempts || ""}</td>

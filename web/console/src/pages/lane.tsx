@@ -89,6 +89,9 @@ export function LaneTab({ session, destination, query }: TabProps) {
   );
 }
 
+/** The last errors of a head that are shown. */
+const ERRORS_SHOWN = 3;
+
 function tally(cells: Cell[]): Partial<Record<Counted, number>> {
   const counts: Record<string, number> = {};
   for (const cell of cells) counts[cell.state === "damaged" ? "halted" : cell.state] = (counts[cell.state] ?? 0) + 1;
@@ -123,8 +126,7 @@ function HeadOfLane({ session, lane, head }: { session: Session; lane: Lane; hea
   return (
     <>
       <p class="head-line">
-        <span class="head-number number">{head.sequence}</span> <Chip state={head.state} isPending />
-        {head.attempts > 0 && head.state !== "halted" && <span class="chip is-bad">failing</span>}
+        <span class="head-number number">{head.sequence}</span> <Chip state={head.state} isPending attempts={head.attempts} />
         {head.withdrawing && <span class="tag">withdrawing</span>}
       </p>
       <dl class="fields">
@@ -137,7 +139,7 @@ function HeadOfLane({ session, lane, head }: { session: Session; lane: Lane; hea
         {lane.ordering !== "none" && <div><dt>Behind it</dt><dd class="number">{lane.has_more ? "more than " : ""}{count(behind.length)} {behind.length === 1 ? "message" : "messages"}, {count(behind.filter((one) => one.state === "ready").length)} of them ready</dd></div>}
       </dl>
       <ErrorNotice error={error} />
-      {message?.errors && message.errors.length > 0 && <><h3>Errors</h3><Errors errors={message.errors.slice(0, 3)} /></>}
+      {message?.errors && message.errors.length > 0 && <><h3>Errors</h3><Errors errors={message.errors.slice(0, ERRORS_SHOWN)} attempts={Math.max(head.attempts, message.errors.length)} /></>}
       {lane.ordering !== "none" && (
         <WhyStuck destination={destination} laneKey={lane.ordering === "key" ? lane.key ?? "" : undefined} head={`${head.sequence} ${head.state} ${head.attempts}`}
           isUrgent={isBehind || lane.paused.delivery} />

@@ -3,8 +3,8 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { api, ask, Refused, type Destination, type Gone, type Message, type Pending } from "../api.ts";
 import { count, laneName, many } from "../format.ts";
 import { href, tab } from "../router.ts";
-import { isGone, isLetter, showMessage } from "../message.tsx";
-import { Button, Chip, Empty, ErrorNotice, Head, Notice, Panel, Table, useAction } from "../ui.tsx";
+import { isGone, showMessage, StateChip } from "../message.tsx";
+import { Button, Empty, ErrorNotice, Head, Notice, Panel, Table, useAction } from "../ui.tsx";
 
 /** The most destinations that are searched, how many at the same time, and how many names are listed. */
 const SEARCHED_MAX = 1000;
@@ -103,7 +103,7 @@ export function SearchPage({ text, first }: { text: string; first: string | unde
                   <td><a class="number" href={tab(destination, "messages", {}, message.sequence)}>{message.sequence}</a>{by === "key" && <span class="muted">{isGone(message) ? " the last" : " the first"}</span>}</td>
                   <td><a href={href(["destinations", destination])}>{destination}</a></td>
                   <td>{by}</td>
-                  <td><Chip state={message.state} isPending={!isGone(message) && !isLetter(message)} /></td>
+                  <td><StateChip message={message} /></td>
                   <td class="cut"><code>{message.id}</code></td>
                   <td>{message.key != null && <>{laneName(message.key)}: <a href={tab(destination, "lane", { key: message.key })}>lane</a>, <a href={tab(destination, "history", { key: message.key })}>history</a></>}</td>
                 </tr>
