@@ -127,7 +127,7 @@ function Intervene({ destination, paused, onChanged }: { destination: string; pa
         <Button kind="danger" onClick={() => setDialog("purge")}>Purge pending messages</Button>
       </div>
       {dialog === "purge" && (
-        <BulkDialog title={`Purge ${destination}`} verb="Cancel" danger explain="All messages that are pending now leave without delivery."
+        <BulkDialog title={`Purge ${destination}`} verb="Purge" danger explain="All messages that are pending now leave without delivery."
           run={(isDryRun) => bulk(api.POST("/v1/destinations/{destination}/purge", { ...path, ...header(isDryRun), body: { dry_run: isDryRun } }))} onClose={() => setDialog("")} />
       )}
       {dialog === "repair" && (
