@@ -68,7 +68,7 @@ export const errorOf = (item: Needy, { cause, error }: Attention) =>
   error && (headsOf(item, cause).map((head) => failureText(head.last_error)).find((text) => text?.startsWith(error)) ?? error);
 
 /** A panel with what is wrong. Each row leads to its lane. */
-export function NeedsAttention({ nowMs }: { nowMs: number }) {
+export function NeedsAttention({ nowMs, isStale }: { nowMs: number; isStale: boolean }) {
   const [limit, setLimit] = useState(SHOWN);
   const { value, error } = usePoll(() => needy(limit, true), EVERY_MS, [limit]);
   const items = value?.items ?? [];
@@ -77,7 +77,8 @@ export function NeedsAttention({ nowMs }: { nowMs: number }) {
   return (
     <Panel title="Needs attention" class={value ? (items.length ? "is-bad" : "is-good") : ""}
       tools={all > 0 && <span class="muted">{count(all)} {all === 1 ? "destination" : "destinations"}</span>}>
-      <ErrorNotice error={error} />
+      {/* The page itself tells why nothing is read. */}
+      {!isStale && <ErrorNotice error={error} />}
       {!value ? !error && <Empty>…</Empty> : rows.length === 0 ? <Empty>Nothing needs attention.</Empty> : (
         <Table label="Needs attention">
           <thead><tr><th>Destination</th><th>Why</th><th>Lane</th><th class="right">For</th><th>Error</th></tr></thead>

@@ -196,7 +196,10 @@ export function useAction() {
   return { isBusy, error, run, setError };
 }
 
-/** Loads once for each set of inputs, and again on request. */
+/** How long to wait before loading again after nobody could answer, in ms. */
+const AGAIN_MS = 5000;
+
+/** Loads once for each set of inputs, again on request, and again and again while Redis or Reseq does not answer. */
 export function useLoad<T>(load: () => Promise<T>, inputs: unknown[]) {
   const [state, set] = useState<{ value: T | null; error: unknown; isBusy: boolean }>({ value: null, error: null, isBusy: true });
   const [turn, setTurn] = useState(0);
@@ -211,7 +214,13 @@ export function useLoad<T>(load: () => Promise<T>, inputs: unknown[]) {
       isCurrent = false;
     };
   }, [...inputs, turn]);
-  return { ...state, again: () => setTurn((now) => now + 1) };
+  const again = () => setTurn((now) => now + 1);
+  useEffect(() => {
+    if (state.isBusy || !(state.error instanceof Refused) || (state.error.problem.status ?? 503) < 503) return;
+    const timer = setInterval(() => !document.hidden && again(), AGAIN_MS);
+    return () => clearInterval(timer);
+  }, [state]);
+  return { ...state, again };
 }
 
 /** Downloads a body as a file. */

@@ -6,7 +6,7 @@ import { LiveSign } from "../app.tsx";
 import { count, duration, failureText, percent, rate } from "../format.ts";
 import { useLive, usePoll } from "../live.ts";
 import { go, href, tab } from "../router.ts";
-import { Bar, Button, Empty, ErrorNotice, Head, Notice, Panel, Table, useAction, type Counted } from "../ui.tsx";
+import { Bar, Button, Empty, ErrorNotice, Head, Panel, Table, useAction, type Counted } from "../ui.tsx";
 import { DestinationEditor } from "../editor.tsx";
 
 export interface Row {
@@ -95,8 +95,7 @@ export function DestinationsPage({ session, query }: { session: Session; query: 
         {may(session, "admin") && <Button kind="main" onClick={() => setNew(true)}>New destination</Button>}
       </Head>
       {isNew && <DestinationEditor onClose={(name) => { setNew(false); if (name) go(href(["destinations", name])); }} />}
-      {live.error && <Notice>{live.error}</Notice>}
-      <ErrorNotice error={attention.error} />
+      <ErrorNotice error={live.error ?? attention.error} />
       <div class="filters">
         <label>Name contains <input type="search" value={search} onInput={(event) => { setSearch(event.currentTarget.value); setPage(0); }} /></label>
         <label>First{" "}

@@ -71,7 +71,7 @@ function Find({ session, destination, onFound }: { session: Session; destination
       <form class="filters" aria-label="Find a message" onSubmit={(event) => { event.preventDefault(); if (isValid) find(); }}>
         <label>Find by <select value={by} onChange={(event) => { setBy(event.currentTarget.value); setError(null); }}>
           <option value="sequence">sequence</option><option value="id">id</option>
-          {may(session, "operate") && <option value="idempotency_key">idempotency key, and cancel it</option>}
+          {may(session, "operate") && <option value="idempotency_key">idempotency key (to cancel)</option>}
         </select></label>
         <input aria-label="What to find" value={text} onInput={(event) => setText(event.currentTarget.value)} />
         <Button type="submit" kind={by === "idempotency_key" ? "danger" : "plain"} disabled={isBusy || !isValid}>{by === "idempotency_key" ? "Cancel the message" : "Show"}</Button>
