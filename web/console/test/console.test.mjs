@@ -224,6 +224,13 @@ test("the search finds a message by its id, a lane by its key, and a destination
   // In a destination, a number is a sequence.
   await search("1");
   await row.filter({ hasText: "sequence" }).getByText("order-4711").waitFor();
+  // Nothing found is not the same as nothing searched.
+  const problem = { status: 503, title: "Redis does not answer", detail: "Redis does not answer", code: "redis_unavailable" };
+  await page.route("**/v1/destinations/crm/messages**", (route) => route.fulfill({ status: 503, contentType: "application/problem+json", json: problem }));
+  await page.show("search?q=nothing-has-this");
+  await page.getByText(/^1 of \d+ destinations could not be searched: Redis does not answer$/).waitFor();
+  await page.getByText("No message has this id or key in the destinations that were searched.").waitFor();
+  await page.unroute("**/v1/destinations/crm/messages**");
 });
 
 test("a halted head is repaired in the editor, and leaves in its place", async () => {
