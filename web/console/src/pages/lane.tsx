@@ -98,7 +98,7 @@ function tally(cells: Cell[]): Partial<Record<Counted, number>> {
   return counts;
 }
 
-/** How long the success of an action is told, in ms: shorter over a head that has failed again. */
+/** How long the success of an action is told, in ms: shorter over a head that has failed again. A new reading ends it. */
 const TOLD_MS = 10_000;
 const TOLD_URGENT_MS = 1500;
 
@@ -157,10 +157,11 @@ function HeadActions({ session, lane, head, message, isUrgent }: {
   session: Session; lane: Lane; head: Cell; message: Pending | null; isUrgent: boolean;
 }) {
   const { isBusy, error, run } = useAction();
-  const [told, setTold] = useState({ text: "", atMs: 0 });
-  const tell = (text: string) => setTold({ text, atMs: lane.at_ms });
+  const [told, setTold] = useState({ text: "", atMs: 0, of: 0 });
+  const tell = (text: string) => setTold({ text, atMs: Date.now(), of: sequence });
   const [isRepair, setRepair] = useState(false);
   const [isAll, setAll] = useState(false);
+  const toldMs = isUrgent && told.of === head.sequence ? TOLD_URGENT_MS : TOLD_MS;
   const { destination } = lane;
   const { sequence } = head;
   if (!may(session, "operate")) return <p class="muted">Your token may only read.</p>;
@@ -185,7 +186,7 @@ function HeadActions({ session, lane, head, message, isUrgent }: {
       </div>
       <p class="muted small">Set aside: it becomes a dead letter, and the lane continues.</p>
       <ErrorNotice error={error} />
-      {told.text && lane.at_ms - told.atMs < (isUrgent ? TOLD_URGENT_MS : TOLD_MS) && <Notice kind="good">{told.text}</Notice>}
+      {told.text && Date.now() - told.atMs < toldMs && <Notice kind="good">{told.text}</Notice>}
       {isRepair && message && <RepairDialog destination={destination} at={at} message={message} onClose={(text) => { setRepair(false); if (text) tell(text); }} />}
       {isAll && <BulkDialog title="Retry all failed heads" verb="Retry" uncounted={`${count(lane.counts.halted)} halted, and all that wait for a backoff`}
         explain={`Each lane of ${destination} whose head is halted or waits for a backoff tries it again now.`}
