@@ -52,7 +52,7 @@ export async function ask<T>(request: Promise<{ data?: T; error?: unknown; respo
   if (answer.response.ok) return answer.data as T;
   const { status } = answer.response;
   if (status === 401) signedOut();
-  const problem = typeof answer.error === "object" && answer.error ? answer.error : { detail: `the answer was ${status}` };
+  const problem = typeof answer.error === "object" && answer.error ? answer.error : { status, detail: `the answer was ${status}` };
   throw new Refused(problem as Partial<Problem>);
 }
 

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { currentSession, may, onSignedOut, signIn, signOut, type Session } from "./api.ts";
-import { timeZone } from "./format.ts";
+import { time, timeZone } from "./format.ts";
 import type { Live } from "./live.ts";
 import { go, href, useRoute, type Route } from "./router.ts";
 import { Button, ErrorNotice, Field, useAction } from "./ui.tsx";
@@ -28,7 +28,7 @@ const PAGES: [string, string][] = [
 
 /** Says whether the numbers on the page are current. */
 export function LiveSign({ live }: { live: Live<unknown> }) {
-  const [text, name] = live.isStale ? ["not current", "is-bad"] : live.isConnected ? ["live", "is-on"] : live.value ? ["connecting", "is-off"] : ["loading", "is-off"];
+  const [text, name] = live.isStale ? [`not current${live.readAt ? `: read at ${time(live.readAt.toISOString()).slice(11, 19)}` : ""}`, "is-bad"] : live.isConnected ? ["live", "is-on"] : live.value ? ["connecting", "is-off"] : ["loading", "is-off"];
   return <span class={`live ${name}`} role="status"><span aria-hidden="true" />{text}</span>;
 }
 

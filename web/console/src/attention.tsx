@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { api, ask, type Schema } from "./api.ts";
 import { ErrorText } from "./failures.tsx";
-import { count, duration, laneName } from "./format.ts";
+import { count, duration, failureText, laneName, many } from "./format.ts";
 import { usePoll } from "./live.ts";
 import { href, tab } from "./router.ts";
 import { Button, Empty, ErrorNotice, Panel, Table } from "./ui.tsx";
@@ -31,8 +31,12 @@ export interface Needy {
 const EVERY_MS = 3000;
 const SHOWN = 20;
 const SHOWN_MAX = 1000;
-/** Links to the lanes of one destination. */
+/** Links to the lanes of one destination, and the most that the service names. */
 const LANES_MAX = 3;
+const HEADS_MAX = 10;
+
+/** What a count is about. That of failing messages can be an estimate. */
+const counted = (one: Attention) => `${one.cause === "failing" ? "about " : ""}${many(one.count, one.cause === "damaged" ? "record" : "message")}`;
 
 /** Causes in which nobody has to act at once. */
 const MILD = new Set(["retrying", "at_limit", "paused", "slow"]);
@@ -49,7 +53,7 @@ export const needy = (limit: number, heads: boolean) =>
 
 export function Cause({ one }: { one: Attention }) {
   const text = one.cause.replaceAll("_", " ").replace("not read", "not known");
-  return <span class={`chip ${isMild(one.cause) ? "is-mild" : "is-bad"}`} title={one.error ?? undefined}>{text}{one.count > 1 ? ` ${count(one.count)}` : ""}</span>;
+  return <span class={`chip ${isMild(one.cause) ? "is-mild" : "is-bad"}`} title={one.error ?? undefined}>{text}{one.count > 1 ? `: ${counted(one)}` : ""}</span>;
 }
 
 /** The heads that a cause is about; else the oldest. */
@@ -59,8 +63,12 @@ export function headsOf({ head, heads }: Needy, cause: string): Head[] {
   return found.length ? found : all.slice(0, 1);
 }
 
+/** The error of a cause. The service tells it in short, a head with what the receiver said. */
+export const errorOf = (item: Needy, { cause, error }: Attention) =>
+  error && (headsOf(item, cause).map((head) => failureText(head.last_error)).find((text) => text?.startsWith(error)) ?? error);
+
 /** A panel with what is wrong. Each row leads to its lane. */
-export function NeedsAttention({ nowMs }: { nowMs: number }) {
+export function NeedsAttention({ nowMs, isStale }: { nowMs: number; isStale: boolean }) {
   const [limit, setLimit] = useState(SHOWN);
   const { value, error } = usePoll(() => needy(limit, true), EVERY_MS, [limit]);
   const items = value?.items ?? [];
@@ -69,7 +77,8 @@ export function NeedsAttention({ nowMs }: { nowMs: number }) {
   return (
     <Panel title="Needs attention" class={value ? (items.length ? "is-bad" : "is-good") : ""}
       tools={all > 0 && <span class="muted">{count(all)} {all === 1 ? "destination" : "destinations"}</span>}>
-      <ErrorNotice error={error} />
+      {/* The page itself tells why nothing is read. */}
+      {!isStale && <ErrorNotice error={error} />}
       {!value ? !error && <Empty>…</Empty> : rows.length === 0 ? <Empty>Nothing needs attention.</Empty> : (
         <Table label="Needs attention">
           <thead><tr><th>Destination</th><th>Why</th><th>Lane</th><th class="right">For</th><th>Error</th></tr></thead>
@@ -85,10 +94,10 @@ export function NeedsAttention({ nowMs }: { nowMs: number }) {
                       <>{at > 0 && ", "}<a key={head.sequence} href={tab(item.name, "lane", { key: head.key ?? undefined })}>{laneName(head.key)}</a></>
                     ))}
                     {heads.length === 0 && <a href={tab(item.name, "lane")}>Show</a>}
-                    {heads.length > LANES_MAX && <span class="muted"> and more</span>}
+                    {heads.length > LANES_MAX && <span class="muted"> and {(item.heads?.length ?? 0) < HEADS_MAX ? count(heads.length - LANES_MAX) : ""} more</span>}
                   </td>
                   <td class="right number">{one.since == null ? "" : duration(Math.max(0, nowMs - one.since))}</td>
-                  <td class="error-cell"><ErrorText text={one.error ?? heads[0]?.last_error?.detail} /></td>
+                  <td class="error-cell"><ErrorText text={errorOf(item, one) ?? failureText(heads[0]?.last_error)} /></td>
                 </tr>
               );
             })}

@@ -2,21 +2,26 @@
 import { useEffect, useState } from "preact/hooks";
 import { api, ask, type Operation } from "./api.ts";
 import { count } from "./format.ts";
+import { tab } from "./router.ts";
 import { Button, Dialog, ErrorNotice, Notice, useAction } from "./ui.tsx";
 
 export function Progress({ operation }: { operation: Operation }) {
   const done = operation.affected + operation.failed;
+  const isStored = ["redrive", "replay"].includes(operation.kind);
+  const [one, ...others] = operation.deliveries ?? [];
   return (
     <div class="progress">
       <progress max={Math.max(operation.matched, 1)} value={operation.state === "running" ? done : Math.max(operation.matched, 1)}
         aria-label={`${operation.kind}: ${count(done)} of ${count(operation.matched)}`} />
       <p role="status">
-        <b>{operation.state}</b>: {count(operation.affected)} of {count(operation.matched)} done
+        <b>{operation.state}</b>: {count(operation.affected)} of {count(operation.matched)} {isStored ? "stored again" : "done"}
+        {one && others.length === 0 && <>, as message <a href={tab(operation.destination, "messages", {}, one.new_sequence)}>{one.new_sequence}</a></>}
         {operation.failed > 0 && <>, {count(operation.failed)} could not be changed</>}
         {operation.withdrawing ? <>, {count(operation.withdrawing)} leave when their attempt has ended</> : null}
         {operation.duplicates ? <>, {count(operation.duplicates)} were stored before</> : null}
         {operation.without_body ? <>, {count(operation.without_body)} without a body</> : null}
       </p>
+      {isStored && operation.affected > 0 && <p class="muted small">What becomes of {operation.affected === 1 ? "it shows in a row of its own" : "them shows in rows of their own"}, under Messages and History.</p>}
       {operation.problem && <Notice>{operation.problem.detail}</Notice>}
     </div>
   );
@@ -64,7 +69,7 @@ export function BulkDialog({ title, verb, explain, run, uncounted, onClose, dang
         {operation?.state === "running" && <Button onClick={() => act(async () => setOperation(await cancelOperation(operation)))}>Cancel the operation</Button>}
         {operation ? <Button kind="main" onClick={() => onClose(true)}>Close</Button> : (
           <>
-            <Button onClick={() => onClose(false)}>Keep everything as it is</Button>
+            <Button onClick={() => onClose(false)}>Cancel</Button>
             <Button kind={danger ? "danger" : "main"} disabled={isBusy || (uncounted === undefined && !matched)} onClick={() => act(async () => setOperation(await run(false)))}>
               {verb} {matched === null ? "" : count(matched)}
             </Button>

@@ -46,7 +46,7 @@ export function BusiestLanes({ destination }: { destination: string }) {
                   <td class="cut"><a href={tab(destination, "lane", { key: lane.key ?? "" })}>{laneName(lane.key)}</a></td>
                   <td class="right number">{count(lane.pending)}</td>
                   <td class="right number">{count(lane.ready)}</td>
-                  <td>{lane.head && <><span class="number">{lane.head.sequence}</span> <Chip state={lane.head.state} isPending /></>}</td>
+                  <td>{lane.head && <><span class="number">{lane.head.sequence}</span> <Chip state={lane.head.state} isPending attempts={lane.head.attempts} /></>}</td>
                   <td class="right number">{duration(lane.head?.received_at ? Date.now() - new Date(lane.head.received_at).getTime() : null)}</td>
                 </tr>
               ))}

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { api, ask, may, type DeadLetter, type Failure, type Operation, type Pending, type Session } from "./api.ts";
 import { BulkDialog } from "./bulk.tsx";
-import { count, laneName, time } from "./format.ts";
+import { count, failureText, laneName, time } from "./format.ts";
 import type { Filters } from "./list.tsx";
 import { VerbDialog } from "./message_dialog.tsx";
 import { tab } from "./router.ts";
@@ -47,7 +47,7 @@ function grouped(all: Failed[]): Group[] {
   const groups = new Map<string, Group>();
   for (const one of all) {
     const { error } = one;
-    const text = error ? `${error.status ? `status ${error.status}: ` : ""}${error.detail || error.kind}` : one.reason;
+    const text = failureText(error) ?? one.reason;
     const name = `${error?.stage} ${error?.status} ${kind(text)}`;
     const group = groups.get(name) ?? { name, text, stage: error?.stage ?? "", items: [], first: one.at, last: one.at };
     group.items.push(one);

@@ -4,6 +4,16 @@ const tenths = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFr
 
 export const count = (value: number | null | undefined) => (value == null ? "–" : whole.format(value));
 
+/** A failure in one form everywhere: the status, if there is one, and what the other side said. Many details begin with the status. */
+export function failureText(error: { status?: number | null; kind?: string; detail: string } | null | undefined): string | undefined {
+  if (!error) return undefined;
+  const { status, detail } = error;
+  return (status && !detail.startsWith("status ") ? `status ${status}${detail && ": "}${detail}` : detail) || error.kind;
+}
+
+/** A number and what is counted: 1 pod, 2 pods. */
+export const many = (value: number, one: string) => `${count(value)} ${one}${value === 1 ? "" : "s"}`;
+
 export const rate = (value: number) => (value >= 100 ? whole.format(Math.round(value)) : tenths.format(value));
 
 export function duration(ms: number | null | undefined): string {

@@ -17,9 +17,11 @@ export interface Live<T> {
   isConnected: boolean;
   /** True if what is shown may have changed: nothing new has come, or Reseq could not read it. */
   isStale: boolean;
+  /** When the last value came. */
+  readAt: Date | null;
 }
 
-const NOTHING = { value: null, error: null, isConnected: false, isStale: false };
+const NOTHING = { value: null, error: null, isConnected: false, isStale: false, readAt: null };
 
 /** Follows a view. With `null`, nothing. */
 export function useLive<T>(query: Query | null): Live<T> {
@@ -38,7 +40,7 @@ export function useLive<T>(query: Query | null): Live<T> {
       if (!line.startsWith("data:")) return;
       const value = JSON.parse(line.slice(5));
       if (typeof value.error === "string") set((now) => ({ ...now, error: value.error, isConnected: true, isStale: true }));
-      else set({ value, error: null, isConnected: true, isStale: false });
+      else set({ value, error: null, isConnected: true, isStale: false, readAt: new Date() });
       const gap = performance.now() - last;
       last += gap;
       clearTimeout(timer);

@@ -1,7 +1,7 @@
 // One message: its fields, its timeline and its body.
 import { useState } from "preact/hooks";
 import { ask, api, type DeadLetter, type Failure, type Gone, type Message, type Pending, type Session } from "./api.ts";
-import { bytes, duration, laneName, time } from "./format.ts";
+import { bytes, count, duration, failureText, laneName, many, time } from "./format.ts";
 import { MessageActions } from "./message_dialog.tsx";
 import { tab } from "./router.ts";
 import { Button, Chip, ErrorNotice, download, useLoad } from "./ui.tsx";
@@ -43,8 +43,12 @@ function steps(message: Message): Step[] {
     return all;
   }
   const all: Step[] = [{ name: "arrived", at: at(message.received_at) }];
-  for (const error of [...(message.errors ?? [])].reverse())
-    all.push({ name: `failed in ${error.stage}`, at: at(error.occurred_at), state: "halted", detail: `${error.kind}${error.status ? ` ${error.status}` : ""}: ${error.detail}` });
+  const errors = [...(message.errors ?? [])].reverse();
+  for (const error of errors)
+    all.push({ name: `failed in ${error.stage}`, at: at(error.occurred_at), state: "halted", detail: failureText(error) });
+  const left = message.attempts - errors.length;
+  // The first and the last errors are stored.
+  if (left > 0 && errors.length) all.splice(2, 0, { name: many(left, "more failed attempt"), at: null, state: "halted", detail: "Reseq stores the first error and the last ones." });
   if (isLetter(message)) {
     all.push({ name: "dead-lettered", at: at(message.dead_lettered_at), state: "dead_lettered", detail: message.reason });
   } else {
@@ -60,7 +64,7 @@ export function Timeline({ message }: { message: Message }) {
   return (
     <ol class="timeline">
       {all.map((step, at) => {
-        const before = all[at - 1]?.at;
+        const before = all[at - 1]?.at ?? all[at - 2]?.at;
         const gap = step.at != null && before != null ? step.at - before : null;
         return (
           <li key={at}>
@@ -76,16 +80,20 @@ export function Timeline({ message }: { message: Message }) {
   );
 }
 
-export function Errors({ errors }: { errors: Failure[] }) {
+/** Some errors of a message with so many failed attempts. */
+export function Errors({ errors, attempts }: { errors: Failure[]; attempts: number }) {
   return (
+    <>
+    {attempts > errors.length && <p class="muted small">{count(errors.length)} of {many(attempts, "failed attempt")}</p>}
     <ul class="errors">
       {errors.map((error, at) => (
         <li key={at}>
-          <span class="muted number">{time(error.occurred_at)}</span> {error.stage}, {error.kind}{error.status ? ` ${error.status}` : ""}
-          <pre>{error.detail}</pre>
+          <span class="muted number">{time(error.occurred_at)}</span> {error.stage}, {error.kind}
+          <pre>{failureText(error)}</pre>
         </li>
       ))}
     </ul>
+    </>
   );
 }
 
@@ -127,8 +135,8 @@ export function Fields({ message, destination }: { message: Message; destination
     ["Key", message.key == null ? <span class="muted">none</span> : <a href={tab(destination, "lane", { key: message.key })}>{laneName(message.key)}</a>],
   ];
   if (!isGone(message)) {
-    rows.push(["Failed attempts", <>{message.attempts}{message.stalls ? `, and ${message.stalls} leases that expired` : ""}</>]);
-    if (message.previous != null) rows.push(["Before it in the lane", message.previous]);
+    rows.push(["Failed attempts", <>{message.attempts}{message.stalls ? `, and ${many(message.stalls, "expired lease")}` : ""}</>]);
+    if (message.previous != null) rows.push(["Message before it in the lane", message.previous ? <a href={tab(destination, "messages", {}, message.previous)}>{message.previous}</a> : <span class="muted">none</span>]);
     if (message.origin) rows.push(["Origin", <>{message.origin.destination} {message.origin.sequence}</>]);
     if (message.damaged) rows.push(["Damaged", message.damaged]);
     for (const [name, value] of Object.entries(message.headers ?? {})) rows.push([name, <code>{value}</code>]);
@@ -140,19 +148,27 @@ export function Fields({ message, destination }: { message: Message; destination
   );
 }
 
+/** The state of a message, and how often it has failed. */
+export const StateChip = ({ message }: { message: Message }) =>
+  isGone(message) || isLetter(message) ? <Chip state={message.state} /> : <Chip state={message.state} isPending attempts={message.attempts} />;
+
 /** Everything about one message. It is read again when `turn` changes. */
-export function MessageDetails({ session, destination, sequence, turn = "", onDone }: {
+export function MessageDetails({ session, destination, sequence, turn, onDone }: {
   session: Session; destination: string; sequence: number; turn?: string; onDone?: () => void;
 }) {
   const { value, error, again } = useLoad(() => showMessage(destination, sequence), [destination, sequence, turn]);
   if (!value) return error ? <ErrorNotice error={error} /> : <p class="muted" role="status">Reading message {sequence} …</p>;
   return (
     <div class="message">
-      <p class="message-head"><Chip state={value.state} isPending={!isGone(value) && !isLetter(value)} /> {"age_ms" in value && value.age_ms != null && <span class="muted">arrived {duration(value.age_ms)} ago</span>}</p>
-      <div class="actions"><MessageActions session={session} destination={destination} message={value} onDone={() => { again(); onDone?.(); }} /></div>
+      <p class="message-head"><StateChip message={value} /> {"age_ms" in value && value.age_ms != null && <span class="muted">arrived {duration(value.age_ms)} ago</span>}</p>
+      <div class="actions">
+        {/* Only the page of a lane has turns. */}
+        {turn === undefined && !isGone(value) && !isLetter(value) && <a class="button" href={tab(destination, "lane", { key: value.key ?? "" })}>Show the lane</a>}
+        <MessageActions session={session} destination={destination} message={value} onDone={() => { again(); onDone?.(); }} />
+      </div>
       <h3>Timeline</h3>
       <Timeline message={value} />
-      {!isGone(value) && value.errors && value.errors.length > 0 && <><h3>Errors</h3><Errors errors={value.errors} /></>}
+      {!isGone(value) && value.errors && value.errors.length > 0 && <><h3>Errors</h3><Errors errors={value.errors} attempts={value.attempts} /></>}
       <h3>Fields</h3>
       <Fields message={value} destination={destination} />
       {!isGone(value) && <Body message={value} name={`${destination}-${value.sequence}`} />}

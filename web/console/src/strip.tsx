@@ -1,7 +1,7 @@
 // The strip of a lane: pending messages in their order, to the right of the gate; those that left last, to its
 // left. A message keeps its element, so that one sees it change its colour in its place and pass the gate.
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { duration } from "./format.ts";
+import { duration, many } from "./format.ts";
 import { letter, tone } from "./ui.tsx";
 
 export interface Cell {
@@ -47,7 +47,7 @@ export function Strip({ cells, left, hasMore, selected, onSelect }: {
     ...cells.map((one, at) => ({
       ...one, isPending: true, isFailing: one.attempts > 0 && ["waiting", "delayed", "ready"].includes(one.state), x: gate + GATE + at * CELL,
       title: `${one.sequence}: ${one.state.replace("_", "-")}${one.withdrawing ? ", withdrawing" : ""}, arrived ${duration(one.age_ms)} ago`
-        + (one.attempts ? `, ${one.attempts} failed attempts` : ""),
+        + (one.attempts ? `, ${many(one.attempts, "failed attempt")}` : ""),
     })),
   ];
   const current = all.some((one) => one.sequence === selected) ? selected : cells[0]?.sequence ?? all[0]?.sequence;

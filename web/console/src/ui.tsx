@@ -2,7 +2,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refused } from "./api.ts";
-import { count } from "./format.ts";
+import { count, many } from "./format.ts";
 
 export const STATES = ["waiting", "processing", "delayed", "ready", "delivering", "halted"] as const;
 export type Counted = (typeof STATES)[number];
@@ -28,10 +28,12 @@ export const letter = (state: string) => LETTERS[state] ?? "·";
 export const tone = (state: string, isPending = false) =>
   isPending && SETTLED.has(state) ? "tombstone" : state === "damaged" ? "halted" : state;
 
-export function Chip({ state, isPending = false }: { state: string; isPending?: boolean }) {
+/** A state. A message that has failed and is tried again has the colour of a warning. */
+export function Chip({ state, isPending = false, attempts = 0 }: { state: string; isPending?: boolean; attempts?: number }) {
+  const isFailing = attempts > 0 && ["waiting", "delayed", "ready"].includes(state);
   return (
-    <span class={`chip is-${tone(state, isPending)}`}>
-      <span aria-hidden="true">{letter(state)}</span> {state.replace("_", "-")}
+    <span class={`chip is-${isFailing ? "mild" : tone(state, isPending)}`}>
+      <span aria-hidden="true">{isFailing ? "↻" : letter(state)}</span> {state.replace("_", "-")}{isFailing && `, ${many(attempts, "failed attempt")}`}
     </span>
   );
 }
@@ -194,7 +196,10 @@ export function useAction() {
   return { isBusy, error, run, setError };
 }
 
-/** Loads once for each set of inputs, and again on request. */
+/** How long to wait before loading again after nobody could answer, in ms. */
+const AGAIN_MS = 5000;
+
+/** Loads once for each set of inputs, again on request, and again and again while Redis or Reseq does not answer. */
 export function useLoad<T>(load: () => Promise<T>, inputs: unknown[]) {
   const [state, set] = useState<{ value: T | null; error: unknown; isBusy: boolean }>({ value: null, error: null, isBusy: true });
   const [turn, setTurn] = useState(0);
@@ -209,7 +214,13 @@ export function useLoad<T>(load: () => Promise<T>, inputs: unknown[]) {
       isCurrent = false;
     };
   }, [...inputs, turn]);
-  return { ...state, again: () => setTurn((now) => now + 1) };
+  const again = () => setTurn((now) => now + 1);
+  useEffect(() => {
+    if (state.isBusy || !(state.error instanceof Refused) || (state.error.problem.status ?? 503) < 503) return;
+    const timer = setInterval(() => !document.hidden && again(), AGAIN_MS);
+    return () => clearInterval(timer);
+  }, [state]);
+  return { ...state, again };
 }
 
 /** Downloads a body as a file. */

@@ -224,6 +224,13 @@ test("the search finds a message by its id, a lane by its key, and a destination
   // In a destination, a number is a sequence.
   await search("1");
   await row.filter({ hasText: "sequence" }).getByText("order-4711").waitFor();
+  // Nothing found is not the same as nothing searched.
+  const problem = { status: 503, title: "Redis does not answer", detail: "Redis does not answer", code: "redis_unavailable" };
+  await page.route("**/v1/destinations/crm/messages**", (route) => route.fulfill({ status: 503, contentType: "application/problem+json", json: problem }));
+  await page.show("search?q=nothing-has-this");
+  await page.getByText(/^1 of \d+ destinations could not be searched: Redis does not answer$/).waitFor();
+  await page.getByText("No message has this id or key in the destinations that were searched.").waitFor();
+  await page.unroute("**/v1/destinations/crm/messages**");
 });
 
 test("a halted head is repaired in the editor, and leaves in its place", async () => {
@@ -237,7 +244,7 @@ test("a halted head is repaired in the editor, and leaves in its place", async (
   assert.equal(await button("Replace the body and retry").isDisabled(), true);
   await body.fill(`{"account": "acct-70", "change": 0}`);
   await button("Replace the body and retry").click();
-  await page.getByText("Message 1 has its new body, and is now waiting.").waitFor();
+  await page.getByText("Message 1 has its new body, and is tried again.").waitFor();
   const [repaired] = await service.claim("crm", 1);
   assert.deepEqual([repaired.sequence, repaired.body], [1, { account: "acct-70", change: 0 }]);
   await service.complete(repaired);
@@ -413,10 +420,10 @@ test("a head is retried, set aside and cancelled, and all failed heads are retri
   for (const lease of await service.claim("heads", 4, 4)) await service.fail(lease, "broken");
   await page.show("destinations/heads/lane?key=a");
   await button("Retry now").click();
-  await page.getByText("Message 1 is now waiting.").waitFor();
+  await page.getByText("Message 1 is tried again.").waitFor();
   await cellOf(1).and(page.locator(".is-waiting")).waitFor();
   await button("Set aside").click();
-  await page.getByText("Message 1 is now dead-lettered.").waitFor();
+  await page.getByText("Message 1 is now a dead letter.").waitFor();
   await cellOf(1).and(page.locator(".has-left")).waitFor();
   await cellOf(2).click();
   await page.locator(".message").getByText("failed in transform").waitFor();
@@ -504,7 +511,7 @@ test("a destination is created with the rules of the schema, changed, paused, an
   await dialog().getByText("made-here has it as message 1").waitFor();
   await button("Close", dialog().locator(".is-end")).click();
   await button("Purge pending messages").click();
-  await button("Cancel 1", dialog()).click();
+  await button("Purge 1", dialog()).click();
   await dialog().getByText("succeeded").waitFor();
   await button("Close", dialog().locator(".is-end")).click();
   for (const part of ["ingest", "processing", "delivery"]) {

@@ -1,7 +1,7 @@
 // Dead letters: redrive or discard them, some or all.
 import { useState } from "preact/hooks";
 import { api, ask, may } from "../api.ts";
-import { count, laneName, time } from "../format.ts";
+import { count, failureText, laneName, time } from "../format.ts";
 import { FilterForm, LIMIT, Pager, useFilters, usePages } from "../list.tsx";
 import { ErrorText, LettersByError } from "../failures.tsx";
 import { MessageDialog, VerbDialog, type Verb } from "../message_dialog.tsx";
@@ -71,7 +71,7 @@ export function DeadLettersTab({ session, destination, query, open }: TabProps) 
                   <td>{one.stage}</td>
                   <td class="number nowrap">{time(one.dead_lettered_at)}</td>
                   <td class="error-cell"><ErrorText text={one.reason} /></td>
-                  <td class="error-cell"><ErrorText text={one.last_error?.detail ?? one.damaged} /></td>
+                  <td class="error-cell"><ErrorText text={failureText(one.last_error) ?? one.damaged} /></td>
                 </tr>
               ))}
             </tbody>

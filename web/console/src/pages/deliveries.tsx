@@ -1,8 +1,8 @@
 // Deliveries as they happen, like `reseq tail`.
 import { useEffect, useState } from "preact/hooks";
-import { Refused, signed, signedOut } from "../api.ts";
+import { Refused, signed, signedOut, type Failure } from "../api.ts";
 import { ErrorText } from "../failures.tsx";
-import { count, duration, laneName, time } from "../format.ts";
+import { count, duration, failureText, laneName, time } from "../format.ts";
 import { lines } from "../lines.ts";
 import { usePoll } from "../live.ts";
 import { href, tab } from "../router.ts";
@@ -25,7 +25,7 @@ interface Delivered {
   took_ms: number;
   age_ms: number;
   occurred_at: string;
-  error?: { detail: string };
+  error?: Failure;
 }
 type Line = Delivered | { type: "listening" } | { type: "missed"; count: number };
 type Wanted = { destination?: string; key?: string; outcome?: string };
@@ -57,24 +57,35 @@ export function DeliveriesPage({ destination }: { destination: string }) {
     if (isPaused) return;
     const stop = new AbortController();
     const take = (some: Line[]) => {
-      if (some.some((one) => one.type === "listening")) setListening(true);
+      if (some.some((one) => one.type === "listening")) {
+        setListening(true);
+        setError(null);
+      }
       const fresh = some.filter((one): one is Delivered => one.type === "delivery");
       setMissed((now) => some.reduce((sum, one) => sum + (one.type === "missed" ? one.count : 0), now));
       if (fresh.length) setRows((now) => [...fresh.reverse(), ...now].slice(0, SHOWN_MAX));
     };
     setError(null);
-    follow(wanted, stop.signal, take).catch((caught) => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const open = () => follow(wanted, stop.signal, take).catch((caught) => {
+      if (stop.signal.aborted) return;
       setListening(false);
-      if (!stop.signal.aborted) setError(caught);
+      setError(caught instanceof Refused ? caught : "Reseq does not answer. Is the process running?");
+      timer = setTimeout(open, READY_MS);
     });
+    open();
     return () => {
       stop.abort();
+      clearTimeout(timer);
       setListening(false);
     };
   }, [wanted, isPaused]);
   // Without Redis nothing is delivered, and the stream stays open.
-  const ready = usePoll(async () => (await fetch("/readyz")).ok, READY_MS, []);
-  const [text, name] = isListening && ready.value === false ? ["not current", "is-bad"] : isListening ? ["live", "is-on"] : isPaused ? ["paused", "is-off"] : ["connecting", "is-off"];
+  const ready = usePoll(async () => {
+    const answer = await fetch("/readyz");
+    return answer.ok ? "" : (await answer.text()).replace(/^\w+: /, "");
+  }, READY_MS, []);
+  const [text, name] = isListening && ready.value ? ["not current", "is-bad"] : isListening ? ["live", "is-on"] : isPaused ? ["paused", "is-off"] : ["connecting", "is-off"];
   return (
     <>
       <Head title="Deliveries" sub="As they happen, the newest first">
@@ -96,7 +107,7 @@ export function DeliveriesPage({ destination }: { destination: string }) {
         </select></label>
         <Button type="submit" kind="main">Filter</Button>
       </form>
-      <ErrorNotice error={error} />
+      <ErrorNotice error={ready.value || error} />
       <Panel title="Deliveries" tools={missed > 0 && <span class="muted">{count(missed)} more were too many to show</span>}>
         {rows.length === 0 ? <Empty>{isListening ? "Nothing has been delivered since you opened the page." : "…"}</Empty> : (
           <Table label="Deliveries">
@@ -107,12 +118,12 @@ export function DeliveriesPage({ destination }: { destination: string }) {
                   <td class="number nowrap">{time(one.occurred_at)}</td>
                   <td class="cut"><a href={href(["destinations", one.destination])}>{one.destination}</a></td>
                   <td class="cut">{one.key !== null && <a href={tab(one.destination, "lane", { key: one.key })}>{laneName(one.key)}</a>}</td>
-                  <td class="right number">{one.sequence}</td>
+                  <td class="right"><a class="number" href={tab(one.destination, "messages", {}, one.sequence)}>{one.sequence}</a></td>
                   <td>{one.outcome === "accepted" ? one.outcome : <span class="tag is-bad">{one.outcome}</span>}{one.batch > 1 && <span class="tag">batch of {count(one.batch)}</span>}</td>
                   <td class="right number">{one.attempt}</td>
                   <td class="right number">{duration(one.took_ms)}</td>
                   <td class="right number">{duration(one.age_ms)}</td>
-                  <td class="error-cell"><ErrorText text={one.error?.detail} /></td>
+                  <td class="error-cell"><ErrorText text={failureText(one.error)} /></td>
                 </tr>
               ))}
             </tbody>

@@ -71,7 +71,8 @@ export function DestinationPage({ session, destination, route }: { session: Sess
           ))}
         </ul>
       </nav>
-      <ErrorNotice error={definition.error ?? stats.error} />
+      {/* The tabs that are live tell it themselves. */}
+      <ErrorNotice error={definition.error ?? (["overview", "lane"].includes(name) ? null : stats.error)} />
       {found && pausedText(found.paused) && <Notice kind="info">{pausedText(found.paused)}</Notice>}
       {!definition.error && (
         <Tab key={`${name}?${query}`} session={session} destination={destination} query={query} definition={found} numbers={numbers} open={open} onChanged={definition.again} />

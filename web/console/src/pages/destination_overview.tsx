@@ -1,10 +1,10 @@
 // The overview of a destination, live: its rates, what waits, its oldest heads, and what an operator can do.
 import { useMemo, useRef, useState } from "preact/hooks";
 import { api, ask, may, type Operation } from "../api.ts";
-import { Cause, headsOf } from "../attention.tsx";
+import { Cause, errorOf, headsOf } from "../attention.tsx";
 import { LiveSign } from "../app.tsx";
 import { BulkDialog } from "../bulk.tsx";
-import { bytes, count, duration, laneName, rate } from "../format.ts";
+import { bytes, count, duration, failureText, laneName, rate } from "../format.ts";
 import { ErrorText, LanesByError } from "../failures.tsx";
 import { PendingChart, RatesChart, useHour, type Point as Charted } from "../hour.tsx";
 import { useLive } from "../live.ts";
@@ -44,6 +44,7 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
     () => (lane && now ? [now.at / 1000, now.in, now.out, lane.counts.pending, lane.counts.retrying] : null), [now],
   ), destination);
   const attention = numbers?.attention ?? [];
+  const item = { name: destination, ...numbers };
   const heads = lane?.heads.length ? lane.heads : numbers?.head ? [numbers.head] : [];
   const isFailing = heads.some((head) => head.attempts > 0 || head.state === "halted");
   return (
@@ -53,12 +54,13 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
       {lane && attention.length > 0 && (
         <Panel title="Needs attention" class="is-bad">
           <ul class="causes">
-            {attention.map((one) => (
-              <li key={one.cause}>
-                <Cause one={one} /> {one.since != null && <>for {duration(Math.max(0, lane.at_ms - one.since))}</>}{one.error && <>: {one.error}</>}{" "}
-                {headsOf({ name: destination, ...numbers }, one.cause).slice(0, 1).map((head) => <a key={head.sequence} href={tab(destination, "lane", { key: head.key ?? undefined })}>Show the lane</a>)}
-              </li>
-            ))}
+            {attention.map((one) => {
+              const error = errorOf(item, one);
+              return <li key={one.cause}>
+                <Cause one={one} /> {one.since != null && <>for {duration(Math.max(0, lane.at_ms - one.since))}</>}{error && <>: {error}</>}{" "}
+                {headsOf(item, one.cause).slice(0, 1).map((head) => <a key={head.sequence} href={tab(destination, "lane", { key: head.key ?? undefined })}>Show the lane</a>)}
+              </li>;
+            })}
           </ul>
         </Panel>
       )}
@@ -85,11 +87,11 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
                   {heads.map((head) => (
                     <tr key={head.sequence} class={head.attempts > 0 || head.state === "halted" ? "is-bad" : ""}>
                       <td class="cut"><a href={tab(destination, "lane", { key: head.key ?? undefined })}>{laneName(head.key)}</a></td>
-                      <td><Chip state={head.state} isPending /></td>
+                      <td><Chip state={head.state} isPending attempts={head.attempts} /></td>
                       <td class="right"><a class="number" href={tab(destination, "messages", {}, head.sequence)}>{head.sequence}</a></td>
                       <td class="right number">{duration(head.age_ms)}</td>
                       <td class="right number">{head.attempts || ""}</td>
-                      <td class="error-cell"><ErrorText text={head.last_error?.detail} /></td>
+                      <td class="error-cell"><ErrorText text={failureText(head.last_error)} /></td>
                     </tr>
                   ))}
                 </tbody>
@@ -125,7 +127,7 @@ function Intervene({ destination, paused, onChanged }: { destination: string; pa
         <Button kind="danger" onClick={() => setDialog("purge")}>Purge pending messages</Button>
       </div>
       {dialog === "purge" && (
-        <BulkDialog title={`Purge ${destination}`} verb="Cancel" danger explain="All messages that are pending now leave without delivery."
+        <BulkDialog title={`Purge ${destination}`} verb="Purge" danger explain="All messages that are pending now leave without delivery."
           run={(isDryRun) => bulk(api.POST("/v1/destinations/{destination}/purge", { ...path, ...header(isDryRun), body: { dry_run: isDryRun } }))} onClose={() => setDialog("")} />
       )}
       {dialog === "repair" && (

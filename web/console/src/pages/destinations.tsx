@@ -1,12 +1,12 @@
 // All destinations: what waits there, and for how long.
 import { useEffect, useState } from "preact/hooks";
 import { api, ask, may, type Session } from "../api.ts";
-import { causesOf, Cause, isMild, needy, type Attention } from "../attention.tsx";
+import { causesOf, Cause, errorOf, isMild, needy, type Attention, type Needy } from "../attention.tsx";
 import { LiveSign } from "../app.tsx";
-import { count, duration, percent, rate } from "../format.ts";
+import { count, duration, failureText, percent, rate } from "../format.ts";
 import { useLive, usePoll } from "../live.ts";
 import { go, href, tab } from "../router.ts";
-import { Bar, Button, Empty, ErrorNotice, Head, Notice, Panel, Table, useAction, type Counted } from "../ui.tsx";
+import { Bar, Button, Empty, ErrorNotice, Head, Panel, Table, useAction, type Counted } from "../ui.tsx";
 import { DestinationEditor } from "../editor.tsx";
 
 export interface Row {
@@ -56,7 +56,7 @@ export function PauseButton({ name, paused, onDone }: { name: string; paused: Pa
 /** What is wrong with a destination: as the service says, or what its row shows before that. */
 export function healthOf({ counts, head, paused }: Row, told: Attention[] = []): Attention[] {
   if (told.length) return told;
-  const one = (cause: string, number = 0): Attention[] => [{ cause, count: number, since: null, error: head?.last_error?.detail ?? null }];
+  const one = (cause: string, number = 0): Attention[] => [{ cause, count: number, since: null, error: failureText(head?.last_error) ?? null }];
   if (!counts || counts.is_damaged) return one("damaged");
   if (counts.halted) return one("halted", counts.halted);
   if (head && head.attempts > 0 && !paused.delivery) return one("retrying");
@@ -65,7 +65,7 @@ export function healthOf({ counts, head, paused }: Row, told: Attention[] = []):
 
 function Health({ row, told }: { row: Row; told?: Attention[] }) {
   const found = healthOf(row, told);
-  const error = found.find((one) => one.error)?.error;
+  const [error] = found.map((one) => errorOf({ name: row.name, head: row.head as Needy["head"] }, one)).filter(Boolean);
   if (found.length === 0) return <span class={row.counts?.pending ? "chip is-well" : "muted"}>{row.counts?.pending ? "well" : "idle"}</span>;
   return <>{found.map((one) => <Cause key={one.cause} one={one} />)}{error && <span class="why-cut muted">{error}</span>}</>;
 }
@@ -95,8 +95,7 @@ export function DestinationsPage({ session, query }: { session: Session; query: 
         {may(session, "admin") && <Button kind="main" onClick={() => setNew(true)}>New destination</Button>}
       </Head>
       {isNew && <DestinationEditor onClose={(name) => { setNew(false); if (name) go(href(["destinations", name])); }} />}
-      {live.error && <Notice>{live.error}</Notice>}
-      <ErrorNotice error={attention.error} />
+      <ErrorNotice error={live.error ?? attention.error} />
       <div class="filters">
         <label>Name contains <input type="search" value={search} onInput={(event) => { setSearch(event.currentTarget.value); setPage(0); }} /></label>
         <label>First{" "}

@@ -8,7 +8,7 @@ export function DoctorPage() {
   const missing = new Map((report?.not_checked ?? []).map((one) => [one.check, one.reason]));
   return (
     <>
-      <Head title="Doctor" sub={report ? `${count(report.checks.length)} checks by pod ${report.pod}, Reseq ${report.version}, at ${time(report.checked_at)}` : "Reading …"}>
+      <Head title="Doctor" sub={report ? `${count(report.checks.length)} checks by pod ${report.pod}, Reseq ${report.version}, at ${time(report.checked_at)}` : error ? "" : "Reading …"}>
         <Button kind="main" disabled={isBusy} onClick={again}>Check again</Button>
       </Head>
       <ErrorNotice error={error} />

@@ -89,11 +89,18 @@ export function LaneTab({ session, destination, query }: TabProps) {
   );
 }
 
+/** The last errors of a head that are shown. */
+const ERRORS_SHOWN = 3;
+
 function tally(cells: Cell[]): Partial<Record<Counted, number>> {
   const counts: Record<string, number> = {};
   for (const cell of cells) counts[cell.state === "damaged" ? "halted" : cell.state] = (counts[cell.state] ?? 0) + 1;
   return counts;
 }
+
+/** How long the success of an action is told, in ms: shorter over a head that has failed again. A new reading ends it. */
+const TOLD_MS = 10_000;
+const TOLD_URGENT_MS = 1500;
 
 const HOLDERS: Record<string, (lane: Lane, head: Cell) => string> = {
   waiting: () => "nobody: it waits until it is claimed",
@@ -123,8 +130,7 @@ function HeadOfLane({ session, lane, head }: { session: Session; lane: Lane; hea
   return (
     <>
       <p class="head-line">
-        <span class="head-number number">{head.sequence}</span> <Chip state={head.state} isPending />
-        {head.attempts > 0 && head.state !== "halted" && <span class="chip is-bad">failing</span>}
+        <span class="head-number number">{head.sequence}</span> <Chip state={head.state} isPending attempts={head.attempts} />
         {head.withdrawing && <span class="tag">withdrawing</span>}
       </p>
       <dl class="fields">
@@ -137,7 +143,7 @@ function HeadOfLane({ session, lane, head }: { session: Session; lane: Lane; hea
         {lane.ordering !== "none" && <div><dt>Behind it</dt><dd class="number">{lane.has_more ? "more than " : ""}{count(behind.length)} {behind.length === 1 ? "message" : "messages"}, {count(behind.filter((one) => one.state === "ready").length)} of them ready</dd></div>}
       </dl>
       <ErrorNotice error={error} />
-      {message?.errors && message.errors.length > 0 && <><h3>Errors</h3><Errors errors={message.errors.slice(0, 3)} /></>}
+      {message?.errors && message.errors.length > 0 && <><h3>Errors</h3><Errors errors={message.errors.slice(0, ERRORS_SHOWN)} attempts={Math.max(head.attempts, message.errors.length)} /></>}
       {lane.ordering !== "none" && (
         <WhyStuck destination={destination} laneKey={lane.ordering === "key" ? lane.key ?? "" : undefined} head={`${head.sequence} ${head.state} ${head.attempts}`}
           isUrgent={isBehind || lane.paused.delivery} />
@@ -151,18 +157,20 @@ function HeadActions({ session, lane, head, message, isUrgent }: {
   session: Session; lane: Lane; head: Cell; message: Pending | null; isUrgent: boolean;
 }) {
   const { isBusy, error, run } = useAction();
-  const [told, tell] = useState("");
+  const [told, setTold] = useState({ text: "", atMs: 0, of: 0 });
+  const tell = (text: string) => setTold({ text, atMs: Date.now(), of: sequence });
   const [isRepair, setRepair] = useState(false);
   const [isAll, setAll] = useState(false);
+  const toldMs = isUrgent && told.of === head.sequence ? TOLD_URGENT_MS : TOLD_MS;
   const { destination } = lane;
   const { sequence } = head;
   if (!may(session, "operate")) return <p class="muted">Your token may only read.</p>;
   const path = { params: { path: { destination } } };
   const at = { sequence, ...(lane.ordering === "key" ? { key: lane.key ?? "" } : {}) };
-  const act = (action: () => Promise<{ state: string }>) => run(async () => {
+  const act = (action: () => Promise<unknown>, what: string) => run(async () => {
     tell("");
-    const answer = await action();
-    tell(`Message ${sequence} is now ${answer.state.replace("_", "-")}.`);
+    await action();
+    tell(`Message ${sequence} ${what}.`);
   });
   // All that are halted are counted; of those in backoff, only the oldest are known.
   const backoffs = lane.heads.filter((one) => one.state !== "halted" && one.attempts > 0).length;
@@ -170,15 +178,15 @@ function HeadActions({ session, lane, head, message, isUrgent }: {
   return (
     <>
       <div class="actions">
-        <Button kind={isUrgent ? "main" : "plain"} disabled={isBusy || !canRetry} onClick={() => act(() => ask(api.POST("/v1/destinations/{destination}/retry-head", { ...path, body: at })))}>Retry now</Button>
+        <Button kind={isUrgent ? "main" : "plain"} disabled={isBusy || !canRetry} onClick={() => act(() => ask(api.POST("/v1/destinations/{destination}/retry-head", { ...path, body: at })), "is tried again")}>Retry now</Button>
         <Button disabled={isBusy || head.state !== "halted" || !message} onClick={() => setRepair(true)}>Repair the body and retry</Button>
-        <Button disabled={isBusy} onClick={() => act(() => ask(api.POST("/v1/destinations/{destination}/skip-head", { ...path, body: at })))}>Set aside</Button>
+        <Button disabled={isBusy} onClick={() => act(() => ask(api.POST("/v1/destinations/{destination}/skip-head", { ...path, body: at })), "is now a dead letter")}>Set aside</Button>
         <CancelButton destination={destination} sequence={sequence} />
         {lane.counts.halted + backoffs > 1 && <Button onClick={() => setAll(true)}>Retry all failed heads</Button>}
       </div>
       <p class="muted small">Set aside: it becomes a dead letter, and the lane continues.</p>
       <ErrorNotice error={error} />
-      {told && <Notice kind="good">{told}</Notice>}
+      {told.text && Date.now() - told.atMs < toldMs && <Notice kind="good">{told.text}</Notice>}
       {isRepair && message && <RepairDialog destination={destination} at={at} message={message} onClose={(text) => { setRepair(false); if (text) tell(text); }} />}
       {isAll && <BulkDialog title="Retry all failed heads" verb="Retry" uncounted={`${count(lane.counts.halted)} halted, and all that wait for a backoff`}
         explain={`Each lane of ${destination} whose head is halted or waits for a backoff tries it again now.`}
@@ -208,8 +216,8 @@ function RepairDialog({ destination, at, message, onClose }: {
   const send = () => run(async () => {
     const raw = new TextEncoder().encode(text);
     const body = isJson ? { ...at, body: value } : { ...at, body_base64: btoa(Array.from(raw, (one) => String.fromCharCode(one)).join("")), content_type: type };
-    const answer = await ask(api.POST("/v1/destinations/{destination}/retry-head", { params: { path: { destination } }, body }));
-    onClose(`Message ${at.sequence} has its new body, and is now ${answer.state}.`);
+    await ask(api.POST("/v1/destinations/{destination}/retry-head", { params: { path: { destination } }, body }));
+    onClose(`Message ${at.sequence} has its new body, and is tried again.`);
   });
   return (
     <Dialog title={`Repair message ${at.sequence}`} wide onClose={() => onClose()}>
@@ -220,7 +228,7 @@ function RepairDialog({ destination, at, message, onClose }: {
       {!isJson && <Field label="Content type"><input value={type} onInput={(event) => setType(event.currentTarget.value)} /></Field>}
       <ErrorNotice error={error} />
       <div class="actions is-end">
-        <Button onClick={() => onClose()}>Keep the body</Button>
+        <Button onClick={() => onClose()}>Cancel</Button>
         <Button kind="main" disabled={isBusy || !!problem} onClick={send}>Replace the body and retry</Button>
       </div>
     </Dialog>

@@ -1,7 +1,7 @@
 // Pending messages, and any message by its sequence, its id or its idempotency key.
 import { useState } from "preact/hooks";
 import { api, ask, may, type Session } from "../api.ts";
-import { bytes, duration, laneName, time } from "../format.ts";
+import { bytes, duration, failureText, laneName, time } from "../format.ts";
 import { ErrorText } from "../failures.tsx";
 import { FilterForm, LIMIT, Pager, useFilters, usePages } from "../list.tsx";
 import { MessageDialog } from "../message_dialog.tsx";
@@ -36,7 +36,7 @@ export function MessagesTab({ session, destination, query, open }: TabProps) {
                   <td class="right number nowrap">{duration(one.age_ms)}</td>
                   <td class="right number">{one.attempts || ""}</td>
                   <td class="right number nowrap">{bytes(one.bytes)}</td>
-                  <td class="error-cell"><ErrorText text={one.last_error?.detail ?? one.damaged} /></td>
+                  <td class="error-cell"><ErrorText text={failureText(one.last_error) ?? one.damaged} /></td>
                 </tr>
               ))}
             </tbody>
@@ -71,7 +71,7 @@ function Find({ session, destination, onFound }: { session: Session; destination
       <form class="filters" aria-label="Find a message" onSubmit={(event) => { event.preventDefault(); if (isValid) find(); }}>
         <label>Find by <select value={by} onChange={(event) => { setBy(event.currentTarget.value); setError(null); }}>
           <option value="sequence">sequence</option><option value="id">id</option>
-          {may(session, "operate") && <option value="idempotency_key">idempotency key, and cancel it</option>}
+          {may(session, "operate") && <option value="idempotency_key">idempotency key (to cancel)</option>}
         </select></label>
         <input aria-label="What to find" value={text} onInput={(event) => setText(event.currentTarget.value)} />
         <Button type="submit" kind={by === "idempotency_key" ? "danger" : "plain"} disabled={isBusy || !isValid}>{by === "idempotency_key" ? "Cancel the message" : "Show"}</Button>

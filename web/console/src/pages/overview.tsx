@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { NeedsAttention } from "../attention.tsx";
 import { Chart } from "../chart.tsx";
-import { bytes, count, duration, rate } from "../format.ts";
+import { bytes, count, duration, many, rate } from "../format.ts";
 import { PendingChart, RatesChart, useHour, type Point } from "../hour.tsx";
 import { useLive } from "../live.ts";
 import { tab } from "../router.ts";
@@ -49,14 +49,14 @@ export function OverviewPage() {
   const [x = [], p50 = [], p99 = [], overhead = []] = points;
   return (
     <>
-      <Head title="Overview" sub={now ? `${count(now.destinations)} destinations${now.paused ? `, ${now.paused} paused` : ""}` : "…"}>
+      <Head title="Overview" sub={now ? `${many(now.destinations, "destination")}${now.paused ? `, ${now.paused} paused` : ""}` : "…"}>
         <LiveSign live={live} />
       </Head>
       {live.error && <Notice>{live.error}</Notice>}
       {now && (
         <>
-          {now.damaged > 0 && <Notice>The numbers of {now.damaged} destinations cannot be read.</Notice>}
-          <NeedsAttention nowMs={now.at_ms} />
+          {now.damaged > 0 && <Notice>The numbers of {many(now.damaged, "destination")} cannot be read.</Notice>}
+          <NeedsAttention nowMs={now.at_ms} isStale={live.isStale} />
           <div class="tiles">
             <Tile name="In per second" value={rate(now.in_per_second)} />
             <Tile name="Out per second" value={rate(now.out_per_second)} />

@@ -1,6 +1,6 @@
 // The live pods, and who owns which partition.
 import { LiveSign } from "../app.tsx";
-import { count, duration, ranges } from "../format.ts";
+import { count, duration, many, ranges } from "../format.ts";
 import { useLive } from "../live.ts";
 import { Empty, Head, Notice, Panel, Table } from "../ui.tsx";
 
@@ -20,7 +20,7 @@ export function PodsPage() {
   }
   return (
     <>
-      <Head title="Pods and partitions" sub={now ? `${count(now.pods.length)} pods, ${count(now.partitions.length)} partitions` : "…"}><LiveSign live={live} /></Head>
+      <Head title="Pods and partitions" sub={now ? `${many(now.pods.length, "pod")}, ${many(now.partitions.length, "partition")}` : "…"}><LiveSign live={live} /></Head>
       {live.error && <Notice>{live.error}</Notice>}
       {now && (
         <>

@@ -1,10 +1,10 @@
 // Finds destinations by name, messages by id, sequence or key, and lanes by key.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { api, ask, type Destination, type Gone, type Message, type Pending } from "../api.ts";
-import { count, laneName } from "../format.ts";
+import { api, ask, Refused, type Destination, type Gone, type Message, type Pending } from "../api.ts";
+import { count, laneName, many } from "../format.ts";
 import { href, tab } from "../router.ts";
-import { isGone, isLetter, showMessage } from "../message.tsx";
-import { Button, Chip, Empty, ErrorNotice, Head, Panel, Table, useAction } from "../ui.tsx";
+import { isGone, showMessage, StateChip } from "../message.tsx";
+import { Button, Empty, ErrorNotice, Head, Notice, Panel, Table, useAction } from "../ui.tsx";
 
 /** The most destinations that are searched, how many at the same time, and how many names are listed. */
 const SEARCHED_MAX = 1000;
@@ -31,11 +31,16 @@ async function listed(text: string, first: string | undefined) {
   return { named, all: all.sort((a, b) => rank(a) - rank(b)) };
 }
 
-/** What one destination holds under this text. A message that it does not know is no error. */
-async function findIn(one: Destination, text: string, isHere: boolean): Promise<Found[]> {
+/** What one destination holds under this text, and what prevented the search. A message that it does not know is no error. */
+async function findIn(one: Destination, text: string, isHere: boolean): Promise<{ some: Found[]; why?: string }> {
   const { name: destination } = one;
   const path = { destination };
-  const none = () => null;
+  let why: string | undefined;
+  const none = (caught: unknown) => {
+    const { status = 0 } = caught instanceof Refused ? caught.problem : {};
+    if (status < 400 || status >= 500 || status === 429) why = (caught as Error).message;
+    return null;
+  };
   const query = { key: text, limit: 1 };
   const [byId, pending, gone, bySequence] = await Promise.all([
     one.ids_max ? ask(api.GET("/v1/destinations/{destination}/messages/by-id/{id}", { params: { path: { destination, id: text } } })).catch(none) : null,
@@ -50,13 +55,13 @@ async function findIn(one: Destination, text: string, isHere: boolean): Promise<
   if (first) found.push({ destination, by: "key", message: first as Pending });
   const [last] = gone?.items ?? [];
   if (!first && last && "latency" in last) found.push({ destination, by: "key", message: last as Gone });
-  return found;
+  return { some: found, why };
 }
 
 export function SearchPage({ text, first }: { text: string; first: string | undefined }) {
   const [found, setFound] = useState<Found[]>([]);
   const [names, setNames] = useState<string[] | null>(null);
-  const [progress, setProgress] = useState({ searched: 0, all: 0, withoutIds: 0, left: 0 });
+  const [progress, setProgress] = useState({ searched: 0, all: 0, withoutIds: 0, left: 0, failed: 0, why: "" });
   const { isBusy, error, run } = useAction();
   const isWanted = useRef(true);
   useEffect(() => {
@@ -65,28 +70,31 @@ export function SearchPage({ text, first }: { text: string; first: string | unde
       const { named, all } = await listed(text, first);
       setNames(named.map((one) => one.name));
       const searched = all.slice(0, SEARCHED_MAX);
-      setProgress({ searched: 0, all: searched.length, withoutIds: searched.filter((one) => !one.ids_max).length, left: all.length - searched.length });
+      setProgress({ searched: 0, all: searched.length, withoutIds: searched.filter((one) => !one.ids_max).length, left: all.length - searched.length, failed: 0, why: "" });
       const queue = [...searched];
       const next = async () => {
         for (let one = queue.shift(); one && isWanted.current; one = queue.shift()) {
-          const some = await findIn(one, text, one.name === first);
+          const { some, why } = await findIn(one, text, one.name === first);
           if (some.length) setFound((now) => [...now, ...some]);
-          setProgress((now) => ({ ...now, searched: now.searched + 1 }));
+          setProgress((now) => ({ ...now, searched: now.searched + 1, ...(why ? { failed: now.failed + 1, why } : {}) }));
         }
       };
       await Promise.all(Array.from({ length: AT_ONCE }, next));
     });
     return () => { isWanted.current = false; };
   }, []);
-  const { searched, all, withoutIds, left } = progress;
+  const { searched, all, withoutIds, left, failed, why } = progress;
+  const isDone = names !== null && !isBusy;
+  const answered = searched - failed;
   return (
     <>
-      <Head title={<>Search: {text}</>} sub={isBusy ? `Searched ${count(searched)} of ${count(all)} destinations …` : `Searched ${count(searched)} ${searched === 1 ? "destination" : "destinations"}`}>
+      <Head title={<>Search: {text}</>} sub={isBusy ? `Searched ${count(searched)} of ${many(all, "destination")} …` : isDone ? `Searched ${answered < all ? `${count(answered)} of ` : ""}${many(all, "destination")}` : ""}>
         {isBusy && <Button onClick={() => { isWanted.current = false; }}>Stop</Button>}
       </Head>
       <ErrorNotice error={error} />
+      {failed > 0 && <Notice>{count(failed)} of {many(all, "destination")} could not be searched: {why}</Notice>}
       <Panel title="Messages and lanes">
-        {found.length === 0 ? <Empty>{isBusy ? "…" : "No message has this id or key."}</Empty> : (
+        {found.length === 0 ? <Empty>{!isDone && !error ? "…" : error || (answered === 0 && all > 0) ? "Nothing was searched." : `No message has this id or key${answered < all ? " in the destinations that were searched" : ""}.`}</Empty> : (
           <Table label="Messages and lanes">
             <thead><tr><th>Message</th><th>Destination</th><th>Found by</th><th>State</th><th>Id</th><th>Key</th></tr></thead>
             <tbody>
@@ -95,7 +103,7 @@ export function SearchPage({ text, first }: { text: string; first: string | unde
                   <td><a class="number" href={tab(destination, "messages", {}, message.sequence)}>{message.sequence}</a>{by === "key" && <span class="muted">{isGone(message) ? " the last" : " the first"}</span>}</td>
                   <td><a href={href(["destinations", destination])}>{destination}</a></td>
                   <td>{by}</td>
-                  <td><Chip state={message.state} isPending={!isGone(message) && !isLetter(message)} /></td>
+                  <td><StateChip message={message} /></td>
                   <td class="cut"><code>{message.id}</code></td>
                   <td>{message.key != null && <>{laneName(message.key)}: <a href={tab(destination, "lane", { key: message.key })}>lane</a>, <a href={tab(destination, "history", { key: message.key })}>history</a></>}</td>
                 </tr>
@@ -107,7 +115,7 @@ export function SearchPage({ text, first }: { text: string; first: string | unde
         {left > 0 && <p class="muted small">{count(left)} more destinations were not searched. Search from the page of a destination: that one comes first.</p>}
       </Panel>
       <Panel title="Destinations">
-        {names?.length === 0 && <Empty>No destination has this text in its name.</Empty>}
+        {isDone && names.length === 0 && <Empty>No destination has this text in its name.</Empty>}
         <ul class="checks">{names?.slice(0, NAMES_MAX).map((name) => <li key={name}><a href={href(["destinations", name])}>{name}</a></li>)}</ul>
         {names && names.length > NAMES_MAX && <p><a href={href(["destinations"], { search: text })}>All {count(names.length)}</a></p>}
       </Panel>
