@@ -1,5 +1,5 @@
 // Which destinations need attention, and why: the same answer as that of `reseq status --check` and the doctor.
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { api, ask, type Schema } from "./api.ts";
 import { ErrorText } from "./failures.tsx";
 import { count, duration, failureText, laneName, many } from "./format.ts";
@@ -70,7 +70,11 @@ export const errorOf = (item: Needy, { cause, error }: Attention) =>
 /** A panel with what is wrong. Each row leads to its lane. */
 export function NeedsAttention({ nowMs, isStale }: { nowMs: number; isStale: boolean }) {
   const [limit, setLimit] = useState(SHOWN);
-  const { value, error } = usePoll(() => needy(limit, true), EVERY_MS, [limit]);
+  const { value: now, error } = usePoll(() => needy(limit, true), EVERY_MS, [limit]);
+  // Without Redis the answer is that nothing is known of any destination. What was known says more.
+  const known = useRef(now);
+  if (now && (!now.items.length || now.items.some((one) => !one.not_read))) known.current = now;
+  const value = isStale ? known.current ?? now : now;
   const items = value?.items ?? [];
   const all = Math.max(value?.totals?.needs_attention ?? 0, items.length);
   const rows = items.flatMap((item) => causesOf(item).map((one) => ({ item, one })));
