@@ -25,7 +25,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Holdings {
     pub(super) store: Store,
     pub(super) lease: Duration,
-    begun: Instant,
     leases: Mutex<HashMap<u16, Arc<PartitionLease>>>,
     /// One task for each partition in `leases`.
     keepers: TaskTracker,
@@ -42,7 +41,6 @@ impl Holdings {
         Arc::new(Holdings {
             store,
             lease,
-            begun: Instant::now(),
             leases: Mutex::default(),
             keepers: TaskTracker::new(),
             leaving: CancellationToken::new(),
@@ -162,7 +160,7 @@ impl Holdings {
 
     /// Renews the lease until it is lost, or drained.
     async fn hold(&self, lease: &PartitionLease) {
-        let mut next = self.next_renewal();
+        let mut next = Instant::now() + self.lease / 4;
         loop {
             tokio::select! {
                 () = lease.ended() => return,
@@ -197,13 +195,6 @@ impl Holdings {
         }
     }
 
-    /// The time of the next renewal: the same for all partitions, so that their renewals share a call.
-    fn next_renewal(&self) -> Instant {
-        let every = (self.lease / 4).max(Duration::from_millis(1));
-        let passed = self.begun.elapsed().as_millis() / every.as_millis();
-        self.begun + every * (u32::try_from(passed).unwrap_or(u32::MAX - 1) + 1)
-    }
-
     /// Renews once. Returns the time of the next renewal.
     async fn renew(&self, lease: &PartitionLease) -> Instant {
         point(Point::OwnerRenewing).await;
@@ -225,7 +216,7 @@ impl Holdings {
                 return asked + self.lease / 20;
             }
         }
-        self.next_renewal()
+        asked + self.lease / 4
     }
 
     /// Gives a partition back, with the epoch that this pod can vouch for. True if Redis

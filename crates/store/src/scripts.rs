@@ -147,8 +147,6 @@ impl Scripts {
         scripts.complete.may_run_in(&others, 3);
         scripts.release_fast.may_run_in(&others, 4);
         scripts.release.may_run_in(&others, 5);
-        // An owner renews its partitions together. On its own, because it may run when Redis is full.
-        scripts.acquire_partition.may_run_in(&composed(&["acquire_partition"]), 1);
         scripts
     }
 }
@@ -271,9 +269,7 @@ fn composed_of(texts: &[(&str, String)], is_full: bool) -> String {
     );
     whole.push_str(&include("types"));
     let mut included: Vec<&str> = Vec::new();
-    // blocks.lua publishes wake-ups.
-    let of_blocks = std::iter::once("wake");
-    for name in of_blocks.chain(texts.iter().flat_map(|(_, text)| includes_of(text))) {
+    for name in texts.iter().flat_map(|(_, text)| includes_of(text)) {
         // An include follows those that it needs in each list, so also in what is joined here.
         if !included.contains(&name) {
             included.push(name);
