@@ -16,7 +16,6 @@ if held ~= '' and token ~= own_token and held ~= seen_owner then
 end
 if tonumber(lease_ms) > (tonumber(partition_of(key_epoch)[4]) or 0) then
   redis.call('HSET', key_epoch, 'lease_ms', lease_ms)
-  partition_of(key_epoch)[4] = lease_ms
 end
 -- Each renewal changes the value, so that waiting senders see it.
 local count = token == own_token and renewals + 1 or 1

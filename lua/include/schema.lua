@@ -15,8 +15,8 @@ local function known_schema(noted)
   return schema
 end
 
--- The fields of the epoch key of each partition: read once a call, however many blocks (blocks.lua) need them. What
--- writes these fields changes this table too.
+-- The fields of the epoch key of each partition: read once a call, however many blocks (blocks.lua) need them. Only
+-- `current_epoch` changes this table.
 local partitions = {}
 
 local function partition_of(epoch)
