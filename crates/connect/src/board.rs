@@ -1,11 +1,9 @@
 //! How each source is: for `/readyz`, the metrics and the log.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use metrics::gauge;
+use parking_lot::Mutex;
 
 /// How a source is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,28 +23,20 @@ pub enum State {
 pub struct Board(Mutex<BTreeMap<String, (State, Option<String>)>>);
 
 impl Board {
-    fn with<T>(
-        &self,
-        change: impl FnOnce(&mut BTreeMap<String, (State, Option<String>)>) -> T,
-    ) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// There is a source: the process is not ready before it runs.
     pub fn add(&self, source: &str) {
-        self.with(|all| all.insert(source.to_owned(), (State::Starting, None)));
+        self.0.lock().insert(source.to_owned(), (State::Starting, None));
         gauge!("reseq_connect_halted", "source" => source.to_owned()).set(0.0);
     }
 
     /// The source is so from now on. Logs it if it was different before.
     pub fn set(&self, source: &str, state: State) {
-        let is_new = self.with(|all| {
+        let before = {
+            let mut all = self.0.lock();
             let one = all.entry(source.to_owned()).or_insert((State::Starting, None));
-            let is_new = one.0 != state;
-            one.0 = state.clone();
-            is_new
-        });
-        if !is_new {
+            std::mem::replace(&mut one.0, state.clone())
+        };
+        if before == state {
             return;
         }
         let is_halted = matches!(state, State::Halted(_));
@@ -66,11 +56,9 @@ impl Board {
 
     /// Why it needs attention though it goes on, if it does.
     pub fn note(&self, source: &str, problem: Option<String>) {
-        self.with(|all| {
-            if let Some(one) = all.get_mut(source) {
-                one.1 = problem;
-            }
-        });
+        if let Some(one) = self.0.lock().get_mut(source) {
+            one.1 = problem;
+        }
     }
 
     /// What keeps the process from being ready: one line for each source.
@@ -85,6 +73,6 @@ impl Board {
             let texts: Vec<String> = state.into_iter().chain(problem.clone()).collect();
             (!texts.is_empty()).then(|| format!("{name}: {}", texts.join("; ")))
         };
-        self.with(|all| all.iter().filter_map(problem).collect())
+        self.0.lock().iter().filter_map(problem).collect()
     }
 }

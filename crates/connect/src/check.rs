@@ -1,7 +1,7 @@
 //! `check` and `status`.
 
 use crate::{
-    outlet::may_send,
+    outlet::{mark_of, may_send},
     settings::{Settings, SourceSettings},
     source::{Finding, Health},
 };
@@ -54,18 +54,15 @@ async fn status_of(service: &Service, settings: &SourceSettings) -> Result<Vec<S
     let name = source.name().await.map_err(|fault| fault.to_string())?;
     let (mut lines, mut oldest) = (Vec::new(), None);
     for destination in &settings.destinations {
-        let answer = service.call(Call::get(&path_of(destination, "sources"))).await;
-        let mark = match &answer {
+        let shown = match mark_of(service, destination, &name).await {
             Err(error) => format!("{error:#}"),
-            Ok(answer) => {
-                let mut items = answer["items"].as_array().into_iter().flatten();
-                let own = items.find(|item| item["name"] == *name);
-                let mark = own.and_then(|item| item["mark"].as_str());
-                oldest = oldest.into_iter().chain(mark.map(str::to_owned)).min();
-                mark.unwrap_or("no mark").to_owned()
+            Ok(mark) => {
+                let shown = mark.clone().unwrap_or_else(|| "no mark".to_owned());
+                oldest = oldest.into_iter().chain(mark).min();
+                shown
             }
         };
-        lines.push(format!("  {destination}: {mark}"));
+        lines.push(format!("  {destination}: {shown}"));
     }
     let health = source.health(&oldest.unwrap_or_default()).await;
     let Health { lag, problem, halted } = health.map_err(|fault| fault.to_string())?;

@@ -70,12 +70,8 @@ impl Outlet {
     pub async fn read_marks(&self) -> Result<Vec<Option<String>>, Fault> {
         let mut marks = Vec::with_capacity(self.destinations.len());
         for destination in &self.destinations {
-            let path = path_of(destination, "sources");
-            let answer = self.service.call(Call::get(&path)).await;
-            let answer = answer.map_err(|error| fault_of(destination, &error))?;
-            let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let own = items.iter().find(|item| item["name"] == *self.source);
-            marks.push(own.and_then(|item| item["mark"].as_str()).map(str::to_owned));
+            let mark = mark_of(&self.service, destination, &self.source).await;
+            marks.push(mark.map_err(|error| fault_of(destination, &error))?);
         }
         Ok(marks)
     }
@@ -139,10 +135,12 @@ impl Outlet {
             line.write(&mut body, destination, &self.source, after)
                 .map_err(|error| Fault::Halted(format!("{}: {error}", line.position)))?;
         }
-        let unanswered = |error: &Unreachable| Posted::refused(no_answer(text_of(error)), None);
+        let unanswered = |error: Unreachable| {
+            Posted::refused(no_answer(format!("{:#}", anyhow::Error::from(error))), None)
+        };
         let answer = match self.service.post("/v1/messages", "application/x-ndjson", body).await {
             Ok(answer) => answer,
-            Err(error) => return Ok(unanswered(&error)),
+            Err(error) => return Ok(unanswered(error)),
         };
         let wait = retry_after(&answer);
         let kind = answer.headers().get(reqwest::header::CONTENT_TYPE);
@@ -155,7 +153,7 @@ impl Outlet {
         }
         let text = match answer.text().await {
             Ok(text) => text,
-            Err(error) => return Ok(unanswered(&self.service.unreachable(error))),
+            Err(error) => return Ok(unanswered(self.service.unreachable(error))),
         };
         let results = parse_results(&text, lines.len())
             .map_err(|error| Fault::Later(format!("{error:#}")))?;
@@ -229,17 +227,21 @@ fn is_of_message(problem: &Problem) -> bool {
     matches!(problem.status, 400 | 413 | 415 | 422) && problem.code != "source_needs_one_shard"
 }
 
-/// An error with its cause.
-fn text_of(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {}", text_of(cause)),
-        None => error.to_string(),
-    }
-}
-
 /// There was no answer.
 fn no_answer(detail: String) -> Problem {
     Problem { status: 503, detail, ..Problem::default() }
+}
+
+/// The mark that a destination has of a source.
+pub async fn mark_of(
+    service: &Service,
+    destination: &str,
+    source: &str,
+) -> anyhow::Result<Option<String>> {
+    let answer = service.call(Call::get(&path_of(destination, "sources"))).await?;
+    let mut items = answer["items"].as_array().into_iter().flatten();
+    let own = items.find(|item| item["name"] == *source);
+    Ok(own.and_then(|item| item["mark"].as_str()).map(str::to_owned))
 }
 
 /// Whether the destination exists, and takes messages of this token. Sends one that it cannot store: there is no mark of
