@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{sync::broadcast, time::Instant};
 
 use crate::Api;
@@ -59,10 +59,6 @@ impl Known {
 }
 
 impl ActiveDestinations {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock()
-    }
-
     /// Those of these destinations that may have waiting messages.
     pub(super) async fn among(
         &self,
@@ -70,7 +66,7 @@ impl ActiveDestinations {
         all: Vec<Arc<CatalogEntry>>,
     ) -> Result<Vec<Arc<CatalogEntry>>, StoreError> {
         self.refresh(api).await?;
-        let mut known = self.known();
+        let mut known = self.known.lock();
         known.hear();
         let is_known = |entry: &Arc<CatalogEntry>| {
             known.names.contains(&entry.destination.name) || known.cut.contains(&entry.partition)
@@ -81,14 +77,14 @@ impl ActiveDestinations {
     /// Asks Redis, if it is time or wake-ups were missed. Meanwhile, other requests use what is known: a server that does
     /// not answer must not keep them from messages of others.
     async fn refresh(&self, api: &Api) -> Result<(), StoreError> {
-        let is_ready = self.known().is_ready;
+        let is_ready = self.known.lock().is_ready;
         let mut asked = match self.asked.try_lock() {
             Ok(asked) => asked,
             Err(_) if is_ready => return Ok(()),
             Err(_) => self.asked.lock().await,
         };
         {
-            let mut known = self.known();
+            let mut known = self.known.lock();
             if known.wakes.is_none() {
                 // Listen first and ask then, so that nothing is missed in between.
                 known.wakes = Some(api.wakes.listen(WakeKind::Waiting));
@@ -104,7 +100,7 @@ impl ActiveDestinations {
         *asked = Some(Instant::now());
         let partitions: Vec<u16> = (0..api.store.keys().partitions()).collect();
         let found = api.store.active_of_all(&partitions, Claimers::Worker, NAMES_MAX).await;
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let found = found.inspect_err(|_| known.has_gap = true)?;
         let is_cut = |(_, names): &&(u16, Vec<String>)| names.len() >= NAMES_MAX;
         known.cut = found.iter().filter(is_cut).map(|(partition, _)| *partition).collect();
@@ -118,7 +114,7 @@ impl ActiveDestinations {
 
     /// A claim from this destination begins. It is not active unless the claim leaves messages, or a wake-up says so.
     pub(super) fn claiming(&self, name: &DestinationName) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         // Wake-ups from before belong to this claim.
         known.hear();
         known.names.remove(name);
@@ -127,6 +123,6 @@ impl ActiveDestinations {
 
     /// A claim may have left messages.
     pub(super) fn may_have_more(&self, name: DestinationName) {
-        self.known().insert(name);
+        self.known.lock().insert(name);
     }
 }

@@ -6,7 +6,7 @@ mod blocked;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -33,36 +33,32 @@ struct State {
     probed: HashSet<DestinationName>,
     /// Destinations that were woken since the last report, and since the last check of halted messages.
     woken: HashSet<DestinationName>,
+    woken_to_check: HashSet<DestinationName>,
     /// Wake-ups were missed since the last report: any destination may have changed.
     has_gap: bool,
-    woken_to_check: HashSet<DestinationName>,
     /// Destinations with halted messages, and with dead letters, as last reported.
     halted: HashSet<DestinationName>,
     dead: HashSet<DestinationName>,
 }
 
 impl Owned {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
-    }
-
     pub(super) fn begin(&self, holdings: Arc<Holdings>) {
-        self.lock().holdings = Some(holdings);
+        self.0.lock().holdings = Some(holdings);
     }
 
     /// The destinations whose next delivery waits for their rate limit.
     pub(super) fn set_rate_limited(&self, names: HashSet<DestinationName>) {
-        self.lock().rate_limited = names;
+        self.0.lock().rate_limited = names;
     }
 
     /// The destinations with deliveries that wait for a connection.
     pub(super) fn set_awaiting_connection(&self, names: HashSet<DestinationName>) {
-        self.lock().awaiting_connection = names;
+        self.0.lock().awaiting_connection = names;
     }
 
     /// The destinations whose receivers fail, and whose lanes wait for a probe.
     pub(super) fn set_probed(&self, names: HashSet<DestinationName>) {
-        self.lock().probed = names;
+        self.0.lock().probed = names;
     }
 
     /// Messages of this destination may have left, or halted.
@@ -116,25 +112,25 @@ impl Owned {
     }
 
     fn is_probed(&self, name: &DestinationName) -> bool {
-        self.lock().probed.contains(name)
+        self.0.lock().probed.contains(name)
     }
 
     fn awaits_connection(&self, name: &DestinationName) -> bool {
-        self.lock().awaiting_connection.contains(name)
+        self.0.lock().awaiting_connection.contains(name)
     }
 
     fn is_rate_limited(&self, name: &DestinationName) -> bool {
-        self.lock().rate_limited.contains(name)
+        self.0.lock().rate_limited.contains(name)
     }
 
     fn partitions(&self) -> Vec<u16> {
-        self.lock().holdings.as_ref().map(|holdings| holdings.partitions()).unwrap_or_default()
+        self.0.lock().holdings.as_ref().map(|holdings| holdings.partitions()).unwrap_or_default()
     }
 
     /// How long this pod, as the owner of this partition, must still wait after a failover.
     /// `None` if it does not own the partition.
     fn takeover_wait(&self, partition: u16) -> Option<Duration> {
-        let state = self.lock();
+        let state = self.0.lock();
         Some(state.holdings.as_ref()?.of(partition)?.takeover_wait())
     }
 }

@@ -5,11 +5,7 @@ use std::collections::HashSet;
 
 use redis::Value;
 
-use crate::{
-    Store, StoreError,
-    calls::answered,
-    keys::{Claimers, PartitionKeys},
-};
+use crate::{Store, StoreError, calls::answered, keys::PartitionKeys};
 use domain::DestinationName;
 use redis_client::{Deployment, read, texts};
 
@@ -29,11 +25,15 @@ pub struct InMotion {
 
 /// The sets of a partition whose members are destinations, or begin with one.
 fn sets(keys: &PartitionKeys) -> [String; 7] {
-    let active = [Claimers::Builtin, Claimers::Worker].map(|claimers| keys.active(claimers));
-    let [builtin, worker] = active;
-    let leaving = [keys.releasable(), keys.withdrawing(), keys.consumers()];
-    let [releasable, withdrawing, consumers] = leaving;
-    [builtin, worker, releasable, withdrawing, consumers, keys.leases(), keys.delayed()]
+    [
+        keys.active_builtin(),
+        keys.active_worker(),
+        keys.releasable(),
+        keys.withdrawing(),
+        keys.consumers(),
+        keys.leases(),
+        keys.delayed(),
+    ]
 }
 
 impl Store {
