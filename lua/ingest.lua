@@ -4,11 +4,13 @@
 -- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone' | 'damaged' | 'source_gap' |
 --   'sources_full', sequence, epoch, id of the message stamped before | mark of the source}…}; arrivals that are not
 --   listed were stamped, from the first sequence on, without gaps; damaged: the entry of its idempotency key is
---   unreadable; a duplicate by its source, or one that only moves the mark, has sequence 0
+--   unreadable; a duplicate by its source, or one that only moves the mark, has sequence 0; first of the list, if any
+--   arrivals were leased: {0, 'leased', deadline in ms since 1970, 0, their sequences, separated by spaces}, with
+--   ordering by key each with what the record says of the message before: '<sequence>,<previous sequence, if known>'
 -- Errors: STALE_CALL, LATE_CALL <ms since 1970>, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, epoch, wake, arrivals
--- include: lists, attempts, waiting, bodies, dead_letters, remembered, sources
+-- include: lists, attempts, waiting, bodies, dead_letters, remembered, sources, on_arrival
 
 -- The most ids beyond the limit that one call removes, in addition to one for each arrival.
 local IDS_REMOVED_MAX = 1000
@@ -81,6 +83,8 @@ end
 
 local first = last + 1
 local answer = {first}
+local is_leased = may_lease(secret, progress.paused, key_waiting, ordering)
+local leased, previous_of_leased = {}, ordering == 'key' and {} or nil
 local pending, finished, first_ready, records = {}, {}, {}, {n = 0}
 local waiting, delays, awaiting, remember, letters = {n = 0}, {}, 0, {}, {}
 local awaiting_due, lanes_ready, ready_count, ids = {}, {n = 0}, 0, {n = 0}
@@ -98,8 +102,9 @@ local function with_prefix(prefix, record)
   return mark .. prefix .. rest
 end
 
--- Gives a new sequence its first state: waiting, delayed, awaiting turn or ready.
-local function set_state(lane, sequence, due, priority, is_finished)
+-- Gives a new sequence its first state: waiting, leased, delayed, awaiting turn or ready. `sequence_before`: the
+-- message before it in its lane.
+local function set_state(lane, sequence, due, priority, is_finished, sequence_before)
   add(pending[lane], sequence, sequence)
   local is_delayed = due and due > now
   if is_finished and not is_delayed then
@@ -118,6 +123,9 @@ local function set_state(lane, sequence, due, priority, is_finished)
     if is_delayed then
       delays[#delays + 1] = text(due)
       delays[#delays + 1] = destination .. '/' .. sequence
+    elseif is_leased then
+      leased[#leased + 1] = sequence
+      if previous_of_leased then previous_of_leased[#leased] = sequence_before end
     elseif ordering == 'none' then
       add(waiting, score_of(sequence, priority), sequence)
     else
@@ -191,13 +199,14 @@ for arrival, arrived in ipairs(arrivals) do
     last, room, room_bytes, bytes = last + 1, room - 1, room_bytes - accounted_bytes, bytes + accounted_bytes
     local sequence = text(last)
     if letter then letters[letter] = true end
-    if ordering == 'key' then record = with_prefix('P' .. previous[lane] .. ';', record) end
+    local sequence_before = previous[lane]
+    if ordering == 'key' then record = with_prefix('P' .. sequence_before .. ';', record) end
     if ordering == 'none' then record = with_prefix('N' .. priority .. ';', record) end
     add(records, sequence, record)
     stamped_as[arrival] = sequence
     if ids_max > 0 then add(ids, sequence, arrived.id) end
     previous[lane] = sequence
-    set_state(lane, sequence, due, priority, is_finished)
+    set_state(lane, sequence, due, priority, is_finished, sequence_before)
     if index then
       stamped_here[index] = {message_epoch, sequence, digest, id}
       remember[#remember + 1] = {index, math.max(0, (due or 0) - now)}
@@ -231,6 +240,10 @@ end
 if records.n > 0 then
   redis.call('HSET', key_messages, unpack(records, 1, records.n))
   store_waiting()
+  if #leased > 0 then
+    local deadline = text(now + lease_ms)
+    table.insert(answer, 2, lease_on_arrival(key_leases, destination, secret, deadline, leased, previous_of_leased))
+  end
   redis.call('HSET', key_destination, 'last', text(last), 'bytes', text(pending_bytes + bytes))
   if stored.n > 0 then redis.call('HSET', key_bodies, unpack(stored, 1, stored.n)) end
   if ids.n > 0 then

@@ -2,7 +2,7 @@
 
 -- Returns the answer if the call was answered before or is refused. Otherwise returns nil and what the partition knows
 -- of the destination: `now`, `epoch` (of the partition), `last` (the last sequence), `pending` (messages),
--- `pending_bytes`, `born`, `all_keys` (set if `previous` never forgot a key).
+-- `pending_bytes`, `born`, `all_keys` (set if `previous` never forgot a key), `paused`.
 local function begin_ingest(key_call, key_epoch, key_destination, number, seen_epoch, record_schema, version,
     message_epoch)
   local answered = replayed(key_call, number)
@@ -13,7 +13,7 @@ local function begin_ingest(key_call, key_epoch, key_destination, number, seen_e
   local partition_epoch, _, schema = current_epoch(key_epoch, now, seen_epoch)
   if schema ~= record_schema then return redis.error_reply('STALE_SCHEMA ' .. schema) end
   local definition = redis.call('HMGET', key_destination, 'version', 'deleted', 'last', 'settled', 'born', 'bytes',
-    'all_keys_known')
+    'all_keys_known', 'paused')
   if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
   if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
   local born, last = tonumber(definition[5]) or 0, tonumber(definition[3]) or 0
@@ -22,6 +22,7 @@ local function begin_ingest(key_call, key_epoch, key_destination, number, seen_e
   return nil, {
     now = now, epoch = partition_epoch, born = born, last = last, pending = last - (tonumber(definition[4]) or 0),
     pending_bytes = tonumber(definition[6]) or 0, all_keys = definition[7],
+    paused = definition[8] or '',
   }
 end
 

@@ -34,12 +34,13 @@ use reload::Reloadable;
 use supervisor::{Ended, Supervisor};
 
 use access::Guard;
+use api::WaitingWorkers;
 use config::{Changes, Config};
 use faults::pause::{Point, point};
 use http_server::min_rate::MinRate;
 use ingest::{Committer, Watermark};
 use outbound::outgoing::Lookup;
-use processor::{Processor, Transform, Transforms};
+use processor::{OnArrival, Processor, Transform, Transforms};
 use redis_client::embedded::EmbeddedRedis;
 use sender::{
     Sender,
@@ -232,7 +233,8 @@ impl Server {
         guarded(config, &guard).await?;
         let noting = guard.clone().note_uses(parts.store.clone(), parts.background.clone());
         tokio::spawn(supervisor.watch("notes of the use of tokens", noting));
-        let mut routes = api::router(api_of(config, &parts, &stop, &listeners));
+        let api = api_of(config, &parts, &stop, &listeners);
+        let mut routes = api::router(api.clone());
         routes = routes.merge(api::console::router(api::console::Sources {
             store: parts.store.clone(),
             catalog: parts.catalog.clone(),
@@ -240,6 +242,7 @@ impl Server {
             tasks: listeners.clone(),
         }));
         let mut tcp = Vec::new();
+        let on_arrival = OnArrival::default();
         if roles.contains(&Role::Ingest) {
             let (store, catalog) = (parts.store.clone(), parts.catalog.clone());
             let watermark = Watermark::new(store.keys().partitions());
@@ -253,6 +256,7 @@ impl Server {
                 config.http.body_bytes_max,
                 watermark,
                 (parts.due.clone(), commits.clone()),
+                vec![Arc::new(on_arrival.clone()), Arc::new(WaitingWorkers(api))],
                 descriptors.processes,
             );
             let rates = ingest::rates::Rates::default();
@@ -288,6 +292,7 @@ impl Server {
                     descriptors.processes,
                 ),
                 due: parts.due.clone(),
+                on_arrival,
             };
             let processing =
                 processor.run(parts.wakes.listen(WakeKind::Waiting), stop.clone(), drain);

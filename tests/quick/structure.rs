@@ -162,7 +162,7 @@ fn no_circle_of_imports_is_inside_the_store_and_the_client() {
 #[test]
 fn layers_of_the_store_import_only_what_is_below_them() {
     let layers = [
-        &["due", "exhausted", "group", "rights"][..],
+        &["due", "exhausted", "group", "on_arrival", "rights"][..],
         &["catalog", "scripts"],
         &["queries", "transitions"],
     ];

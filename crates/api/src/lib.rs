@@ -121,7 +121,7 @@ const URI_BYTES_MAX: usize = 8192;
 pub use audit::{Recorder, record_of_file};
 pub use deliveries::Tails;
 pub use openapi::document;
-pub use workers::WorkerRequests;
+pub use workers::{WaitingWorkers, WorkerRequests};
 
 /// All routes except ingest.
 pub fn router(api: Api) -> Router {

@@ -29,7 +29,7 @@ use super::{
 };
 use domain::{Arrival, DestinationName, TopicName};
 use faults::planted;
-use store::{Catalog, CatalogEntry, DueTimer, GroupCommit, Store, StoreError};
+use store::{Catalog, CatalogEntry, DueTimer, GroupCommit, Store, StoreError, Taker};
 
 /// The most queued jobs of one destination. When the queue is full, `submit` waits.
 const QUEUE_MAX: usize = 1024;
@@ -99,8 +99,8 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// A committer whose work runs on the tracker. The work completes even after this is dropped. Expressions run in
-    /// at most `processes_max` processes.
+    /// A committer whose work runs on the tracker. The work completes even after this is dropped. The first of the
+    /// `takers` with room processes messages at once. Expressions run in at most `processes_max` processes.
     pub fn new(
         store: Store,
         catalog: Catalog,
@@ -108,6 +108,7 @@ impl Committer {
         body_bytes_max: usize,
         watermark: Watermark,
         (due, tracker): (DueTimer, TaskTracker),
+        takers: Vec<Arc<dyn Taker>>,
         processes_max: usize,
     ) -> Committer {
         let memory = MemoryBudget::new(config.bytes_in_flight_max);
@@ -116,6 +117,7 @@ impl Committer {
             catalog: catalog.clone(),
             watermark,
             due,
+            takers,
             memory: memory.clone(),
             batch_max: config.batch_max,
             retry: Duration::from_millis(config.retry_ms),

@@ -9,8 +9,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     Failure, Finisher, Outcome, Output, Transform, Transforms,
     alone::Alone,
-    claims::Class,
     leases::{LeaseGuard, Leases},
+    slots::Class,
 };
 use domain::excerpt::excerpt;
 use domain::{
@@ -67,7 +67,7 @@ impl Attempts {
                 message: Box::new(message),
             };
             let (finisher, abandon) = (self.finisher.clone(), self.abandon.clone());
-            let of = (attempt.token.destination.clone(), Class::of(entry));
+            let of = (attempt.token.destination.clone(), Class::of(&entry.destination));
             let slot = Slot { of, ended: self.ended.clone() };
             self.tasks.spawn(async move {
                 let _slot = slot;

@@ -10,6 +10,7 @@ use futures::{
     future::{BoxFuture, OptionFuture},
     stream::FuturesUnordered,
 };
+use parking_lot::MutexGuard;
 use tokio::{
     sync::broadcast::error::RecvError,
     time::{Instant, sleep_until},
@@ -21,11 +22,10 @@ use super::{
     alone::{Alone, OneAlone},
     claim_priority::ClaimPriority,
     claim_sizes::ClaimSizes,
-    fair_queue::FairQueue,
+    slots::{Class, OTHERS_MAX, OfClass, Slots},
 };
-use domain::{DestinationName, TransformKind};
+use domain::DestinationName;
 use faults::pause::{Point, point};
-use shares::Shares;
 use store::{
     CallSequence, Catalog, CatalogEntry, Changed, Claimed, Claimers, Store, StoreError, Wake,
     retry_until,
@@ -46,41 +46,6 @@ const QUANTUM_MAX: usize = 64;
 const GATHER: Duration = Duration::from_millis(5);
 /// How long to try to requeue the messages of a claim that had no answer.
 const REQUEUE_WITHIN: Duration = Duration::from_secs(10);
-/// The most messages whose transforms only wait for the network: they have slots of their own.
-const CALLING_MAX: usize = 4096;
-/// How many of the destinations next in turn are asked whether they wait for slots.
-const OTHERS_MAX: usize = 16;
-
-/// What a transform does while it has a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
-    /// It needs this machine.
-    Working,
-    /// It waits for another service.
-    Calling,
-}
-
-impl Class {
-    pub(super) fn of(entry: &CatalogEntry) -> Class {
-        match entry.destination.transform.kind {
-            TransformKind::Http => Class::Calling,
-            _ => Class::Working,
-        }
-    }
-}
-
-/// The slots of a class.
-struct Slots {
-    shares: Shares<DestinationName>,
-    /// Destinations that may have waiting messages, in turn.
-    queue: FairQueue,
-}
-
-impl Slots {
-    fn new(all: usize) -> Slots {
-        Slots { shares: Shares::new(all, all), queue: FairQueue::default() }
-    }
-}
 
 /// While Redis has no memory left, and no head waits: how long until the next claim of the destination.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
@@ -107,8 +72,7 @@ pub(super) struct Claims {
     store: Store,
     catalog: Catalog,
     lease: Duration,
-    /// By [`Class`].
-    classes: [Slots; 2],
+    slots: Slots,
     sizes: ClaimSizes,
     /// Which destinations are left to other processors at first.
     claim_priority: ClaimPriority,
@@ -136,14 +100,14 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    pub(super) fn new(store: Store, catalog: Catalog, lease: Duration, slots: usize) -> Self {
+    pub(super) fn new(store: Store, catalog: Catalog, lease: Duration, slots: Slots) -> Self {
         Claims {
             claim_priority: ClaimPriority::new(store.pod()),
             changed: catalog.changed(),
             store,
             catalog,
             lease,
-            classes: [slots, CALLING_MAX].map(Slots::new),
+            slots,
             sizes: ClaimSizes::default(),
             check: None,
             claims_in_flight: HashMap::new(),
@@ -155,13 +119,6 @@ impl Claims {
             unanswered: HashMap::new(),
             alone: OneAlone::new(),
             call_sequences: HashMap::new(),
-        }
-    }
-
-    /// Reports the slots in use or reserved.
-    pub(super) fn report(&self) {
-        for (of, slots) in ["working", "calling"].into_iter().zip(&self.classes) {
-            telemetry::slots(of, slots.shares.taken(), slots.shares.all());
         }
     }
 
@@ -192,27 +149,19 @@ impl Claims {
         } else {
             let entry = self.catalog.get(name.as_str());
             let weight = entry.as_ref().map_or(1, |entry| entry.destination.weight);
-            let class = entry.as_deref().map_or(Class::Working, Class::of);
-            self.classes[class as usize].queue.push(name, weight);
+            let class = entry.map_or(Class::Working, |entry| Class::of(&entry.destination));
+            self.slots.of(class).lock().queue.push(name, weight);
         }
     }
 
     /// Frees a slot of this destination: the message in it is done.
     pub(super) fn freed(&mut self, class: Class, name: &DestinationName) {
-        self.classes[class as usize].shares.give_back(name, 1);
+        self.slots.of(class).lock().shares.give_back(name, 1);
     }
 
-    fn took(&mut self, entry: &CatalogEntry, slots: usize) {
-        let of = &mut self.classes[Class::of(entry) as usize];
-        of.queue.took(&entry.destination, slots);
-        of.shares.take(&entry.destination.name, slots);
-    }
-
-    /// Frees slots that a claim had reserved but did not fill.
-    fn unused(&mut self, entry: &CatalogEntry, slots: usize) {
-        let of = &mut self.classes[Class::of(entry) as usize];
-        of.queue.gave_back(&entry.destination, slots);
-        of.shares.give_back(&entry.destination.name, slots);
+    /// The slots of the class of this destination.
+    fn slots_of(&self, entry: &CatalogEntry) -> MutexGuard<'_, OfClass> {
+        self.slots.of(Class::of(&entry.destination)).lock()
     }
 
     /// Starts as many claims as slots and turns allow.
@@ -222,18 +171,23 @@ impl Claims {
     }
 
     fn claim_of(&mut self, class: Class, at_once_max: &impl Fn(&CatalogEntry) -> usize) {
-        let (mut passed, of) = (Vec::new(), class as usize);
-        let quantum = (self.classes[of].shares.all() / QUANTUM_DIVISOR).clamp(1, QUANTUM_MAX);
-        while self.classes[of].shares.free() > 0 && self.calls.len() < CALLS_MAX {
-            let free = self.classes[of].shares.free();
+        let (mut passed, slots) = (Vec::new(), self.slots.clone());
+        let slots = slots.of(class);
+        let quantum = (slots.lock().shares.all() / QUANTUM_DIVISOR).clamp(1, QUANTUM_MAX);
+        while self.calls.len() < CALLS_MAX {
+            let free = slots.lock().shares.free();
+            if free == 0 {
+                break;
+            }
             // The end of the claim in flight, or of any attempt, calls this again.
             let gathers = !self.calls.is_empty() && self.begun.elapsed() < GATHER;
             if free < quantum && gathers {
                 break;
             }
-            let Some((name, weights)) = self.classes[of].queue.pop() else { break };
+            let next = slots.lock().queue.pop();
+            let Some((name, weights)) = next else { break };
             let Some(entry) = self.catalog.get(name.as_str()) else { continue };
-            if Class::of(&entry) != class {
+            if Class::of(&entry.destination) != class {
                 self.hint(name);
                 continue;
             }
@@ -244,21 +198,23 @@ impl Claims {
                 self.requeue_unanswered(entry, Instant::now() + REQUEUE_WITHIN);
                 continue;
             }
-            let Slots { shares, queue } = &self.classes[of];
+            let mut of = slots.lock();
             let waits = |other: &DestinationName| {
                 let entry = self.catalog.get(other.as_str());
-                entry.is_some_and(|entry| at_once_max(&entry) > shares.taken_by(other))
+                entry.is_some_and(|entry| at_once_max(&entry) > of.shares.taken_by(other))
             };
-            let others_wait = queue.names().take(OTHERS_MAX).any(waits);
+            let others_wait = of.queue.names().take(OTHERS_MAX).any(waits);
             // Leave slots for the destinations that are next in turn.
             let share = entry.destination.share(free, weights).max(quantum.min(free));
-            let share = share.min(shares.room(&name, others_wait, false));
-            let room = most.saturating_sub(shares.taken_by(&name)).min(share);
+            let share = share.min(of.shares.room(&name, others_wait, false));
+            let room = most.saturating_sub(of.shares.taken_by(&name)).min(share);
             let room = room.min(CLAIM_MAX).min(self.sizes.next(&name));
             if room == 0 {
                 passed.push(name);
                 continue;
             }
+            of.took(&entry.destination, room);
+            drop(of);
             self.begin(entry, room);
         }
         // Destinations at their own limit keep their turn until one of their slots is free.
@@ -268,7 +224,6 @@ impl Claims {
     fn begin(&mut self, entry: Arc<CatalogEntry>, room: usize) {
         let name = entry.destination.name.clone();
         self.begun = Instant::now();
-        self.took(&entry, room);
         self.claims_in_flight.insert(name.clone(), false);
         let call_sequence = self.call_sequences.remove(&name);
         let call_sequence =
@@ -388,13 +343,13 @@ impl Claims {
         let claimed = match answer {
             Ok(claimed) => claimed,
             Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
-                self.unused(&entry, room);
+                self.slots_of(&entry).unused(&entry.destination, room);
                 self.hint(name);
                 return ClaimsEvent::Messages(entry, Claimed::default(), None);
             }
             Err(error) => {
                 tracing::debug!(destination = %name, %error, "cannot claim");
-                self.unused(&entry, room);
+                self.slots_of(&entry).unused(&entry.destination, room);
                 self.failed.push(name);
                 return ClaimsEvent::Messages(entry, Claimed::default(), None);
             }
@@ -409,10 +364,8 @@ impl Claims {
         }
         // A repeated claim returns what the first one got, even if it is more than now requested.
         match room.checked_sub(got) {
-            Some(unused) => self.unused(&entry, unused),
-            None => {
-                self.took(&entry, got - room);
-            }
+            Some(unused) => self.slots_of(&entry).unused(&entry.destination, unused),
+            None => self.slots_of(&entry).took(&entry.destination, got - room),
         }
         if got > 0 {
             telemetry::claimed(name.as_str(), got);

@@ -54,6 +54,11 @@ impl FairQueue {
         Some((name, weights))
     }
 
+    /// True if no destination is in the queue.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// The destinations in the queue, the next first.
     pub(super) fn names(&self) -> impl Iterator<Item = &DestinationName> {
         self.queue.values().map(|(name, _)| name)

@@ -9,6 +9,8 @@ mod claims;
 mod fair_queue;
 mod finish;
 mod leases;
+mod on_arrival;
+mod slots;
 pub mod transform;
 
 use std::{sync::Arc, time::Duration};
@@ -21,9 +23,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use claims::{Claims, ClaimsEvent};
 use finish::{Finisher, Outcome};
+use slots::Slots;
 
 use store::{Catalog, DueTimer, Store, Wake, already_here};
 
+pub use on_arrival::OnArrival;
 pub use transform::{Failure, Output, Transform, Transforms};
 
 /// How many freed slots are handled at once.
@@ -41,6 +45,8 @@ pub struct Processor {
     pub transforms: Transforms,
     /// Schedules retries of failed messages.
     pub due: DueTimer,
+    /// How ingest of this pod reaches it.
+    pub on_arrival: OnArrival,
 }
 
 impl Processor {
@@ -74,16 +80,18 @@ impl Processor {
 
         let (ended, mut ends) = mpsc::unbounded_channel();
         let abandon = CancellationToken::new();
-        let attempts = attempt::Attempts {
+        let attempts = Arc::new(attempt::Attempts {
             transforms: self.transforms,
             finisher,
             leases,
             abandon: abandon.clone(),
             ended,
             tasks: tasks.clone(),
-        };
+        });
+        let slots = Slots::new(self.config.concurrency);
+        self.on_arrival.open(&self.store, slots.clone(), attempts.clone(), lease);
         let catalog = self.catalog.clone();
-        let mut claims = Claims::new(self.store, self.catalog, lease, self.config.concurrency);
+        let mut claims = Claims::new(self.store, self.catalog, lease, slots.clone());
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut freed = Vec::new();
@@ -91,7 +99,10 @@ impl Processor {
             tokio::select! {
                 () = stop.cancelled() => break,
                 // It ends only by a panic. No lease may be held without it.
-                _ = &mut extender => return,
+                _ = &mut extender => {
+                    self.on_arrival.close();
+                    return;
+                }
                 wake = wakes.recv() => {
                     if !claims.take_wake(wake) {
                         break;
@@ -116,8 +127,9 @@ impl Processor {
                 }
             }
             claims.claim(|entry| attempts.at_once_max(entry));
-            claims.report();
+            slots.report();
         }
+        self.on_arrival.close();
         // Claims in flight still complete: their messages are processed or requeued like the rest.
         let deadline = Instant::now() + drain;
         claims.stop_poll();

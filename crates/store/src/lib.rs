@@ -12,6 +12,7 @@ mod coded;
 mod due;
 mod exhausted;
 mod group;
+mod on_arrival;
 
 mod attempts;
 mod bodies;
@@ -70,6 +71,7 @@ pub use kept_result::{KeptOutput, KeptResult, RESULT_BYTES_MAX};
 pub use keys::{Claimers, Keys};
 pub use known_schema::{SCHEMA, known as known_schema};
 pub use log_entry::{Content, LogEntry};
+pub use on_arrival::{Room, Taker};
 pub use presence::About;
 pub use queries::{
     attention::{Attention, Trouble},
@@ -103,7 +105,7 @@ pub use transitions::{
     end_session::SESSION_MS_MAX,
     extend::Extension,
     fail::{FAIL_MAX, Failed},
-    ingest::Ingested,
+    ingest::{Ingested, LeaseTerms},
     postpone::RefusedHead,
     reap::{Overdue, Reaped},
     release::{LaneRequest, LaneRun, Owner, Released, Settled, WITHDRAWALS_MAX},

@@ -32,8 +32,9 @@ use well_known::{ContentType, Id};
 
 use super::known_schema::{FIRST, known};
 use domain::{
-    Arrival, Attempts, Body, DestinationName, Epoch, Message, Ordering, Origin, OutOfLine,
-    Position, Processed, ProcessingOptions, Sequence, Stamped,
+    Arrival, Attempts, Body, Destination, DestinationName, Epoch, Message, Ordering, Origin,
+    OutOfLine, Position, Processed, ProcessingOptions, Sequence, Stamped,
+    message::PRIORITY_DEFAULT,
 };
 
 /// A record, and the changes to the hash `bodies` that belong to it.
@@ -133,6 +134,29 @@ pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool, schema: u32)
     write(&mut out, schema, &arrival.message, epoch, body.len() as u64, more);
     let bodies = if is_long(body) { vec![(Part::Body, Some(body.clone()))] } else { Vec::new() };
     Written { record: out, bodies }
+}
+
+/// The message as it is read from the record of an arrival that was just stamped.
+pub fn arrived(
+    arrival: &Arrival,
+    destination: &Destination,
+    position: Position,
+    previous: Option<Sequence>,
+) -> Stamped {
+    let (name, message) = (destination.name.clone(), arrival.message.clone());
+    let body = &arrival.message.body.bytes;
+    let keeps_key = destination.idempotency_window_ms == 0;
+    let has_priority = destination.ordering == Ordering::None;
+    Stamped {
+        previous,
+        priority: arrival.priority.filter(|_| has_priority).unwrap_or(PRIORITY_DEFAULT),
+        accounted_bytes: body.len() as u64,
+        idempotency_key: arrival.idempotency_key.clone().filter(|_| keeps_key),
+        origin: arrival.origin.clone(),
+        options: arrival.options,
+        out_of_line: OutOfLine { body: is_long(body).then_some(body.len() as u64), input: None },
+        ..Stamped::new(name, position, 0, message)
+    }
 }
 
 /// The record of a redriven dead letter that had been processed, without the script's prefix.
@@ -315,7 +339,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use domain::{Tombstone, message::PRIORITY_DEFAULT};
+    use domain::Tombstone;
 
     pub(super) const JSON: &str = "application/json";
 
@@ -389,6 +413,39 @@ mod tests {
         let arrived = of_arrival(&arrival, 7, true, FIRST);
         assert_eq!(of_stamped(&plain, Ordering::Destination, FIRST), arrived);
         assert_eq!(arrived.record.last_chunk::<3>(), Some(b"\xc0{}"));
+    }
+
+    #[test]
+    fn arrival_is_what_its_record_says() {
+        let long: &'static [u8] = &[b'x'; INLINE_MAX + 1];
+        let of =
+            |ordering| Destination { ordering, ..Destination::new("erp".parse().unwrap(), "") };
+        let cases = [
+            (Ordering::Destination, "", Some(41)),
+            (Ordering::Key, "P17;", Some(17)),
+            (Ordering::Key, "P;", None),
+            (Ordering::None, "N7;", Some(0)),
+        ];
+        for ((ordering, prefix, previous), body) in
+            cases.into_iter().flat_map(|case| [(case, b"{}".as_slice()), (case, long)])
+        {
+            let whole = stamped("a", JSON, body);
+            let arrival = Arrival {
+                idempotency_key: Some("order 7".into()),
+                priority: Some(7),
+                origin: whole.origin.clone(),
+                options: whole.options,
+                ..Arrival::of(whole.message.clone())
+            };
+            let Written { record, bodies } = of_arrival(&arrival, 7, true, FIRST);
+            let mark = record.iter().position(|byte| *byte == b'3').filter(|_| body.len() > 2);
+            let (mark, rest) = record.split_at(mark.unwrap_or_default());
+            let record = [mark, prefix.as_bytes(), rest].concat();
+            let body = bodies.into_iter().find_map(|(_, body)| body);
+            let read = read_with(record.into(), body, &whole.destination, 42, Attempts::default());
+            let destination = Destination { idempotency_window_ms: 0, ..of(ordering) };
+            assert_eq!(Ok(arrived(&arrival, &destination, whole.position, previous)), read);
+        }
     }
 
     #[test]

@@ -29,6 +29,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("heads", include_str!("../lua/include/heads.lua")),
     ("leases", include_str!("../lua/include/leases.lua")),
     ("lists", include_str!("../lua/include/lists.lua")),
+    ("on_arrival", include_str!("../lua/include/on_arrival.lua")),
     ("out_of_line", include_str!("../lua/include/out_of_line.lua")),
     ("owner", include_str!("../lua/include/owner.lua")),
     ("pulled", include_str!("../lua/include/pulled.lua")),

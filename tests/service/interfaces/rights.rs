@@ -361,8 +361,8 @@ async fn script_stopped_by_a_lost_right_is_not_confirmed_nor_repeated() {
     assert_eq!(limited.send("shaped", json!("before")).await.status, 202);
     limited.inbox.journal.reaches(1).await;
     limited.settles("shaped").await;
-    // Ingest stores the record before it adds the message to the waiting list.
-    limited.redis.acl(&["-rpush"]).await;
+    // Ingest stores the record before it adds the message to its lane.
+    limited.redis.acl(&["-zadd"]).await;
     let answer = limited.send("shaped", json!("half")).await;
     let code = answer.body["code"].as_str().unwrap_or_default();
     assert!(["not_confirmed", "no_rights"].contains(&code), "{}", answer.body);
@@ -370,9 +370,9 @@ async fn script_stopped_by_a_lost_right_is_not_confirmed_nor_repeated() {
     while refused.body["code"] == "not_confirmed" {
         refused = limited.send("shaped", json!("refused")).await;
     }
-    refused.is_problem(503, "no_rights", "+rpush");
-    assert_eq!(limited.log_lines(&["ERROR", "+rpush"]), 1);
-    limited.redis.acl(&["+rpush"]).await;
+    refused.is_problem(503, "no_rights", "+zadd");
+    assert_eq!(limited.log_lines(&["ERROR", "+zadd"]), 1);
+    limited.redis.acl(&["+zadd"]).await;
     eventually("it is ready again", async || match limited.readyz().await {
         (200, _) => Ok(()),
         (status, text) => Err(format!("{status} {text}")),

@@ -10,6 +10,7 @@ mod gone;
 mod halted;
 mod lanes;
 mod limits;
+mod on_arrival;
 mod rates;
 mod removed;
 mod run_now;

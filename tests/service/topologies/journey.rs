@@ -150,7 +150,7 @@ impl Journey {
     }
 
     /// The least number of wake-ups per message. Sends the messages one by one, each after the
-    /// previous one has been delivered.
+    /// previous one has left: one that is ready before that needs no wake-up.
     pub async fn wakes_of(&self, name: &'static str, count: usize) -> f64 {
         let heard = async || {
             let mut sum = 0.0;
@@ -164,6 +164,7 @@ impl Journey {
             let delivered = self.delivered(name);
             self.produce_to(name, &format!("one by one {number}"), 1).await;
             self.reaches(name, delivered + 1).await;
+            drained(&self.pods[0], &self.ledger, &[name]).await;
         }
         (heard().await - before) / count as f64
     }

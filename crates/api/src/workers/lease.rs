@@ -21,7 +21,9 @@ use utoipa::ToSchema;
 use super::{
     ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, WAITS, check_range, find, half_a_minute, handing_out,
     handout::{self, Handed},
-    left, one,
+    left,
+    on_arrival::{Given, Waiter},
+    one,
     waiter_queue::WaiterTicket,
 };
 use crate::{Api, draining, read_json, views::rfc3339};
@@ -35,7 +37,7 @@ use http_server::{
     client_connection::ClientConnection, openapi_responses, principal::Principal, problem::Problem,
     shares::Shares,
 };
-use store::{CatalogEntry, Claimed, Claimers, StoreError, Wake, WakeKind, woken};
+use store::{CatalogEntry, Claimed, Claimers, LeaseTerms, StoreError, Wake, WakeKind, woken};
 use telemetry::SpanOf;
 
 /// The most claims from one destination that find only messages to pass.
@@ -80,7 +82,7 @@ fn yes() -> bool {
 }
 
 /// Claimed messages.
-#[derive(Serialize, ToSchema)]
+#[derive(Default, Serialize, ToSchema)]
 pub(crate) struct Leases {
     leases: Vec<Lease>,
     /// Destinations that allow no claim because their data in Redis is damaged.
@@ -153,7 +155,12 @@ pub(crate) async fn lease(
     request.destinations.retain(|name| named.insert(name.clone()));
     // A request that waits for several messages must not block those that take any number.
     let stands_in_line = request.wait_ms > 0 && request.min == 1;
-    let place = stands_in_line.then(|| Arc::new(api.workers.lines.join(&request.destinations)));
+    let place = stands_in_line.then(|| {
+        let lease = Duration::from_millis(request.lease_ms);
+        let terms = LeaseTerms { holder: request.worker.clone(), lease };
+        let waiter = Waiter::new(request.max, terms);
+        Arc::new(api.workers.lines.join(&request.destinations, waiter))
+    });
     let request = Arc::new(request);
     let client = client.map(|Extension(client)| client);
     // Listen first and poll then, so that nothing is missed in between.
@@ -169,15 +176,25 @@ pub(crate) async fn lease(
             return handing_out(&leases, client, handed.when_lost());
         }
         let poll = (Instant::now() + request.poll()).min(deadline);
+        let waiter = place.as_deref().map(|place| &*place.waiter);
+        waiter.inspect(|waiter| waiter.open());
         tokio::select! {
             () = api.stop.cancelled() => {}
             () = tokio::time::sleep_until(poll) => {}
             () = work_for(&named, &mut wakes) => {}
             () = turn(place.as_deref()) => {}
+            () = given(waiter) => {}
             // The client may be gone: claim nothing for it.
             () = left(client.as_ref()) => {
                 return handing_out(&leases, client, handed.when_lost());
             }
+        }
+        if let Some(waiter) = waiter
+            && let Some(Given { claimed, handed }) = waiter.close().await
+        {
+            let mut leases = Leases::default();
+            leases.add(&api, claimed);
+            return handing_out(&leases, client, handed.when_lost());
         }
     }
 }
@@ -211,6 +228,14 @@ impl LeaseRequest {
 /// Resolves when one of these may have waiting messages.
 async fn work_for(names: &HashSet<DestinationName>, wakes: &mut broadcast::Receiver<Wake>) {
     woken(wakes, |wake| matches!(wake, Wake::Waiting(name) if names.contains(name))).await;
+}
+
+/// Resolves when this request was given messages as they arrived.
+async fn given(waiter: Option<&Waiter>) {
+    match waiter {
+        Some(waiter) => waiter.given().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Resolves when this request becomes first in one of its queues.
@@ -260,11 +285,11 @@ async fn claim(
         all = api.store.active_among(all).await?;
     }
     let mut weights: u64 = all.iter().map(|entry| u64::from(entry.destination.weight)).sum();
-    let (mut leases, mut handed) = (Vec::new(), Handed::new(api.clone()));
-    let (mut damaged, is_alone) = (Vec::new(), request.destinations.len() == 1);
+    let (mut told, mut handed) = (Leases::default(), Handed::new(api.clone()));
+    let is_alone = request.destinations.len() == 1;
     let mut suspects = request.suspects;
     for entry in all {
-        let left = request.max - leases.len();
+        let left = request.max - told.leases.len();
         if left == 0 {
             break;
         }
@@ -285,25 +310,31 @@ async fn claim(
             // Continue with the others. Next time, too, others come first.
             Err(problem) if problem.is_damage() && !is_alone => {
                 api.workers.served.note(&name);
-                damaged.push(name);
+                told.damaged.push(name);
                 continue;
             }
             // Return what is claimed already; otherwise it would wait until its leases expire.
-            Err(_) if !leases.is_empty() => break,
+            Err(_) if !told.leases.is_empty() => break,
             Err(problem) => return Err(problem),
         };
         suspects &= !claimed.must_be_alone();
-        if !claimed.messages.is_empty() {
-            api.workers.served.note(&name);
-            telemetry::claimed(name.as_str(), claimed.messages.len());
-        }
+        told.add(&api, claimed);
+    }
+    Ok((told, handed))
+}
+
+impl Leases {
+    /// Adds claimed messages of one destination.
+    fn add(&mut self, api: &Api, claimed: Claimed) {
+        let Some((token, _)) = claimed.messages.first() else { return };
+        api.workers.served.note(&token.destination);
+        telemetry::claimed(token.destination.as_str(), claimed.messages.len());
         let deadline = rfc3339(claimed.deadline_ms);
         let is_any_embedded = planted::is("deep_body_embedded");
         let depth_max = if is_any_embedded { usize::MAX } else { api.json_depth_max };
         let shown = |(token, message)| shown(token, message, &deadline, depth_max);
-        leases.extend(claimed.messages.into_iter().map(shown));
+        self.leases.extend(claimed.messages.into_iter().map(shown));
     }
-    Ok((Leases { leases, damaged }, handed))
 }
 
 async fn claim_from(

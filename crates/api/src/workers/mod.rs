@@ -6,7 +6,10 @@ mod ends;
 mod handout;
 pub(super) mod lease;
 pub(super) mod lease_updates;
+mod on_arrival;
 mod waiter_queue;
+
+pub use on_arrival::WaitingWorkers;
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -6,33 +6,42 @@ use std::{
     sync::Arc,
 };
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-
+use super::on_arrival::Waiter;
 use domain::DestinationName;
+use parking_lot::Mutex;
 
 /// A queue of waiting requests for each destination.
 #[derive(Default)]
 pub(super) struct WaiterQueues {
-    waiting: Mutex<HashMap<DestinationName, VecDeque<Arc<Notify>>>>,
+    waiting: Mutex<HashMap<DestinationName, VecDeque<Arc<Waiter>>>>,
 }
 
 /// A request's place in the queues of some destinations. Dropping it lets the next move up.
 pub(super) struct WaiterTicket {
     queues: Arc<WaiterQueues>,
     names: Vec<DestinationName>,
-    moved: Arc<Notify>,
+    pub(super) waiter: Arc<Waiter>,
 }
 
 impl WaiterQueues {
     /// Joins these queues at their ends. Each name must occur once.
-    pub(super) fn join(self: &Arc<Self>, names: &[DestinationName]) -> WaiterTicket {
-        let moved = Arc::new(Notify::new());
+    pub(super) fn join(
+        self: &Arc<Self>,
+        names: &[DestinationName],
+        waiter: Waiter,
+    ) -> WaiterTicket {
+        let waiter = Arc::new(waiter);
         let mut waiting = self.waiting.lock();
         for name in names {
-            waiting.entry(name.clone()).or_default().push_back(moved.clone());
+            waiting.entry(name.clone()).or_default().push_back(waiter.clone());
         }
-        WaiterTicket { queues: self.clone(), names: names.to_vec(), moved }
+        WaiterTicket { queues: self.clone(), names: names.to_vec(), waiter }
+    }
+
+    /// The first request in this queue that takes arrivals, so many at once.
+    pub(super) fn reserve(&self, name: &DestinationName, count: usize) -> Option<Arc<Waiter>> {
+        let waiting = self.waiting.lock();
+        waiting.get(name)?.iter().find(|waiter| waiter.reserve(count)).cloned()
     }
 }
 
@@ -41,25 +50,27 @@ impl WaiterTicket {
     pub(super) fn is_first(&self, name: &DestinationName) -> bool {
         let waiting = self.queues.waiting.lock();
         let first = waiting.get(name).and_then(|queue| queue.front());
-        first.is_some_and(|first| Arc::ptr_eq(first, &self.moved))
+        first.is_some_and(|first| Arc::ptr_eq(first, &self.waiter))
     }
 
     /// Resolves once this is first in a queue; at once if it already became first.
     pub(super) async fn moved(&self) {
-        self.moved.notified().await;
+        self.waiter.moved.notified().await;
     }
 }
 
 impl Drop for WaiterTicket {
     fn drop(&mut self) {
+        // What it was given meanwhile is requeued.
+        drop(self.waiter.end());
         let mut waiting = self.queues.waiting.lock();
         for name in &self.names {
             let Some(queue) = waiting.get_mut(name) else { continue };
-            let was_first = queue.front().is_some_and(|first| Arc::ptr_eq(first, &self.moved));
-            queue.retain(|one| !Arc::ptr_eq(one, &self.moved));
+            let was_first = queue.front().is_some_and(|first| Arc::ptr_eq(first, &self.waiter));
+            queue.retain(|one| !Arc::ptr_eq(one, &self.waiter));
             match queue.front() {
                 // More messages may be waiting than this one took.
-                Some(next) if was_first => next.notify_one(),
+                Some(next) if was_first => next.moved.notify_one(),
                 Some(_) => {}
                 None => {
                     waiting.remove(name);
@@ -105,6 +116,10 @@ mod tests {
 
     use super::*;
 
+    fn join(lines: &Arc<WaiterQueues>, names: &[DestinationName]) -> WaiterTicket {
+        lines.join(names, Waiter::default())
+    }
+
     fn names(all: &[&str]) -> Vec<DestinationName> {
         all.iter().map(|name| name.parse().unwrap()).collect()
     }
@@ -113,7 +128,7 @@ mod tests {
     fn who_leaves_passes_the_turn_on_and_who_comes_back_is_last() {
         let lines = Arc::new(WaiterQueues::default());
         let [a, b, both] = [&["a"][..], &["b"], &["a", "b"]].map(names);
-        let [first, second, third] = [&a, &both, &b].map(|names| lines.join(names));
+        let [first, second, third] = [&a, &both, &b].map(|names| join(&lines, names));
         let is_first = |place: &WaiterTicket| [place.is_first(&a[0]), place.is_first(&b[0])];
         assert_eq!(is_first(&first), [true, false]);
         assert_eq!(is_first(&second), [false, true]);
@@ -121,7 +136,7 @@ mod tests {
         assert!(second.moved().now_or_never().is_none());
         drop(first);
         assert!(second.moved().now_or_never().is_some());
-        let again = lines.join(&a);
+        let again = join(&lines, &a);
         assert_eq!((is_first(&second), is_first(&again)), ([true, true], [false, false]));
         drop(second);
         for place in [&third, &again] {
@@ -134,7 +149,7 @@ mod tests {
     fn who_leaves_from_the_middle_wakes_nobody() {
         let lines = Arc::new(WaiterQueues::default());
         let a = names(&["a"]);
-        let [first, second, third] = [0; 3].map(|_| lines.join(&a));
+        let [first, second, third] = [0; 3].map(|_| join(&lines, &a));
         drop(second);
         assert!(third.moved().now_or_never().is_none());
         drop(first);

@@ -12,8 +12,8 @@ use faults::{
     planted,
 };
 use store::{
-    Catalog, CatalogEntry, DueTimer, Ingested, Store, StoreError, chunks_by_size, retry_until,
-    server_clock,
+    Catalog, CatalogEntry, Claimed, DueTimer, Ingested, LeaseTerms, Room, Store, StoreError, Taker,
+    chunks_by_size, retry_until, server_clock,
 };
 
 /// The most bytes of bodies in one call (at least one message is taken).
@@ -26,6 +26,8 @@ pub(super) struct Stamping {
     pub(super) watermark: Watermark,
     /// Schedules delayed messages that are due soon.
     pub(super) due: DueTimer,
+    /// Take messages that can be processed at once.
+    pub(super) takers: Vec<Arc<dyn Taker>>,
     pub(super) memory: MemoryBudget,
     pub(super) batch_max: usize,
     pub(super) retry: Duration,
@@ -132,8 +134,15 @@ impl Stamping {
             if arrivals.is_empty() {
                 return Ok(Vec::new());
             }
-            match self.call(entry, &arrivals, deadline).await {
-                Ok(ingested) => return Ok(ingested),
+            let room = self.takers.iter().find_map(|taker| taker.room(entry, arrivals.len()));
+            let terms = room.as_deref().map(Room::terms);
+            match self.call(entry, &arrivals, deadline, terms).await {
+                Ok((ingested, leased)) => {
+                    if let Some(room) = room {
+                        room.take(leased);
+                    }
+                    return Ok(ingested);
+                }
                 Err(StoreError::StaleEpoch(_)) if !planted::is("epoch_ignored") => {}
                 Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
                     let name = &entry.destination.name;
@@ -153,7 +162,8 @@ impl Stamping {
         entry: &CatalogEntry,
         arrivals: &[&Arrival],
         deadline: Instant,
-    ) -> Result<Vec<Ingested>, StoreError> {
+        terms: Option<&LeaseTerms>,
+    ) -> Result<(Vec<Ingested>, Claimed), StoreError> {
         let (store, name) = (&self.store, &entry.destination.name);
         let (caller, epoch) =
             (store.take_caller(entry.partition, Some(name)), store.message_epoch(entry));
@@ -161,7 +171,7 @@ impl Stamping {
         let call = || async {
             // Not through the retries: others' calls wait for this room.
             let _room = self.memory.take_call(bytes).await;
-            store.ingest(&caller, entry, epoch, arrivals).await
+            store.ingest_leasing(&caller, entry, epoch, arrivals, terms).await
         };
         let answer = retry_until(Some(deadline), call).await;
         use StoreError as E;
@@ -178,7 +188,7 @@ impl Stamping {
             }
         };
         store.put_back_caller(entry.partition, caller, given_up);
-        if let Ok(ingested) = &answer {
+        if let Ok((ingested, _)) = &answer {
             let is_new = |one: &&Ingested| matches!(one, Ingested::Stamped(_));
             let stamped = ingested.iter().filter(is_new).count();
             telemetry::ingested(name.as_str(), stamped, arrivals.len());

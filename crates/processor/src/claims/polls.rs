@@ -47,8 +47,7 @@ impl Claims {
         }
         let store = self.store.clone();
         // Without a free slot, it only asks which pods are alive.
-        let has_free = self.classes.iter().any(|of| of.shares.free() > 0);
-        let count = if has_free { store.keys().partitions() } else { 0 };
+        let count = if self.slots.any_free() { store.keys().partitions() } else { 0 };
         let poll = async move {
             let partitions: Vec<u16> = (0..count).collect();
             let active = store.active_of_all(&partitions, Claimers::Builtin, POLL_MAX);

@@ -1,13 +1,19 @@
 //! Stamping arrivals (`lua/ingest.lua`).
 
+mod answer;
+mod leased;
+
 use bytes::Bytes;
-use redis::Value;
 use sha2::{Digest, Sha256};
+
+pub use answer::Ingested;
+use answer::read_answer;
+pub use leased::LeaseTerms;
+use leased::Wanted;
 
 use super::{ingest_fast, ingest_ready_fast};
 use crate::{
-    CallSequence, Store, StoreError,
-    calls::unexpected,
+    CallSequence, Claimed, Store, StoreError,
     contract::{contract, row},
     entry::CatalogEntry,
     keys::{Claimers, DestinationKeys},
@@ -15,33 +21,11 @@ use crate::{
     rows::{BodyOutOfLine, LaneRow, Numbered},
 };
 use domain::{
-    Arrival, Destination, Due, Epoch, IdempotencyCompare, Ordering, Position, Processing, Redrive,
-    TransformKind, hex::hex,
+    Arrival, Destination, Due, Epoch, IdempotencyCompare, LeaseToken, Ordering, Processing,
+    Redrive, TransformKind, hex::hex,
 };
 use faults::planted;
 use redis_client::ScriptCall;
-
-/// The result for one arrival.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ingested {
-    /// Stamped, with this position.
-    Stamped(Position),
-    /// A repeat of a message that was stamped before, with this position and id. A repeat by its source, and an arrival
-    /// that only moves the mark of its source: with sequence 0, and no id.
-    Duplicate(Position, String),
-    /// A message with another body was stamped under the same idempotency key.
-    Conflict,
-    /// The destination's backlog is full, in messages, bytes or idempotency keys. Nothing was stored.
-    BacklogFull,
-    /// The dead letter to redrive is gone. Nothing was stored.
-    Gone,
-    /// The entry of its idempotency key is damaged. Nothing was stored.
-    Damaged,
-    /// It does not follow the mark of its source, which is this one. Nothing was stored.
-    SourceGap(Option<String>),
-    /// The destination knows as many sources as it may. Nothing was stored.
-    SourcesFull,
-}
 
 /// The most arrivals that take the fast path. With more, what the other one costs does not matter.
 const FAST_MAX: usize = 32;
@@ -90,7 +74,7 @@ contract! {
         epoch, call: keys.call(caller), destination: keys.hash(), waiting, messages,
         active: keys.active(claimers), releasable, lanes, wake_waiting, wake_releasable, delayed,
         attempts, idempotency_keys, dead_letters, dead_letter_messages, bodies, dead_lettered_at,
-        previous, ids, sources,
+        previous, ids, sources, leases,
     }
     args<'a> {
         call_number: u64,
@@ -120,6 +104,9 @@ contract! {
         compare: &'a str,
         /// The most sources.
         sources_max: u64,
+        /// Of the leases that the arrivals get at once, if none waits before them; empty: they wait.
+        secret: &'a str,
+        lease_ms: u64,
     }
     lists {
         lanes: LaneRow<'a>,
@@ -149,6 +136,7 @@ struct Batch<'a> {
     sources: Vec<SourceRow<'a>>,
     accounted_bytes_sum: u64,
     bodies: Vec<BodyOutOfLine>,
+    wanted: &'a Wanted,
 }
 
 impl<'a> Batch<'a> {
@@ -156,6 +144,7 @@ impl<'a> Batch<'a> {
         (call_sequence, entry): (&'a CallSequence, &'a CatalogEntry),
         (epoch, schema): (Epoch, u32),
         arrivals: &'a [&'a Arrival],
+        wanted: &'a Wanted,
     ) -> Batch<'a> {
         let mut batch = Batch {
             call_sequence,
@@ -170,6 +159,7 @@ impl<'a> Batch<'a> {
             sources: Vec::new(),
             accounted_bytes_sum: 0,
             bodies: Vec::new(),
+            wanted,
         };
         for arrival in arrivals {
             let lane = entry.destination.lane_key(arrival.message.key.as_deref());
@@ -280,22 +270,43 @@ impl Store {
         epoch: Epoch,
         arrivals: &[&Arrival],
     ) -> Result<Vec<Ingested>, StoreError> {
+        let ingested = self.ingest_leasing(call_sequence, entry, epoch, arrivals, None).await;
+        ingested.map(|(ingested, _)| ingested)
+    }
+
+    /// The same. If no message waits for its processing, it leases those that have to be processed now on these terms.
+    pub async fn ingest_leasing(
+        &self,
+        call_sequence: &CallSequence,
+        entry: &CatalogEntry,
+        epoch: Epoch,
+        arrivals: &[&Arrival],
+        terms: Option<&LeaseTerms>,
+    ) -> Result<(Vec<Ingested>, Claimed), StoreError> {
+        // Only a claim can keep a rate.
+        let has_rate = entry.destination.transform.rate_per_second_max > 0;
+        let terms = terms.filter(|_| !has_rate);
+        let wanted = &terms.map_or_else(Wanted::default, |terms| Wanted {
+            secret: LeaseToken::secret_of(&self.random_of(call_sequence), terms.holder.as_ref()),
+            lease_ms: terms.lease.as_millis() as u64,
+        });
         let call = |schema| async move {
-            let batch = Batch::of((call_sequence, entry), (epoch, schema), arrivals);
+            let batch = Batch::of((call_sequence, entry), (epoch, schema), arrivals, wanted);
             call_sequence.answered(self.ingest_batch(batch).await)
         };
         self.in_schema(entry.partition, call).await
     }
 
-    async fn ingest_batch(&self, batch: Batch<'_>) -> Result<Vec<Ingested>, StoreError> {
-        let Batch { entry, epoch, arrivals, .. } = batch;
+    async fn ingest_batch(&self, batch: Batch<'_>) -> Result<(Vec<Ingested>, Claimed), StoreError> {
+        let Batch { entry, epoch, arrivals, wanted, .. } = batch;
         if batch.is_fast() {
-            match self.stamp(self.fast_ingest(&batch), entry, epoch, arrivals.len()).await {
+            let call = self.fast_ingest(&batch);
+            match self.stamp(call, entry, epoch, arrivals, wanted).await {
                 Err(StoreError::NotFast) => {}
                 answer => return answer,
             }
         }
-        self.stamp(self.whole_ingest(batch), entry, epoch, arrivals.len()).await
+        self.stamp(self.whole_ingest(batch), entry, epoch, arrivals, wanted).await
     }
 
     /// For few arrivals of one lane, which have nothing special.
@@ -312,6 +323,8 @@ impl Store {
             backlog_max: destination.backlog_max,
             record_schema: batch.schema,
             accounted_bytes_sum: batch.accounted_bytes_sum,
+            secret: &batch.wanted.secret,
+            lease_ms: batch.wanted.lease_ms,
             records: batch.records.iter().map(|(_, record)| &record[..]).collect(),
         };
         match needs_processing(destination) {
@@ -358,6 +371,8 @@ impl Store {
                 IdempotencyCompare::Key => "key",
             },
             sources_max: destination.sources_max,
+            secret: &batch.wanted.secret,
+            lease_ms: batch.wanted.lease_ms,
             lanes: LaneRow::of_all(&keys, &batch.lanes),
             seen,
             idempotency_keys,
@@ -369,15 +384,16 @@ impl Store {
         .call(self, &keys, &caller, entry.claimers())
     }
 
-    /// Makes the call for `count` arrivals.
+    /// Makes the call for these arrivals.
     async fn stamp(
         &self,
         mut call: ScriptCall<'_>,
         entry: &CatalogEntry,
         epoch: Epoch,
-        count: usize,
-    ) -> Result<Vec<Ingested>, StoreError> {
-        call.of_messages(count);
+        arrivals: &[&Arrival],
+        wanted: &Wanted,
+    ) -> Result<(Vec<Ingested>, Claimed), StoreError> {
+        call.of_messages(arrivals.len());
         let level = entry.destination.durability;
         // Boxed: the callers' futures would nest too deep for the compiler.
         let answer = Box::pin(self.run_durably(&call, level)).await;
@@ -385,51 +401,13 @@ impl Store {
             self.inner.epochs.note_stamped(entry.partition, *epoch);
         }
         let (answer, confirmed) = answer?;
-        let ingested = read_answer(answer, epoch, count)?;
+        let (ingested, leased) = read_answer(answer, epoch, arrivals.len())?;
         // Refused arrivals promise nothing, so they need no confirmation.
         let promises = |one| matches!(one, &Ingested::Stamped(_) | &Ingested::Duplicate(..));
         if confirmed || !ingested.iter().any(promises) {
-            return Ok(ingested);
+            let leased = leased.map(|leased| leased.claimed(entry, wanted, &ingested, arrivals));
+            return Ok((ingested, leased.unwrap_or_default()));
         }
         Err(StoreError::Unconfirmed(format!("the messages are not yet {level}")))
     }
-}
-
-/// The result of each arrival.
-fn read_answer(answer: Value, epoch: Epoch, count: usize) -> Result<Vec<Ingested>, StoreError> {
-    type Exception = (usize, String, u64, Epoch, String);
-    let Value::Array(mut parts) = answer else { return Err(unexpected("ingest")) };
-    if parts.is_empty() {
-        return Err(unexpected("ingest"));
-    }
-    let exceptions: Vec<Exception> = parts
-        .split_off(1)
-        .into_iter()
-        .map(redis::from_redis_value)
-        .collect::<Result<_, _>>()
-        .map_err(|_| unexpected("ingest"))?;
-    let mut sequence: u64 = parts
-        .pop()
-        .and_then(|first| redis::from_redis_value(first).ok())
-        .ok_or_else(|| unexpected("ingest"))?;
-    let mut exceptions = exceptions.into_iter().peekable();
-    let result = |arrival| {
-        let listed = exceptions.next_if(|exception| exception.0 == arrival);
-        let Some((_, kind, at, in_epoch, id)) = listed else {
-            let position = Position { epoch, sequence };
-            sequence += 1;
-            return Ok(Ingested::Stamped(position));
-        };
-        match kind.as_str() {
-            "duplicate" => Ok(Ingested::Duplicate(Position { epoch: in_epoch, sequence: at }, id)),
-            "conflict" => Ok(Ingested::Conflict),
-            "source_gap" => Ok(Ingested::SourceGap(Some(id).filter(|mark| !mark.is_empty()))),
-            "sources_full" => Ok(Ingested::SourcesFull),
-            "backlog_full" => Ok(Ingested::BacklogFull),
-            "gone" => Ok(Ingested::Gone),
-            "damaged" => Ok(Ingested::Damaged),
-            _ => Err(unexpected("ingest")),
-        }
-    };
-    (1..=count).map(result).collect()
 }

@@ -10,7 +10,7 @@ contract! {
     ingest_fast
     keys(keys: &DestinationKeys, caller: &str, claimers: Claimers) {
         epoch, call: keys.call(caller), destination: keys.hash(), waiting, messages,
-        active: keys.active(claimers), wake_waiting, in_progress: keys.in_progress(None),
+        active: keys.active(claimers), wake_waiting, in_progress: keys.in_progress(None), leases,
     }
     args<'a> {
         call_number: u64,
@@ -21,6 +21,9 @@ contract! {
         backlog_max: u64,
         record_schema: u32,
         accounted_bytes_sum: u64,
+        /// Of the leases that the arrivals get at once, if none waits before them; empty: they wait.
+        secret: &'a str,
+        lease_ms: u64,
     }
     lists {
         records: &'a [u8],

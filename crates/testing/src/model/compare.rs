@@ -166,7 +166,7 @@ impl Both<'_> {
         };
         let is_one_lane = known.definition.ordering == Ordering::Destination;
         match (op, expected) {
-            (Op::Ingest { .. }, Reply::Ingested(all)) => {
+            (Op::Ingest { .. }, Reply::Ingested(all, _)) => {
                 is_one_lane && !all.iter().all(|one| matches!(one, Ingested::Stamped { .. }))
             }
             (Op::Complete { .. }, Reply::Statuses(all)) if all[..] == [Status::Ok] => {

@@ -251,7 +251,8 @@ impl CallSequences {
         match draw.kind {
             Kind::Ingest => {
                 let arrivals = draw.many.iter().map(|pick| arrival(pick, name, state)).collect();
-                Some(Op::Ingest { call, known, epoch, arrivals })
+                let leases = draw.many[0].2 % 3 == 0;
+                Some(Op::Ingest { call, known, epoch, arrivals, leases })
             }
             Kind::Claim => {
                 let max = 1 + draw.many[0].0 as usize % 5;

@@ -227,6 +227,8 @@ pub enum Op {
         known: CatalogEntry,
         epoch: u64,
         arrivals: Vec<Arrival>,
+        /// The caller processes at once what nobody waits before.
+        leases: bool,
     },
     Claim {
         call: Call,
@@ -437,7 +439,8 @@ pub enum Refusal {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reply {
-    Ingested(Vec<Ingested>),
+    /// With the messages that were leased on arrival.
+    Ingested(Vec<Ingested>, Vec<Given>),
     Claimed(Vec<Given>),
     Statuses(Vec<Status>),
     Reaped {

@@ -83,7 +83,9 @@ fn numbered(state: &mut State, op: &Op, memory_full: bool) -> Answer {
 
 fn unnumbered(state: &mut State, op: &Op, memory_full: bool) -> Answer {
     match op {
-        Op::Ingest { known, epoch, arrivals, .. } => ingest(state, known, *epoch, arrivals),
+        Op::Ingest { call, known, epoch, arrivals, leases } => {
+            ingest(state, known, *epoch, arrivals, leases.then(|| call.secret()))
+        }
         Op::Claim { .. } => unreachable!("it is numbered"),
         Op::Complete { known, items, .. } => Ok(complete(state, known, items, memory_full)),
         Op::Fail { known, items, .. } => Ok(fail(state, known, items)),

@@ -36,6 +36,8 @@ pub const WANTED: &[&str] = &[
     "redriven",
     "redriven, processed",
     "claimed",
+    "leased on arrival",
+    "leased on arrival, ordered by key",
     "claimed by priority",
     "mark moved or position known",
     "duplicate by source",
@@ -195,7 +197,10 @@ impl Tally {
     pub fn tell(&mut self, op: &Op, reply: &Reply, before: &State, after: &State) {
         match (op, reply) {
             (_, Reply::Refused(refusal)) => self.count(name_of(refusal)),
-            (Op::Ingest { known, .. }, Reply::Ingested(results)) => {
+            (Op::Ingest { known, .. }, Reply::Ingested(results, leased)) => {
+                self.count_if(!leased.is_empty(), "leased on arrival");
+                let by_key = known.definition.ordering == Ordering::Key;
+                self.count_if(by_key && !leased.is_empty(), "leased on arrival, ordered by key");
                 let (before, after) = (destination(before, known), destination(after, known));
                 if let (Some(before), Some(after)) = (before, after) {
                     self.tell_ingested(op, results, before, after);

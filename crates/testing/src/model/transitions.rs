@@ -173,7 +173,9 @@ fn is_arrival(op: &Op, state: State) -> bool {
     let mut first = first
         .into_iter()
         .map(|(needs_processing, is_delayed)| arrived(needs_processing, is_delayed));
-    matches!(op, Op::Ingest { .. }) && first.any(|first| first == state)
+    let Op::Ingest { leases, .. } = op else { return false };
+    // What is leased on arrival is claimed in the call that stamps it.
+    *leases && state == State::Processing || first.any(|first| first == state)
 }
 
 /// True if the message was just postponed, which does not change its state.

@@ -260,6 +260,8 @@ impl Calls {
             ids_max: IDS_MAX,
             compare: "body",
             sources_max: 4,
+            secret: "",
+            lease_ms: LONG_MS,
             lanes: lanes.collect(),
             seen: keys.map(|key| self.keys.idempotency(key).into_bytes()).collect(),
             idempotency_keys: if has_window { Vec::new() } else { seen.to_vec() },

@@ -42,21 +42,27 @@ pub struct Producer {
     pub batches: Vec<Vec<Arrival>>,
     pub calls: u64,
     pub epoch: u64,
+    /// The processor of the pod that takes its messages, which processes them on arrival.
+    pub processor: Processor,
 }
 
 impl Producer {
-    pub fn next(&self, at: usize, state: &State) -> Option<Op> {
+    pub fn next(&self, at: usize, world: &World, state: &State) -> Option<Op> {
+        if !self.processor.holds.is_empty() {
+            return self.processor.next(10 + at, world, state);
+        }
         let arrivals = self.batches.first()?.clone();
         let call = Call { caller: at, number: 1 + self.calls };
         let known = self.known.unwrap_or_else(|| known(state));
-        Some(Op::Ingest { call, known, epoch: self.epoch, arrivals })
+        let leases = world.on_arrival;
+        Some(Op::Ingest { call, known, epoch: self.epoch, arrivals, leases })
     }
 
     pub fn learn(&mut self, op: &Op, reply: &Reply, journal: &mut Journal) -> Option<&'static str> {
+        let Op::Ingest { known, .. } = op else { return self.processor.learn(op, reply) };
         self.calls += 1;
-        if let Op::Ingest { known, .. } = op {
-            self.known = known_after(*known, reply);
-        }
+        self.known = known_after(*known, reply);
+        self.processor.learn(op, reply);
         match reply {
             Reply::Refused(Refusal::StaleDefinition) => {
                 return Some("ingest refused: STALE_DEFINITION");
@@ -65,9 +71,9 @@ impl Producer {
                 self.epoch = *epoch;
                 return Some("ingest refused: STALE_EPOCH");
             }
-            Reply::Ingested(results) => {
+            Reply::Ingested(results, leased) => {
                 self.batches.remove(0);
-                let mut what = None;
+                let mut what = (!leased.is_empty()).then_some("leased on arrival");
                 for result in results {
                     match result {
                         Ingested::Stamped { epoch, sequence } => {
@@ -144,7 +150,8 @@ impl Processor {
             self.known = known_after(*known, reply);
         }
         match (op, reply) {
-            (Op::Claim { call, known, .. }, Reply::Claimed(given)) => {
+            (Op::Claim { call, known, .. }, Reply::Claimed(given))
+            | (Op::Ingest { call, known, .. }, Reply::Ingested(_, given)) => {
                 let token = |one: &Given| {
                     let key = known.definition.set_of(one.key);
                     Token { sequence: one.sequence, secret: call.secret(), key }

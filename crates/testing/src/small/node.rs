@@ -26,6 +26,8 @@ pub struct World {
     pub producers: Vec<Vec<Vec<Arrival>>>,
     pub processors: usize,
     pub senders: usize,
+    /// Pods process messages as they arrive, if they may.
+    pub on_arrival: bool,
     /// The most messages of a claim, and of a run.
     pub claim: usize,
     pub limit: usize,
@@ -158,6 +160,7 @@ impl Node {
             batches: batches.clone(),
             calls: 0,
             epoch: 1,
+            processor: Processor { known: all_know, ..Processor::default() },
         };
         let producers = world.producers.iter().map(|batches| (Line::default(), producer(batches)));
         let node = Node {
@@ -209,7 +212,9 @@ impl Node {
                 _ => {}
             }
             let may_die = match actor {
-                Actor::Producer(_) => 0,
+                // Its producer goes on to another pod.
+                Actor::Producer(at) if self.producers[at].1.processor.holds.is_empty() => 0,
+                Actor::Producer(_) => self.errors.processor_dies,
                 Actor::Processor(_) => self.errors.processor_dies,
                 Actor::Sender(_) => self.errors.sender_dies,
             };
@@ -257,7 +262,7 @@ impl Node {
         let state = &self.state;
         let call = |op: Option<Op>| op.map(Next::Call);
         let producers = self.producers.iter().enumerate().map(|(at, (line, producer))| {
-            (Actor::Producer(at), line, call(producer.next(at, state)))
+            (Actor::Producer(at), line, call(producer.next(at, world, state)))
         });
         let processors = self.processors.iter().enumerate().map(|(at, (line, processor))| {
             (Actor::Processor(at), line, call(processor.next(at, world, state)))
@@ -349,7 +354,9 @@ impl Node {
     /// True if a live processor holds the message under this secret, or will once it gets its
     /// answer.
     fn is_held(&self, sequence: Sequence, secret: &str) -> bool {
-        self.processors.iter().any(|(line, processor)| {
+        let pods = self.producers.iter().map(|(line, producer)| (line, &producer.processor));
+        let processors = self.processors.iter().map(|(line, processor)| (line, processor));
+        processors.chain(pods).any(|(line, processor)| {
             let claims = line.unanswered.as_ref().and_then(Op::call);
             let has_claimed = claims.is_some_and(|call| call.secret() == secret);
             !line.is_dead && (has_claimed || processor.holds(sequence, secret))

@@ -51,6 +51,7 @@ fn plain(name: &'static str) -> World {
         producers: vec![vec![vec![arrival("a", None), arrival("b", None)]]],
         processors: 2,
         senders: 1,
+        on_arrival: false,
         claim: 1,
         limit: 2,
         fails: None,
@@ -79,7 +80,7 @@ fn one_by_one(bodies: [&str; 2]) -> Vec<Vec<Vec<Arrival>>> {
 
 /// Worlds small enough to try every order with the real scripts.
 pub fn small() -> Vec<World> {
-    [dying(), again(), standing(), seen_to(), removed(), changed()].concat()
+    [dying(), again(), standing(), seen_to(), removed(), changed(), begun_on_arrival()].concat()
 }
 
 /// An actor dies, or is slow.
@@ -384,6 +385,53 @@ fn changed() -> Vec<World> {
             operator: Some(Operator::Redefine),
             wanted: &["ingest refused: STALE_DEFINITION", "refused: STALE_DEFINITION"],
             ..plain("a destination is defined otherwise")
+        },
+    ]
+}
+
+/// A pod processes messages as they arrive.
+fn begun_on_arrival() -> Vec<World> {
+    let none = Troubles::default();
+    let keyed = Definition { ordering: Ordering::Key, ..DEFINITION };
+    let begun = |name| World {
+        producers: one_by_one(["a", "b"]),
+        processors: 1,
+        on_arrival: true,
+        wanted: &["leased on arrival"],
+        ..plain(name)
+    };
+    vec![
+        World {
+            errors: Troubles { processor_dies: 1, ..none },
+            wanted: &["leased on arrival", "lease reaped"],
+            ..begun("begun on arrival, its pod dies")
+        },
+        World {
+            errors: Troubles { slow_processors: 1, ..none },
+            wanted: &["leased on arrival", "lease reaped", "stale lease completed"],
+            ..begun("begun on arrival, its lease ends")
+        },
+        World {
+            producers: out_of_line(),
+            errors: Troubles { lost_answers: 1, ..none },
+            wanted: &["leased on arrival", "the same call again"],
+            ..begun("begun on arrival by two pods, an answer is lost")
+        },
+        World {
+            definition: Definition { serial: true, ..keyed },
+            producers: vec![vec![vec![arrival("a", Some("a")), arrival("b", Some("a"))]]],
+            ..begun("begun on arrival, serial")
+        },
+        World {
+            producers: vec![vec![vec![arrival("a", None)]]],
+            errors: Troubles { forgets: 1, ..none },
+            wanted: &["leased on arrival", "Redis forgot"],
+            ..begun("begun on arrival, and Redis forgets it")
+        },
+        World {
+            operator: Some(Operator::Remake),
+            wanted: &["leased on arrival", "removed and made again", "completed what was settled"],
+            ..begun("begun on arrival, its destination is made again")
         },
     ]
 }

@@ -25,7 +25,8 @@ impl CallSequences {
             }
         }
         match (op, reply) {
-            (Op::Claim { call, known, .. }, Reply::Claimed(given)) => {
+            (Op::Claim { call, known, .. }, Reply::Claimed(given))
+            | (Op::Ingest { call, known, .. }, Reply::Ingested(_, given)) => {
                 let all = self.tokens.entry(known.name).or_default();
                 for message in given {
                     let key = known.definition.set_of(message.key);

@@ -7,8 +7,8 @@ use domain::{
 };
 use redis_client::ClientError;
 use store::{
-    Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Retry,
-    StoreError, Terms, Who, Withdrawal,
+    Claimed, Completion, Extension, Failed, LaneRequest as StoreRequest, LeaseTerms, Reaped,
+    RefusedHead, Retry, StoreError, Terms, Who, Withdrawal,
 };
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
     words::{arrival, error, message, request, until, wait},
 };
 use crate::model::{
-    op::{self, Deadline, Failure, Op, Refused, Reply, Run},
+    op::{self, Deadline, Failure, Given, Op, Refused, Reply, Run},
     state::{NAMES, Name},
     step::GRANTED_AHEAD,
 };
@@ -46,23 +46,36 @@ fn sequences_of(members: &[String]) -> Vec<Sequence> {
 }
 
 impl Real {
+    /// Remembers the secret of these leases, under the model's name for it. Returns their messages.
+    fn learn_leased(&mut self, name: String, leased: &Claimed) -> Vec<Given> {
+        if let Some((token, _)) = leased.messages.first() {
+            self.secrets.insert(name, token.secret.to_string());
+        }
+        leased.messages.iter().map(|(_, message)| self.given(message)).collect()
+    }
+
     /// Begins a call that may run together with others; `None` if the operation is of another kind.
     pub(super) fn begin(&mut self, op: &Op) -> Option<Asked> {
         let store = self.store.clone();
         Some(match op {
-            Op::Ingest { call, known, epoch, arrivals } => {
+            Op::Ingest { call, known, epoch, arrivals, leases } => {
                 let arrival = |one: &op::Arrival| {
                     let epoch = one.redrive.map_or(0, |redrive| self.actual_epoch(redrive.epoch));
                     arrival(one, known.name, epoch)
                 };
                 let arrivals: Vec<Arrival> = arrivals.iter().map(arrival).collect();
                 let (caller, known) = (self.caller(call), self.known_of(known));
-                let epoch = self.actual_epoch(*epoch);
+                let (epoch, name) = (self.actual_epoch(*epoch), call.secret());
+                let terms = leases.then(|| LeaseTerms { holder: store.holder(), lease: LONG });
                 Box::pin(async move {
                     let all: Vec<&Arrival> = arrivals.iter().collect();
-                    let results = store.ingest(&caller, &known, epoch, &all).await?;
-                    let told: Told = Box::new(|real| {
-                        Reply::Ingested(results.into_iter().map(|one| real.ingested(one)).collect())
+                    let ingested =
+                        store.ingest_leasing(&caller, &known, epoch, &all, terms.as_ref()).await?;
+                    let told: Told = Box::new(move |real| {
+                        let (results, leased) = ingested;
+                        let given = real.learn_leased(name, &leased);
+                        let results = results.into_iter().map(|one| real.ingested(one)).collect();
+                        Reply::Ingested(results, given)
                     });
                     Ok(told)
                 })
@@ -72,13 +85,8 @@ impl Real {
                 let (name, count) = (call.secret(), *min..=*max);
                 Box::pin(async move {
                     let claimed = store.claim(&caller, &known, count, LONG).await?;
-                    let told: Told = Box::new(move |real| {
-                        for (token, _) in &claimed.messages {
-                            real.secrets.insert(name.clone(), token.secret.to_string());
-                        }
-                        let given = claimed.messages.iter().map(|(_, message)| real.given(message));
-                        Reply::Claimed(given.collect())
-                    });
+                    let told: Told =
+                        Box::new(move |real| Reply::Claimed(real.learn_leased(name, &claimed)));
                     Ok(told)
                 })
             }

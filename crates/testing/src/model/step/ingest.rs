@@ -2,27 +2,43 @@
 
 use domain::{Ordering, TransformKind};
 
-use super::{Answer, current, may_leave, notice_server, wait};
+use super::{Answer, current, given, may_leave, notice_server, wait};
 use crate::model::{
     op::{Arrival, CatalogEntry, Due, Ingested, Refusal, Reply},
     state::{Destination, Hint, Lane, Left, Message, Name, Seen, Stand, State, Until},
 };
 
-pub fn ingest(state: &mut State, known: &CatalogEntry, epoch: u64, arrivals: &[Arrival]) -> Answer {
+/// With `secret`, arrivals are leased under it, if no other message waits.
+pub fn ingest(
+    state: &mut State,
+    known: &CatalogEntry,
+    epoch: u64,
+    arrivals: &[Arrival],
+    secret: Option<String>,
+) -> Answer {
     notice_server(state);
-    current(state, known)?;
+    let destination = current(state, known)?;
+    let may_begin = destination.waiting.is_empty()
+        && destination.paused != "processing"
+        && destination.definition.rate_burst == 0;
+    let (secret, last) = (secret.filter(|_| may_begin), destination.last);
     let carried = state.carried(known.name);
     if carried != epoch {
         return Err(Refusal::StaleEpoch(carried));
     }
     let mut is_full = false;
     let arrive = |arrival| {
-        let result = arrive(state, known.name, epoch, arrival, is_full);
+        let result = arrive(state, known.name, epoch, arrival, (is_full, secret.as_deref()));
         // Later arrivals must not overtake a refused one.
         is_full |= result == Ingested::BacklogFull;
         result
     };
-    Ok(Reply::Ingested(arrivals.iter().map(arrive).collect()))
+    let results = arrivals.iter().map(arrive).collect();
+    let destination = current(state, known)?;
+    let stamped = destination.messages.range(last + 1..);
+    let leased = stamped.filter(|(_, message)| matches!(message.stand, Stand::Leased { .. }));
+    let leased = leased.map(|(sequence, message)| given(*sequence, message, Left::default()));
+    Ok(Reply::Ingested(results, leased.collect()))
 }
 
 /// The message stamped under this key before, if it is still remembered.
@@ -40,7 +56,13 @@ fn first_of<'a>(
     (message.has_record() && message.tombstone.is_none()).then_some(first)
 }
 
-fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full: bool) -> Ingested {
+fn arrive(
+    state: &mut State,
+    name: Name,
+    epoch: u64,
+    arrival: &Arrival,
+    (is_full, secret): (bool, Option<&str>),
+) -> Ingested {
     let Some(destination) = state.destinations.get_mut(name) else { unreachable!("it was found") };
     let definition = destination.definition;
     let first = arrival.idempotency_key.as_ref().and_then(|key| {
@@ -134,7 +156,7 @@ fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full:
         arrival,
         Seen { epoch, sequence, body: arrival.body.clone(), until: Until::Future },
     );
-    stand(state, name, lane, sequence, arrival, is_busy);
+    stand(state, name, (lane, sequence), arrival, is_busy, secret);
     Ingested::Stamped { epoch, sequence }
 }
 
@@ -157,14 +179,14 @@ fn remember(state: &mut State, name: Name, arrival: &Arrival, first: Seen) {
     }
 }
 
-/// Adds a new message to its state: waiting, delayed, awaiting turn or ready.
+/// Adds a new message to its state: waiting, leased, delayed, awaiting turn or ready.
 fn stand(
     state: &mut State,
     name: Name,
-    lane: Lane,
-    sequence: u64,
+    (lane, sequence): (Lane, u64),
     arrival: &Arrival,
     is_busy: bool,
+    secret: Option<&str>,
 ) {
     let Some(destination) = state.destinations.get_mut(name) else { return };
     let definition = destination.definition;
@@ -179,9 +201,12 @@ fn stand(
     }
     let is_held = definition.serial && is_busy;
     let Some(message) = destination.messages.get_mut(&sequence) else { return };
-    match (is_held, delayed) {
-        (true, _) => message.stand = Stand::Held { delayed },
-        (_, true) => message.stand = Stand::Delayed { until: Until::Future },
+    match (is_held, delayed, secret) {
+        (true, ..) => message.stand = Stand::Held { delayed },
+        (_, true, _) => message.stand = Stand::Delayed { until: Until::Future },
+        (.., Some(secret)) => {
+            message.stand = Stand::Leased { secret: secret.to_owned(), until: Until::Future };
+        }
         _ => wait(state, name, &[sequence]),
     }
 }

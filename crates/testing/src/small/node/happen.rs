@@ -85,6 +85,11 @@ impl Node {
             Actor::Sender(_) => self.errors.sender_dies -= 1,
             _ => self.errors.processor_dies -= 1,
         }
+        if let Actor::Producer(at) = actor {
+            self.producers[at].1.processor.holds.clear();
+            *self.line(actor) = Line::default();
+            return;
+        }
         *self.line(actor) = Line { is_dead: true, ..Line::default() };
     }
 

@@ -1,0 +1,145 @@
+//! Gives messages to requests that wait for them as they arrive at this pod. The call that stamps them leases them, so
+//! they need no claim.
+
+use std::{mem, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::timeout};
+
+use super::handout::Handed;
+use crate::Api;
+use store::{CatalogEntry, Claimed, Claimers, LeaseTerms, Room, Taker};
+
+/// How long a request that stops waiting waits for arrivals that are being stamped for it. If they come later, they are
+/// requeued.
+const STAMPED_WITHIN: Duration = Duration::from_secs(1);
+
+/// A request that waits for messages.
+#[derive(Default)]
+pub(super) struct Waiter {
+    /// It may be first in a queue.
+    pub(super) moved: Notify,
+    /// The most messages that it takes.
+    max: usize,
+    terms: LeaseTerms,
+    state: Mutex<State>,
+    /// The state has changed.
+    changed: Notify,
+}
+
+/// Whether a request takes arrivals.
+#[derive(Default)]
+enum State {
+    /// No: it claims, or has ended.
+    #[default]
+    Busy,
+    Idle,
+    /// Arrivals are being stamped for it.
+    Reserved,
+    Given(Given),
+}
+
+/// Leased arrivals. Dropping them requeues them.
+pub(super) struct Given {
+    pub(super) claimed: Claimed,
+    pub(super) handed: Handed,
+}
+
+impl Waiter {
+    /// A request for so many messages on these terms.
+    pub(super) fn new(max: usize, terms: LeaseTerms) -> Waiter {
+        Waiter { max, terms, ..Waiter::default() }
+    }
+
+    /// From now on, it takes arrivals.
+    pub(super) fn open(&self) {
+        *self.state.lock() = State::Idle;
+    }
+
+    /// Reserves it for so many arrivals, if it takes them.
+    pub(super) fn reserve(&self, count: usize) -> bool {
+        let mut state = self.state.lock();
+        let takes = matches!(*state, State::Idle) && count <= self.max;
+        if takes {
+            *state = State::Reserved;
+        }
+        takes
+    }
+
+    /// Ends a reservation.
+    fn settle(&self, next: State) {
+        let mut state = self.state.lock();
+        if matches!(*state, State::Reserved) {
+            *state = next;
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Resolves when it was given arrivals.
+    pub(super) async fn given(&self) {
+        while !matches!(*self.state.lock(), State::Given(_)) {
+            self.changed.notified().await;
+        }
+    }
+
+    /// From now on, it takes none. Returns those that it was given.
+    pub(super) async fn close(&self) -> Option<Given> {
+        let stamped = async {
+            while matches!(*self.state.lock(), State::Reserved) {
+                self.changed.notified().await;
+            }
+        };
+        let _ = timeout(STAMPED_WITHIN, stamped).await;
+        self.end()
+    }
+
+    /// The same, without waiting for those that are being stamped.
+    pub(super) fn end(&self) -> Option<Given> {
+        match mem::take(&mut *self.state.lock()) {
+            State::Given(given) => Some(given),
+            State::Busy | State::Idle | State::Reserved => None,
+        }
+    }
+}
+
+/// The requests of workers that wait in this process, as ingest sees them.
+pub struct WaitingWorkers(pub Api);
+
+impl Taker for WaitingWorkers {
+    fn room(&self, entry: &Arc<CatalogEntry>, count: usize) -> Option<Box<dyn Room>> {
+        if entry.claimers() != Claimers::Worker || entry.paused.processing {
+            return None;
+        }
+        let waiter = self.0.workers.lines.reserve(&entry.destination.name, count)?;
+        Some(Box::new(Reserved { api: self.0.clone(), entry: entry.clone(), waiter }))
+    }
+}
+
+/// A request for which arrivals are being stamped.
+struct Reserved {
+    api: Api,
+    entry: Arc<CatalogEntry>,
+    waiter: Arc<Waiter>,
+}
+
+impl Room for Reserved {
+    fn terms(&self) -> &LeaseTerms {
+        &self.waiter.terms
+    }
+
+    fn take(self: Box<Self>, claimed: Claimed) {
+        if claimed.messages.is_empty() {
+            return;
+        }
+        let mut handed = Handed::new(self.api.clone());
+        handed.add(self.entry.clone(), &claimed);
+        self.waiter.settle(State::Given(Given { claimed, handed }));
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.waiter.settle(State::Idle);
+    }
+}

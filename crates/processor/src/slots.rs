@@ -1,0 +1,83 @@
+//! The slots of this processor, and who has them: claims, messages that arrived at this pod, and attempts.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::fair_queue::FairQueue;
+use domain::{Destination, DestinationName, TransformKind};
+use shares::Shares;
+
+/// The most messages whose transforms only wait for the network: they have slots of their own.
+const CALLING_MAX: usize = 4096;
+/// How many of the destinations next in turn are asked whether they wait for slots.
+pub(super) const OTHERS_MAX: usize = 16;
+
+/// What a transform does while it has a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// It needs this machine.
+    Working,
+    /// It waits for another service.
+    Calling,
+}
+
+impl Class {
+    pub(super) fn of(destination: &Destination) -> Class {
+        match destination.transform.kind {
+            TransformKind::Http => Class::Calling,
+            _ => Class::Working,
+        }
+    }
+}
+
+/// The slots of a class.
+pub(super) struct OfClass {
+    pub(super) shares: Shares<DestinationName>,
+    /// Destinations that may have waiting messages, in turn.
+    pub(super) queue: FairQueue,
+}
+
+impl OfClass {
+    pub(super) fn took(&mut self, destination: &Destination, slots: usize) {
+        self.queue.took(destination, slots);
+        self.shares.take(&destination.name, slots);
+    }
+
+    /// Frees slots that were reserved but not filled.
+    pub(super) fn unused(&mut self, destination: &Destination, slots: usize) {
+        self.queue.gave_back(destination, slots);
+        self.shares.give_back(&destination.name, slots);
+    }
+}
+
+/// All slots, by [`Class`]. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Slots(Arc<[Mutex<OfClass>; 2]>);
+
+impl Slots {
+    /// This many for transforms that need this machine.
+    pub(super) fn new(working: usize) -> Slots {
+        let of_class = |all| {
+            Mutex::new(OfClass { shares: Shares::new(all, all), queue: FairQueue::default() })
+        };
+        Slots(Arc::new([working, CALLING_MAX].map(of_class)))
+    }
+
+    pub(super) fn of(&self, class: Class) -> &Mutex<OfClass> {
+        &self.0[class as usize]
+    }
+
+    /// Reports the slots in use or reserved.
+    pub(super) fn report(&self) {
+        for (of, slots) in ["working", "calling"].into_iter().zip(self.0.iter()) {
+            let shares = &slots.lock().shares;
+            telemetry::slots(of, shares.taken(), shares.all());
+        }
+    }
+
+    /// True if a slot of any class is free.
+    pub(super) fn any_free(&self) -> bool {
+        self.0.iter().any(|of| of.lock().shares.free() > 0)
+    }
+}

@@ -1,0 +1,73 @@
+//! Arrivals that the call leases (`lua/include/on_arrival.lua`).
+
+use std::{sync::Arc, time::Duration};
+
+use super::Ingested;
+use crate::{CatalogEntry, Claimed, StoreError, calls::unexpected, record};
+use domain::{Arrival, LeaseToken, Ordering, Sequence, WorkerName};
+
+/// The terms of a lease.
+#[derive(Debug, Clone, Default)]
+pub struct LeaseTerms {
+    /// Who holds it, if known.
+    pub holder: Option<WorkerName>,
+    /// How long it lasts unless extended.
+    pub lease: Duration,
+}
+
+/// The leases that a call asks for: none with an empty secret.
+#[derive(Default)]
+pub(super) struct Wanted {
+    pub secret: Arc<str>,
+    pub lease_ms: u64,
+}
+
+/// What the script says of the arrivals that it has leased.
+pub(super) struct Leased {
+    deadline_ms: u64,
+    /// Each with the sequence before it in its lane, which the script says only with ordering by key, if it is known.
+    messages: Vec<(Sequence, Option<Sequence>)>,
+}
+
+impl Leased {
+    /// Reads the deadline, and the sequences as text.
+    pub(super) fn read(deadline_ms: u64, text: &str) -> Result<Leased, StoreError> {
+        let read = |one: &str| {
+            let (sequence, previous) = one.split_once(',').unwrap_or((one, ""));
+            Some((sequence.parse().ok()?, previous.parse().ok()))
+        };
+        let messages: Option<Vec<_>> = text.split(' ').map(read).collect();
+        Ok(Leased { deadline_ms, messages: messages.ok_or_else(|| unexpected("ingest"))? })
+    }
+
+    /// The messages under their leases: those of the arrivals that the script has stamped and leased.
+    pub(super) fn claimed(
+        self,
+        entry: &CatalogEntry,
+        wanted: &Wanted,
+        ingested: &[Ingested],
+        arrivals: &[&Arrival],
+    ) -> Claimed {
+        let destination = &entry.destination;
+        let claimed_ms = self.deadline_ms.saturating_sub(wanted.lease_ms);
+        let mut leased = self.messages.into_iter().peekable();
+        let mut messages = Vec::with_capacity(leased.len());
+        for (one, arrival) in ingested.iter().zip(arrivals) {
+            let Ingested::Stamped(position) = *one else { continue };
+            let sequence = position.sequence;
+            let Some((_, previous)) = leased.next_if(|(next, _)| *next == sequence) else {
+                continue;
+            };
+            let previous = match destination.ordering {
+                Ordering::Destination => Some(sequence - 1),
+                Ordering::Key => previous,
+                Ordering::None => Some(0),
+            };
+            let message = record::arrived(arrival, destination, position, previous);
+            let key = destination.lane_key(message.message.key.as_deref()).map(str::to_owned);
+            let (destination, secret) = (destination.name.clone(), wanted.secret.clone());
+            messages.push((LeaseToken { destination, sequence, secret, claimed_ms, key }, message));
+        }
+        Claimed { deadline_ms: self.deadline_ms, messages, ..Claimed::default() }
+    }
+}
