@@ -173,6 +173,8 @@ fn meeting(file: &str) -> &'static [Kind] {
         "include/changes" => &[Kind::Define, Kind::BeginRemove, Kind::Remove],
         "include/heads" | "include/reserve" => &[Kind::Claim, Kind::Complete, Kind::Pause],
         "repair" | "repair_counters" => &[Kind::Damage, Kind::Repair, Kind::Withdraw],
+        "include/on_arrival" => &[Kind::Ingest, Kind::Claim, Kind::Complete, Kind::Pause],
+        "withdraw" => &[Kind::Withdraw, Kind::Halt, Kind::GiveUp],
         "include/settle" => &[Kind::Withdraw, Kind::CarryOut, Kind::GiveUp],
         "expire" | "discard" | "include/dead_letters" => {
             &[Kind::Discard, Kind::Expire, Kind::Withdraw, Kind::GiveUp, Kind::Pass]

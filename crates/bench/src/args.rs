@@ -111,6 +111,9 @@ pub struct BenchArgs {
     /// Processor processes; none with --transform none, unless given.
     #[arg(long, default_value_if("case", "sparse", "3"), value_parser = value_parser!(u64).range(0..=64))]
     pub processors: Option<u64>,
+    /// The ingest processes are the processors, too.
+    #[arg(long, conflicts_with = "idle")]
+    pub together: bool,
     /// Sender processes.
     #[arg(
         long,
@@ -282,8 +285,16 @@ impl BenchArgs {
         }
     }
 
-    /// Processor processes.
+    /// Processes that do the work.
+    pub fn working(&self) -> u64 {
+        if self.together { self.ingest } else { self.processors() }
+    }
+
+    /// Processes that are processors only.
     pub fn processors(&self) -> u64 {
+        if self.together {
+            return 0;
+        }
         self.processors.unwrap_or((self.transform != TransformArg::None).into())
     }
 }

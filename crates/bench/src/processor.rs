@@ -25,6 +25,9 @@ pub struct ProcessorArgs {
     work_min_us: u64,
     #[arg(long)]
     work_max_us: u64,
+    /// It takes messages, too.
+    #[arg(long)]
+    ingest: bool,
 }
 
 struct Waits(Work);
@@ -50,7 +53,7 @@ impl Transform for Waits {
 /// Runs until SIGTERM.
 pub fn run(args: ProcessorArgs) -> anyhow::Result<()> {
     let work = Work { seed: args.seed, min_us: args.work_min_us, max_us: args.work_max_us };
-    reseq::serve::run(Some(&args.config), vec![Role::Processor], |reseq| {
-        reseq.transform(NAME, Waits(work))
-    })
+    let mut roles = vec![Role::Processor];
+    roles.extend(args.ingest.then_some(Role::Ingest));
+    reseq::serve::run(Some(&args.config), roles, |reseq| reseq.transform(NAME, Waits(work)))
 }

@@ -240,7 +240,7 @@ impl Bench<'_> {
         self.base = phase.base + longest * self.plan.streams;
         let arrived = self.tally.take(self.base);
         let late = sent.iter().map(|sent| sent.late).max().unwrap_or_default();
-        let slots = (self.args.concurrency * self.args.processors()).max(1);
+        let slots = (self.args.concurrency * self.args.working()).max(1);
         (judge(&self.plan, phase, &sent, &arrived, slots), arrived, late)
     }
 

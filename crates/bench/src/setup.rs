@@ -1,6 +1,6 @@
 //! The processes of the bench, and their configuration.
 
-use std::{ffi::OsString, net::SocketAddr, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
 use config::Config;
@@ -149,7 +149,14 @@ pub async fn start_ingest(
             tcp[*stream as usize] = Some(listen);
         }
         let path = harness.write(&format!("ingest-{}", process + 1), &config)?;
-        let pod = PodArgs::serving("ingest", process as usize + 1, &path);
+        let number = process as usize + 1;
+        let pod = match args.together && args.transform == TransformArg::Native {
+            true => with_work("ingest", number, args, &path)?,
+            false if args.together => {
+                PodArgs::of_roles("ingest", "ingest,processor", number, &path)
+            }
+            false => PodArgs::serving("ingest", number, &path),
+        };
         cast.push(PodArgs { is_tls: surroundings.is_tls(), ..pod });
     }
     harness.start(cast).await?;
@@ -165,30 +172,34 @@ pub async fn start_rest(
     config: &Config,
 ) -> anyhow::Result<()> {
     let path = harness.write("reseq", config)?;
-    let mut words = vec![OsString::from("processor"), "--config".into(), path.clone().into()];
+    let processor = |number| match args.transform {
+        TransformArg::Native => with_work("processor", number as usize, args, &path),
+        TransformArg::Jq | TransformArg::None => {
+            Ok(PodArgs::serving("processor", number as usize, &path))
+        }
+    };
+    let processors: anyhow::Result<Vec<PodArgs>> = (1..=args.processors()).map(processor).collect();
+    let sender = |number| PodArgs::serving("sender", number as usize, &path);
+    let cast = processors?.into_iter().chain((1..=args.senders).map(sender));
+    harness.start(cast).await
+}
+
+/// A process of this program, which has the work of the bench linked in: a processor, and with `ingest` that, too.
+fn with_work(
+    role: &'static str,
+    number: usize,
+    args: &BenchArgs,
+    config: &Path,
+) -> anyhow::Result<PodArgs> {
+    let mut words = vec![OsString::from("processor"), "--config".into(), config.into()];
     let work = [
         ("--seed", args.seed),
         ("--work-min-us", args.work_min_us),
         ("--work-max-us", args.work_max_us),
     ];
     words.extend(work.iter().flat_map(|(name, value)| [(*name).into(), value.to_string().into()]));
-    let this = program::this()?;
-    let processor = |number| match args.transform {
-        // The work of the bench is linked into this program.
-        TransformArg::Native => PodArgs {
-            role: "processor",
-            number: number as usize,
-            program: Some(this.clone()),
-            arguments: words.clone(),
-            is_tls: false,
-        },
-        TransformArg::Jq | TransformArg::None => {
-            PodArgs::serving("processor", number as usize, &path)
-        }
-    };
-    let sender = |number| PodArgs::serving("sender", number as usize, &path);
-    let cast = (1..=args.processors()).map(processor).chain((1..=args.senders).map(sender));
-    harness.start(cast).await
+    words.extend((role == "ingest").then(|| "--ingest".into()));
+    Ok(PodArgs { role, number, program: Some(program::this()?), arguments: words, is_tls: false })
 }
 
 /// Starts one more sender, and waits until it is ready.

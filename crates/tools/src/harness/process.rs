@@ -43,7 +43,12 @@ pub struct PodArgs {
 impl PodArgs {
     /// `reseq serve` with one role and this configuration.
     pub fn serving(role: &'static str, number: usize, config: &Path) -> PodArgs {
-        let words = ["serve", "--roles", role, "--config"].map(OsString::from);
+        PodArgs::of_roles(role, role, number, config)
+    }
+
+    /// The same with several roles, the first of which names it.
+    pub fn of_roles(role: &'static str, roles: &str, number: usize, config: &Path) -> PodArgs {
+        let words = ["serve", "--roles", roles, "--config"].map(OsString::from);
         let arguments = words.into_iter().chain([config.into()]).collect();
         PodArgs { role, number, program: None, arguments, is_tls: false }
     }
