@@ -255,8 +255,11 @@ impl Server {
                 &config.ingest,
                 config.http.body_bytes_max,
                 watermark,
-                (parts.due.clone(), commits.clone()),
-                vec![Arc::new(on_arrival.clone()), Arc::new(WaitingWorkers(api))],
+                (
+                    parts.due.clone(),
+                    vec![Arc::new(on_arrival.clone()), Arc::new(WaitingWorkers(api))],
+                    commits.clone(),
+                ),
                 descriptors.processes,
             );
             let rates = ingest::rates::Rates::default();

@@ -107,8 +107,7 @@ impl Committer {
         config: &config::Ingest,
         body_bytes_max: usize,
         watermark: Watermark,
-        (due, tracker): (DueTimer, TaskTracker),
-        takers: Vec<Arc<dyn Taker>>,
+        (due, takers, tracker): (DueTimer, Vec<Arc<dyn Taker>>, TaskTracker),
         processes_max: usize,
     ) -> Committer {
         let memory = MemoryBudget::new(config.bytes_in_flight_max);

@@ -122,3 +122,66 @@ async fn what_began_on_arrival_is_requeued_when_its_pod_stops() {
     // A stall would have halted them.
     scenario.is_drained().await;
 }
+
+#[tokio::test]
+async fn waiting_workers_get_arrivals_without_a_claim() {
+    let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
+    for number in 1..=100 {
+        let before = claims(&scenario).await;
+        let waiting = scenario.lease(json!({"wait_ms": 60_000, "worker": "one"}));
+        let sending = async {
+            eventually("the worker has found nothing", async || match claims(&scenario).await {
+                found if found > before => Ok(()),
+                found => Err(found.to_string()),
+            })
+            .await;
+            scenario.send("m", json!({"key": "k"})).await
+        };
+        let (leases, sequence) = tokio::join!(waiting, sending);
+        let of_claims = claims(&scenario).await - before;
+        assert_eq!((leases.len(), &leases[0]["sequence"]), (1, &json!(sequence)));
+        assert_eq!((&leases[0]["key"], &leases[0]["attempt"]), (&json!("k"), &json!(1)));
+        scenario.end("complete", &leases, json!({"body": "done"})).await;
+        scenario.is_drained().await;
+        // It was waiting when the message came, and had not just begun to.
+        if of_claims == 1.0 {
+            return;
+        }
+        assert!(number < 100, "{of_claims} claims for a message");
+    }
+}
+
+#[tokio::test]
+async fn arrivals_for_a_worker_that_leaves_go_to_another() {
+    let scenario = Scenario::start(json!({"transform": {"kind": "worker"}})).await;
+    for number in 1..=30_u64 {
+        let before = claims(&scenario).await;
+        let waiting = scenario.lease(json!({"wait_ms": 60_000, "lease_ms": 500}));
+        let sending = async {
+            eventually("the worker has found nothing", async || match claims(&scenario).await {
+                found if found > before => Ok(()),
+                found => Err(found.to_string()),
+            })
+            .await;
+            scenario.send("m", json!({})).await
+        };
+        // The worker leaves when the message is stamped: before it is given, or while the answer is on its way. Then
+        // its lease ends.
+        tokio::select! {
+            leases = waiting => {
+                scenario.end("complete", &leases, json!({"drop": true})).await;
+                continue;
+            }
+            sequence = sending => assert_eq!(sequence, number),
+        }
+        eventually("another worker gets it", async || {
+            let leases = scenario.lease(json!({"wait_ms": 1000})).await;
+            let Some(lease) = leases.first() else { return Err("nothing yet".to_owned()) };
+            assert_eq!(lease["sequence"], json!(number));
+            scenario.end("complete", &leases, json!({"drop": true})).await;
+            Ok(())
+        })
+        .await;
+    }
+    scenario.is_drained().await;
+}

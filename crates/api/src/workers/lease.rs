@@ -190,8 +190,9 @@ pub(crate) async fn lease(
             }
         }
         if let Some(waiter) = waiter
-            && let Some(Given { claimed, handed }) = waiter.close().await
+            && let Some(given) = waiter.close().await
         {
+            let Given { claimed, handed } = *given;
             let mut leases = Leases::default();
             leases.add(&api, claimed);
             return handing_out(&leases, client, handed.when_lost());

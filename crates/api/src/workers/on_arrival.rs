@@ -36,7 +36,7 @@ enum State {
     Idle,
     /// Arrivals are being stamped for it.
     Reserved,
-    Given(Given),
+    Given(Box<Given>),
 }
 
 /// Leased arrivals. Dropping them requeues them.
@@ -84,7 +84,7 @@ impl Waiter {
     }
 
     /// From now on, it takes none. Returns those that it was given.
-    pub(super) async fn close(&self) -> Option<Given> {
+    pub(super) async fn close(&self) -> Option<Box<Given>> {
         let stamped = async {
             while matches!(*self.state.lock(), State::Reserved) {
                 self.changed.notified().await;
@@ -95,7 +95,7 @@ impl Waiter {
     }
 
     /// The same, without waiting for those that are being stamped.
-    pub(super) fn end(&self) -> Option<Given> {
+    pub(super) fn end(&self) -> Option<Box<Given>> {
         match mem::take(&mut *self.state.lock()) {
             State::Given(given) => Some(given),
             State::Busy | State::Idle | State::Reserved => None,
@@ -134,7 +134,7 @@ impl Room for Reserved {
         }
         let mut handed = Handed::new(self.api.clone());
         handed.add(self.entry.clone(), &claimed);
-        self.waiter.settle(State::Given(Given { claimed, handed }));
+        self.waiter.settle(State::Given(Box::new(Given { claimed, handed })));
     }
 }
 

@@ -251,7 +251,7 @@ impl CallSequences {
         match draw.kind {
             Kind::Ingest => {
                 let arrivals = draw.many.iter().map(|pick| arrival(pick, name, state)).collect();
-                let leases = draw.many[0].2 % 3 == 0;
+                let leases = draw.many[0].2.is_multiple_of(3);
                 Some(Op::Ingest { call, known, epoch, arrivals, leases })
             }
             Kind::Claim => {
