@@ -188,7 +188,15 @@ impl Endpoint {
         if let Some(signer) = &self.signer {
             let (destination, at) = (&first.destination, first.position);
             let last = last.position.sequence;
-            let id = format!("{destination}/{}/{}-{last}", at.epoch, at.sequence);
+            let mut id = format!("{destination}/{}/{}-{last}", at.epoch, at.sequence);
+            // Without order, other messages may be between these two in another batch.
+            if !by_key && last.wrapping_sub(at.sequence).wrapping_add(1) != messages.len() as u64 {
+                let sequences = messages.iter().map(|one| one.borrow().position.sequence);
+                let digest = sequences.fold(0xcbf2_9ce4_8422_2325, |digest: u64, sequence| {
+                    (digest ^ sequence).wrapping_mul(0x0100_0000_01b3)
+                });
+                id += &format!("-{digest:x}");
+            }
             signer.sign(&mut headers, &signature_id(&id), &body);
         }
         self.request(&first.destination, headers, body).await
