@@ -790,12 +790,6 @@ end",
     ),
     // The fast path of release without ordering.
     bug(
-        "without ordering, the fast path of release hands out a halted message",
-        "release_each_fast",
-        "(not halted or has_none('ZMSCORE', key_halted, sequences))",
-        "true",
-    ),
-    bug(
         "without ordering, the fast path of release hands out a message that is not ready, and settles one twice",
         "release_each_fast",
         "return has_each('ZMSCORE', key_ready, sequences) and",
@@ -812,12 +806,6 @@ end",
         "release_each_fast",
         "or attempts_kept and not has_none('HMGET', key_attempts, asked) then",
         "then",
-    ),
-    bug(
-        "without ordering, the fast path of release keeps the attempts of messages that left",
-        "release_each_fast",
-        "  if attempts_kept then redis.call('HDEL', key_attempts, unpack(left)) end",
-        "",
     ),
     bug(
         "without ordering, the fast path of release forgets that other messages may leave",

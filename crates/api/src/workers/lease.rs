@@ -221,7 +221,7 @@ async fn turn(place: Option<&WaiterTicket>) {
     }
 }
 
-/// Claims from the destinations in whose queue this request is first: longest unserved first, and
+/// Claims from the destinations in whose queue this request is first: those that were served least first, and
 /// from each its share by weight. `is_last`: the request does not wait for a wake-up after it.
 async fn claim(
     api: Api,
@@ -269,7 +269,8 @@ async fn claim(
             break;
         }
         let share = entry.destination.share(left, weights);
-        weights -= u64::from(entry.destination.weight);
+        let weight = entry.destination.weight;
+        weights -= u64::from(weight);
         let name = entry.destination.name.clone();
         api.workers.active.claiming(&name);
         let claimed = claim_from(&api, entry, &request, share, suspects).await;
@@ -284,7 +285,7 @@ async fn claim(
             }
             // Continue with the others. Next time, too, others come first.
             Err(problem) if problem.is_damage() && !is_alone => {
-                api.workers.served.note(&name);
+                api.workers.served.note(&name, weight, 1);
                 damaged.push(name);
                 continue;
             }
@@ -294,7 +295,7 @@ async fn claim(
         };
         suspects &= !claimed.must_be_alone();
         if !claimed.messages.is_empty() {
-            api.workers.served.note(&name);
+            api.workers.served.note(&name, weight, claimed.messages.len());
             telemetry::claimed(name.as_str(), claimed.messages.len());
         }
         let deadline = rfc3339(claimed.deadline_ms);
