@@ -42,7 +42,7 @@ use super::{
     outgoing::{OutgoingError, RefusedAddress},
 };
 use domain::{
-    DestinationName, ErrorKind, Stamped, TraceContext,
+    DestinationName, ErrorKind, Ordering, Stamped, TraceContext,
     destination::{Headers, SIGNATURE_PREFIX, is_reserved},
     trace::TRACEPARENT,
 };
@@ -172,7 +172,7 @@ impl Endpoint {
     pub async fn send_batch(
         &self,
         messages: &[impl Borrow<Stamped>],
-        by_key: bool,
+        ordering: Ordering,
         attempt: u32,
         trace: Option<TraceContext>,
         content_type: &'static str,
@@ -182,6 +182,7 @@ impl Endpoint {
             return Err(NoAnswer::nothing_to_send());
         };
         let (first, last) = (first.borrow(), last.borrow());
+        let by_key = ordering == Ordering::Key;
         let mut headers = self.batch_headers(first, last, messages.len(), by_key, attempt);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         insert_trace(&mut headers, trace);
@@ -189,8 +190,8 @@ impl Endpoint {
             let (destination, at) = (&first.destination, first.position);
             let last = last.position.sequence;
             let mut id = format!("{destination}/{}/{}-{last}", at.epoch, at.sequence);
-            // Without order, other messages may be between these two in another batch.
-            if !by_key && last.wrapping_sub(at.sequence).wrapping_add(1) != messages.len() as u64 {
+            // Without order, another batch may have other messages between these two.
+            if ordering == Ordering::None && messages.len() > 1 {
                 let sequences = messages.iter().map(|one| one.borrow().position.sequence);
                 let digest = sequences.fold(0xcbf2_9ce4_8422_2325, |digest: u64, sequence| {
                     (digest ^ sequence).wrapping_mul(0x0100_0000_01b3)

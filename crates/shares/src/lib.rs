@@ -69,13 +69,7 @@ impl<K: Hash + Eq + Clone> Shares<K> {
     }
 
     /// The same for a name with a weight. If all names take what they may, they hold places by their weights.
-    pub fn weighted_room(
-        &self,
-        name: &K,
-        weight: u32,
-        others_wait: bool,
-        is_heavy: bool,
-    ) -> usize {
+    pub fn weighted_room(&self, name: &K, weight: u32, others_wait: bool, is_heavy: bool) -> usize {
         let held = self.taken_by(name);
         let left = self.all.saturating_sub(self.taken - held);
         let mut most = if self.always_halves || others_wait {

@@ -151,7 +151,9 @@ fn by_weight(served: &[String], weights: &[(String, u32)]) {
 }
 
 fn weights() -> Vec<(String, u32)> {
-    [("light", 1), ("middle", 2), ("heavy", 5)].map(|(name, weight)| (name.to_owned(), weight)).into()
+    [("light", 1), ("middle", 2), ("heavy", 5)]
+        .map(|(name, weight)| (name.to_owned(), weight))
+        .into()
 }
 
 #[tokio::test]
@@ -212,7 +214,8 @@ async fn worker_gets_messages_by_weight_however_few_it_takes() {
 
 #[tokio::test]
 async fn keys_of_a_serial_destination_take_turns() {
-    let fields = json!({"ordering": "key", "processing": "serial", "transform": {"kind": "worker"}});
+    let fields =
+        json!({"ordering": "key", "processing": "serial", "transform": {"kind": "worker"}});
     let scenario = Scenario::start(fields).await;
     for _ in 0..100 {
         scenario.send("x", json!({"key": "flood"})).await;
