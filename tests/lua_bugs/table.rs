@@ -788,6 +788,19 @@ end",
         "if (definition[1] or '0') ~= '0' or redis.call('HLEN', key_attempts) > 0 then",
         "if false then",
     ),
+    // Priorities.
+    bug(
+        "a priority has no effect",
+        "include/waiting",
+        "(9 - tonumber(priority)) * PRIORITY_STEP",
+        "0",
+    ),
+    bug(
+        "a low priority waits for ever",
+        "include/waiting",
+        "local PRIORITY_STEP = 262144",
+        "local PRIORITY_STEP = 1000000000000",
+    ),
     // The fast path of release without ordering.
     bug(
         "without ordering, the fast path of release hands out a message that is not ready, and settles one twice",

@@ -195,6 +195,26 @@ async fn without_order_a_refused_message_of_a_batch_holds_no_other() {
 }
 
 #[tokio::test]
+async fn without_order_a_window_loses_nothing_when_frames_are_refused() {
+    let inbox = std::sync::Arc::new(crate::support::receiver::Inbox::default());
+    let receiver = crate::support::receiver::Receiver::lines(&inbox, ERP).await;
+    inbox.fail(11, 0.1);
+    let scenario = Scenario::start(json!({})).await;
+    let delivery = json!({"window_max": 16, "lanes_max": 2, "breaker_failures": 0});
+    let url = receiver.tcp_url();
+    scenario.define(ERP, json!({"ordering": "none", "url": url, "delivery": delivery})).await;
+    scenario.steer("pause", json!({"what": "delivery"})).await;
+    let names: Vec<String> = (0..200).map(|number| format!("m{number}")).collect();
+    scenario.send_all(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    scenario.steer("resume", json!({})).await;
+    assert_eq!(scenario.is_drained().await["delivered_total"], 200);
+    let bodies = inbox.journal.all().into_iter().map(|delivery| delivery.body);
+    let accepted: std::collections::HashSet<String> = bodies.collect();
+    assert_eq!(accepted.len(), 200);
+    assert!(inbox.struck() > 5, "{}", inbox.struck());
+}
+
+#[tokio::test]
 async fn a_topic_reaches_all_its_destinations_once() {
     let scenario = Scenario::start(json!({})).await;
     scenario.define("crm", json!({})).await;
